@@ -23,6 +23,8 @@ from quorate.documents.run_parts import RENDEZVOUS
 from quorate.model import pod_template as pods
 from quorate.model import specs
 from quorate.model.amounts import GPUS_MAX
+from quorate.model.mail_address import ADDRESS, ADDRESS_CHARS_MAX
+from quorate.model.notice_kinds import RUN_KINDS
 from quorate.model.rounds_bounds import TOTAL_STEPS_MAX, WEIGHT_MAX, WEIGHT_MIN
 
 Tree = dict[str, Any]
@@ -90,6 +92,10 @@ BOUNDS: Final[Mapping[type[Fields], Mapping[str, Tree]]] = {
         "after": {"minItems": 1, "maxItems": 256},
         "on_upstream_failure": _words(specs.UpstreamFailure),
         "grace": _DURATION,
+    },
+    run_resources.RunMail: {
+        "to": _matching(ADDRESS.pattern, ADDRESS_CHARS_MAX),
+        "kinds": {"minItems": 1, "maxItems": len(RUN_KINDS)},
     },
     run_resources.PodTemplate: {
         "volumes": {"maxItems": 64},
@@ -173,6 +179,7 @@ REQUIRED: Final[Mapping[type[Fields], tuple[str, ...]]] = {
     run_resources.RunResources: ("total_gpus",),
     run_resources.RunMalleable: ("min_total_gpus", "max_total_gpus", "step_gpus"),
     run_resources.RunFollow: ("after",),
+    run_resources.RunMail: ("to",),
     run_resources.PodVolume: ("mount_path",),
     run_resources.PodToleration: ("key",),
     money_resources.BudgetSpec: ("owner", "envelopes"),

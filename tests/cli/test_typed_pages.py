@@ -35,6 +35,7 @@ spec:
        start: 2027-01-01T00:00:00Z, end: 2028-01-01T00:00:00Z}
 """
 VISION = "apiVersion: quorate.dev/v1\nkind: Owner\nmetadata: {name: vision}\n"
+JOB = "#!/bin/sh\n#SBATCH --gpus=1\npython train.py\n"
 FOR_EVER = " -f "
 """How a command is known that goes on until Ctrl-C."""
 
@@ -74,7 +75,13 @@ def test_the_page_of_tenants(bare: Shell) -> None:
 def test_pages_with_single_commands(bare: Shell, page: str) -> None:
     bare.ok("init")
     bare.ok("apply", "-f", bare.file("vision.yaml", VISION))
+    bare.ok("apply", "-f", bare.file("nodes.yaml", HOSPITAL))
+    bare.file("job.sh", JOB)
     commands = typed(page)
     assert commands
     for words in commands:
         bare.ok(*words)
+    mailed = [each["spec"]["mail"] for each in bare("get", "runs", "-o", "json").json["items"]]
+    to = {"to": "ada@lab.example"}
+    by_page = {"notices.md": [to, to, to | {"kinds": ["run-started"]}], "waldur.md": []}
+    assert sorted(mailed, key=len) == by_page[page]

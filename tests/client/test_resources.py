@@ -20,7 +20,7 @@ from quorate.core.commands import Apply, Cancel, Command, ReportBudget, Submit
 from quorate.documents import Declared, Invalid, parse_tree, render, to_json
 from quorate.loop.engine import Engine
 from quorate.model.events import Allowance
-from quorate.model.specs import Funding, Lending, Owner
+from quorate.model.specs import Funding, Lending, Owner, RunMail
 from quorate.model.task_arrays import read_array, task_runs
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
@@ -109,7 +109,7 @@ def _borrower() -> Engine:
     steps: tuple[Command, ...] = (
         Apply((*fleet({"A": 16}), Owner(name="lender"), Owner(name="poor"), lender)),
         ReportBudget("poor", "waldur", Allowance(granted_ms=2, left_ms=1), None),
-        Submit(run("lent", 4, "poor", funding=Funding(allow_borrow=True))),
+        Submit(run("lent", 4, "poor", funding=Funding(allow_borrow=True), mail=RunMail(to="a@b"))),
         Apply(task_runs(run("sweep", 1, "poor", array=read_array("sweep", "0-3%2")))),
     )
     for command in steps:

@@ -18,10 +18,11 @@ from quorate.model.events import (
     RunRequeued,
     StartReason,
 )
+from quorate.model.notice_kinds import NoticeKind
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 from quorate.sim.seed_trial import Trial
-from quorate.views.notices.notice import KnownFew, KnownView, Notice, NoticeKind, names_in
+from quorate.views.notices.notice import KnownFew, KnownView, Notice, names_in
 from quorate.views.notices.notice_feed import notices_of
 from tests.oracles.effort import few_of
 

@@ -49,6 +49,7 @@ READ: dict[str, frozenset[str]] = {
     "Malleable": run_document_reader._MALLEABLE,
     "Runtime": run_document_reader._RUNTIME,
     "Funding": run_parts._FUNDING,
+    "Mail": run_parts._MAIL,
     "Follow": run_parts._FOLLOW,
 }
 WINDOW = {"start": "2026-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
@@ -67,8 +68,9 @@ def _run_part(heading: str, part: dict[str, Any]) -> dict[str, Any]:
             return part
         case "Locality" | "Runtime" | "Funding":
             return {heading.lower(): part}
-        case "Follow":
-            return {"follow": {"after": ["x"]} | part}
+        case "Follow" | "Mail":
+            forms: dict[str, dict[str, Any]] = {"Follow": {"after": ["x"]}, "Mail": {"to": "a@b"}}
+            return {heading.lower(): forms[heading] | part}
         case "Pod template":
             return {"image": "i", "podTemplate": part}
         case "Volume":

@@ -10,9 +10,12 @@ from dataclasses import fields
 
 import pytest
 
-from quorate.service.webhooks.webhook import _FIELDS, Seal, Webhook
-from quorate.service.webhooks.webhook_post import Posted, Poster, Result
-from quorate.views.notices.notice import NoticeKind
+from quorate.model.notice_kinds import NoticeKind
+from quorate.service.receivers import mail_settings
+from quorate.service.receivers.delivery_result import Posted, Result
+from quorate.service.receivers.mail_settings import MailReceiver
+from quorate.service.receivers.webhook import FIELDS, Seal, Webhook
+from quorate.service.receivers.webhook_post import Poster
 from tests.bounds import WAIT_S, started, until
 from tests.service.program import reserved_port
 from tests.service.receiver import KEY, SECRET
@@ -32,9 +35,14 @@ def test_the_page_lists_exactly_the_kinds_of_the_code() -> None:
 
 def test_the_reference_lists_exactly_the_fields_of_a_webhook() -> None:
     listed = [code_words(row[0])[0] for row in table_rows(SETTINGS, "Webhooks")]
-    assert listed == list(_FIELDS)
+    assert listed == list(FIELDS)
     known = {each.name for each in fields(Webhook)}
     assert known == {"timeout_s" if each == "timeout" else each for each in listed} - {"insecure"}
+
+
+def test_the_reference_lists_exactly_the_fields_of_a_receiver_of_mail() -> None:
+    listed = [code_words(row[0])[0] for row in table_rows(SETTINGS, "Mail")]
+    assert listed == list(mail_settings.FIELDS) == [each.name for each in fields(MailReceiver)]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, FilePayload, Page, Route, expect
 
-from tests.bounds import WAIT_S
+from tests.bounds import WAIT_S, until
 from tests.web.accessibility import serious_violations
 from tests.web.browsing import sign_in
 from tests.web.conftest import Visit, visit
@@ -282,3 +282,59 @@ def test_axe_finds_no_serious_violation(scheme: Any, admin: Visit) -> None:
         page = admin.open(path)
         page.wait_for_timeout(300)
         assert serious_violations(page) == [], path
+
+
+def test_an_array_is_one_line_of_runs_and_queue_with_its_tasks_inside(
+    admin: Visit, world: World
+) -> None:
+    # Vision has no money for H100s, so all of them wait.
+    world.submit(run_document("grid", "vision", "H100", 1, array={"tasks": "0-2"}))
+    try:
+        for path, label in (("runs", "3 tasks: 3 Pending"), ("queue", "3 tasks")):
+            page = admin.open(path)
+            table = page.get_by_role("region", name=path, exact=True)
+            expect(table.get_by_role("link", name="grid", exact=True)).to_have_count(1)
+            expect(table.get_by_role("link", name="grid_1")).to_have_count(0)
+            opens = table.get_by_role("button", name=label)
+            expect(opens).to_have_attribute("aria-expanded", "false")
+            opens.click()
+            inside = page.get_by_role("region", name=re.compile("tasks of grid"))
+            expect(inside.locator("tbody tr")).to_have_count(3)
+            expect(inside.get_by_role("link", name="grid_1")).to_be_visible()
+            assert serious_violations(page) == []
+            opens.click()
+            expect(inside).to_have_count(0)
+        page = admin.open("runs/grid")
+        expect(page.get_by_role("heading", name="3 tasks: 3 Pending")).to_be_visible()
+        expect(page.get_by_role("link", name="grid_2")).to_be_visible()
+        assert admin.faults == []
+    finally:
+        with world.client() as client:
+            assert client.post("/api/v1/runs/grid/cancel", json={}).status_code == 200
+
+
+def test_output_that_has_more_is_read_on_at_once(admin: Visit, world: World) -> None:
+    """The first answer is cut to one line, and no timer of two seconds or more ever fires."""
+    asked: list[str] = []
+
+    def cut(route: Route) -> None:
+        asked.append(route.request.url)
+        answer = route.fetch()
+        logs = answer.json()
+        if len(asked) == 1:
+            assert len(logs["lines"]) > 1
+            rest = logs["lines"][1]["number"]
+            logs |= {"lines": logs["lines"][:1], "next": rest, "more": True, "ended": False}
+        route.fulfill(response=answer, json=logs)
+
+    until(lambda: len(world.get("/runs/pretrain-7b/logs")["lines"]) > 2, "it has written lines")
+    admin.page.route("**/api/v1/runs/pretrain-7b/logs?*", cut)
+    admin.page.add_init_script(
+        "const plain = window.setTimeout; window.setTimeout = (does, ms, ...rest) => "
+        "ms >= 2000 ? 0 : plain(does, ms, ...rest);"
+    )
+    admin.page.goto(f"{admin.url}/runs/pretrain-7b")
+    lines = admin.page.get_by_role("log").locator("div")
+    expect(lines.nth(1)).to_be_visible()
+    assert "from=" in asked[1]
+    admin.page.unroute_all(behavior="wait")

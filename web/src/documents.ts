@@ -48,6 +48,8 @@ export interface Run {
     user?: string;
     resources: { gpuType?: string | string[]; totalGPUs: number };
     command?: string[];
+    /** Of an array; in one of its tasks also the array's name and the task's index. */
+    array?: { tasks: string; name?: string; task?: number };
     [field: string]: unknown;
   };
   status: {
@@ -67,6 +69,8 @@ export interface Run {
     queue?: QueueTerms;
     cutBy?: string;
     turns?: Turn[];
+    /** Of an array: how many of its tasks are in each phase. */
+    tasks?: Record<string, number>;
   };
 }
 

@@ -138,13 +138,16 @@ interface TableProps<Row> {
   filter?: string;
   /** Saves all rows, where the service has more than are shown. */
   onSave?: () => Promise<void>;
+  /** What is inside a row and shown below it on demand, and what that is called; null for nothing. */
+  inside?: (row: Row) => { label: string; show: () => ComponentChildren } | null;
 }
 
 /** How many rows are drawn before the viewer asks for all of them. */
 const DRAWN_MAX = 200;
 
 /** A table that sorts by any column, filters, and is saved as CSV. */
-export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }: TableProps<Row>) {
+export function Table<Row>(props: TableProps<Row>) {
+  const { name, columns, rows, keyOf, empty, filter, onSave, inside } = props;
   const [sort, setSort] = useState<{ at: number; down: boolean } | null>(null);
   const [needle, setNeedle] = useState("");
   const [fault, setFault] = useState("");
@@ -199,13 +202,7 @@ export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }
           </thead>
           <tbody>
             {(hasAll ? shown : shown.slice(0, DRAWN_MAX)).map((row) => (
-              <tr key={keyOf(row)} tabIndex={-1}>
-                {columns.map((column) => (
-                  <td class={classOf(column)} data-label={column.title}>
-                    {column.show(row)}
-                  </td>
-                ))}
-              </tr>
+              <Line key={keyOf(row)} columns={columns} row={row} inside={inside?.(row) ?? null} />
             ))}
           </tbody>
         </table>
@@ -216,6 +213,44 @@ export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }
         </button>
       )}
     </div>
+  );
+}
+
+interface LineProps<Row> {
+  columns: Column<Row>[];
+  row: Row;
+  inside: { label: string; show: () => ComponentChildren } | null;
+}
+
+/** A row of a table, and below it what is inside it, once the viewer has opened it. */
+function Line<Row>({ columns, row, inside }: LineProps<Row>) {
+  const [isOpen, setOpen] = useState(false);
+  const named = columns.findIndex((column) => !column.right);
+  return (
+    <>
+      <tr tabIndex={-1}>
+        {columns.map((column, at) => (
+          <td class={classOf(column)} data-label={column.title}>
+            {column.show(row)}
+            {at === named && inside && (
+              <button
+                type="button"
+                class="plain opens"
+                aria-expanded={isOpen}
+                onClick={() => setOpen(!isOpen)}
+              >
+                <i aria-hidden="true">{isOpen ? "▾" : "▸"}</i> {inside.label}
+              </button>
+            )}
+          </td>
+        ))}
+      </tr>
+      {isOpen && inside && (
+        <tr class="inside">
+          <td colSpan={columns.length}>{inside.show()}</td>
+        </tr>
+      )}
+    </>
   );
 }
 
@@ -234,6 +269,7 @@ function moveByKey(event: KeyboardEvent): void {
   const move = BY_KEY[event.key];
   if (move && rows.length > 0 && !event.metaKey && !event.ctrlKey && !event.altKey) {
     event.preventDefault();
+    event.stopPropagation(); // A table inside a row moves within itself.
     rows[move(row ? rows.indexOf(row) : -1, rows.length)]?.focus();
   } else if (event.key === "Enter" && target === row) {
     event.preventDefault();

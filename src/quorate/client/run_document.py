@@ -23,6 +23,7 @@ class Work(Struct, frozen=True, kw_only=True):
     """What a run is to do. ``duration`` is how long it is expected to take, such as ``4h``.
 
     ``array`` are the indexes of an array of runs, such as ``0-9%4``: one run for each of them.
+    ``mail`` is the address that gets the notices of its end, or those of ``mail_kinds``.
 
     Without a ``team`` it is of the caller's tenant.
     """
@@ -42,6 +43,8 @@ class Work(Struct, frozen=True, kw_only=True):
     array: str | None = None
     pool: str | None = None
     processes: str | None = None
+    mail: str | None = None
+    mail_kinds: Sequence[str] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the Run document. Without a name one is generated where it is submitted."""
@@ -65,6 +68,7 @@ class Work(Struct, frozen=True, kw_only=True):
             "env": dict(self.env) or None,
             "workingDir": self.folder,
             "processes": self.processes,
+            "mail": self._mail(),
         }
         return {
             "apiVersion": API_VERSION,
@@ -72,6 +76,11 @@ class Work(Struct, frozen=True, kw_only=True):
             "metadata": metadata,
             "spec": {name: value for name, value in spec.items() if value is not None},
         }
+
+    def _mail(self) -> dict[str, Any] | None:
+        if self.mail is None:
+            return None
+        return {"to": self.mail, **({"kinds": list(self.mail_kinds)} if self.mail_kinds else {})}
 
     def _follow(self) -> dict[str, Any]:
         found = {
@@ -103,6 +112,8 @@ class Said(TypedDict, total=False):
     array: str | None
     pool: str | None
     processes: str | None
+    mail: str | None
+    mail_kinds: Sequence[str]
 
 
 def work_of(

@@ -47,6 +47,7 @@ from quorate.model.specs import (
     Replace,
     RoundsWork,
     Run,
+    RunMail,
     Sharing,
     System,
     TaskArray,
@@ -289,6 +290,7 @@ def _run(run: Run) -> Tree:
         podTemplate=None if run.pod_template is None else _pod_template(run.pod_template),
         workload=run.workload,
         array=None if run.array is None else _array(run.array, run.task),
+        mail=None if run.mail is None else _mail(run.mail),
         nonce=run.nonce,
         **({} if run.rounds is None else _rounds(run.rounds)),
     )
@@ -317,6 +319,11 @@ def _pod_template(template: PodTemplate) -> Tree:
         imagePullSecrets=list(template.pull_secrets),
         requests=_set(cpu=template.cpu, memory=template.memory),
     )
+
+
+def _mail(mail: RunMail) -> Tree:
+    kinds = [] if mail.kinds == RunMail(to=mail.to).kinds else [each.value for each in mail.kinds]
+    return _set(to=mail.to, kinds=kinds)
 
 
 def _malleable(malleable: Malleable) -> Tree:

@@ -21,6 +21,7 @@ from quorate.documents.run_parts import (
     environment,
     follow_reader,
     funding,
+    mail,
     nonce,
     rounds_work,
 )
@@ -70,6 +71,7 @@ _SPEC: Final = ROUNDS_FIELDS | {
     "podTemplate",
     "workload",
     "array",
+    "mail",
 }
 _WORDS: Final[Words] = {
     ("flavor",): ("resources", "gpuType"),
@@ -176,6 +178,7 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
         workload=_workload(fields),
         array=array,
         task=task,
+        mail=fields.maybe("mail", mail),
     )
     return None if owner is None or flavors is None or gpus is None else run
 

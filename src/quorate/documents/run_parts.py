@@ -21,8 +21,10 @@ from quorate.documents.field_reader import (
 from quorate.documents.rates import rate, weight
 from quorate.documents.times import any_duration
 from quorate.model.amounts import DURATION_MS_MAX, RATES_MAX, SECOND_MS, SPONSORS_MAX, UPSTREAMS_MAX
+from quorate.model.mail_address import ADDRESS_CHARS_MAX, is_address
+from quorate.model.notice_kinds import RUN_KINDS, NoticeKind
 from quorate.model.rounds_bounds import TOTAL_STEPS_MAX
-from quorate.model.specs import Follow, Funding, RoundsWork, TaskArray, UpstreamFailure
+from quorate.model.specs import Follow, Funding, RoundsWork, RunMail, TaskArray, UpstreamFailure
 from quorate.model.task_arrays import INDEX_MAX, indexes_of, read_array, task_name
 
 RENDEZVOUS: Final = frozenset(
@@ -35,9 +37,11 @@ ROUNDS_FIELDS: Final = frozenset({"jobType", "throughputs", "totalSteps", "weigh
 _FUNDING: Final = frozenset({"allowBorrow", "maxBorrowGPUs", "sponsors"})
 _FOLLOW: Final = frozenset({"after", "afterAny", "afterTask", "onUpstreamFailure", "grace"})
 _ARRAY: Final = frozenset({"tasks", "name", "task"})
+_MAIL: Final = frozenset({"to", "kinds"})
 # Jobtree's name for grace, read where its manifests are.
 _LENIENT_FOLLOW: Final = _FOLLOW | {"upstreamFailureGrace"}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_RUN_KIND: Final = values.choice(RUN_KINDS)
 _UPSTREAM: Final = values.choice(UpstreamFailure)
 _INDEX: Final = values.whole(low=0, high=INDEX_MAX)
 _STEPS: Final = values.whole(low=1, high=TOTAL_STEPS_MAX)
@@ -143,6 +147,36 @@ def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
             return None
 
     return read
+
+
+def mail(value: object, at: At) -> RunMail | None:
+    """Return who is mailed which notices of the run."""
+    fields = fields_of(value, at, _MAIL)
+    if fields is None:
+        return None
+    to = fields.required("to", _mail_address, remedy="say whom, e.g. to: ada@lab.example")
+    if to is None:
+        return None
+    return RunMail(to=to, kinds=fields.optional("kinds", _mail_kinds, RunMail(to=to).kinds))
+
+
+def _mail_address(value: object, at: At) -> str | None:
+    found = values.line(value, at)
+    if found is not None and not is_address(found):
+        at.fault(
+            f"must be a mail address of at most {ADDRESS_CHARS_MAX} characters, got {shown(found)}",
+            "write the address alone, e.g. ada@lab.example",
+        )
+        return None
+    return found
+
+
+def _mail_kinds(value: object, at: At) -> tuple[NoticeKind, ...] | None:
+    found = complete(listed(value, at, _RUN_KIND))
+    if found == ():
+        at.fault("must name at least one kind", "name one, or remove kinds")
+        return None
+    return None if found is None else tuple(dict.fromkeys(found))
 
 
 def command(value: object, at: At) -> tuple[str, ...] | None:

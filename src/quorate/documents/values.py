@@ -8,6 +8,7 @@ core's units, or reports a fault with a remedy and returns None. Decimals are ex
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -254,7 +255,7 @@ def weight(value: object, at: At) -> float | None:
     return found
 
 
-def choice(options: type[E]) -> Read[E]:
+def choice(options: Iterable[E]) -> Read[E]:
     """Return a reader of the values of ``options``, spelled exactly."""
     by_value = {str(option.value): option for option in options}
     listing = " or ".join(quoted(value) for value in by_value)

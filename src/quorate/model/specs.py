@@ -12,6 +12,7 @@ from typing import NewType
 
 from quorate.model.amounts import GRACE_DEFAULT_MS, HOUR_MS, MINUTE_MS, PPM, SECOND_MS
 from quorate.model.closed_words import Word
+from quorate.model.notice_kinds import NoticeKind
 from quorate.model.pod_template import PodTemplate
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
 from quorate.model.spec_base import Spec
@@ -362,6 +363,13 @@ class TaskArray(Spec, frozen=True, kw_only=True):
     at_once_max: int | None = None
 
 
+class RunMail(Spec, frozen=True, kw_only=True):
+    """Who is mailed which notices of a run, by a service that sends mail."""
+
+    to: str
+    kinds: tuple[NoticeKind, ...] = (NoticeKind.RUN_COMPLETED, NoticeKind.RUN_FAILED)
+
+
 class Run(Spec, frozen=True, kw_only=True):
     """One piece of work.
 
@@ -399,6 +407,7 @@ class Run(Spec, frozen=True, kw_only=True):
     """The object of the pool's cluster whose pods are the work: KIND.GROUP/NAMESPACE/NAME@UID."""
     array: TaskArray | None = None
     task: int | None = None
+    mail: RunMail | None = None
 
     def widths(self) -> tuple[int, ...]:
         """Return the widths at which the run may start, widest first."""

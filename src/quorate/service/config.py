@@ -6,28 +6,31 @@ A setting is given in a TOML file, in the environment, or as a flag; the later o
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from quorate.adapters.run_as import RunAs
 from quorate.adapters.stores.store_urls import has_leader
-from quorate.operations.caller import Role
 from quorate.service.accounting.waldur_links import LINKS_KEY, LinkedOwner, links_of
 from quorate.service.auth.trusted_issuer import Oidc, OidcClient
+from quorate.service.config_file import (
+    MAIL_RECEIVERS_KEY,
+    WEBHOOKS_KEY,
+    settings_in_file,
+)
 from quorate.service.config_values import Address, Clusters, WrongSettingError, web_address
+from quorate.service.receivers.mail_settings import (
+    MailReceiver,
+    MailServer,
+    MailTls,
+    mail_faults,
+    mail_receivers_of,
+)
+from quorate.service.receivers.webhook import Webhook, webhooks_of
 from quorate.service.setting_table import SETTINGS
-from quorate.service.webhooks.webhook import Webhook, webhooks_of
 from quorate.views.exits import CommandError, Exit
-
-FILE_BYTES_MAX: Final = 1024 * 1024
-_ROLES_KEY: Final = "oidc.roles"
-_WEBHOOKS_KEY: Final = "webhooks"
-_EXECUTOR_KIND: Final = "executor.kind"
-"""What ``executor`` is called in a file with a table of that name, which TOML then demands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +100,18 @@ class Configuration:
     waldur_refresh_s: float
     waldur_stale_s: float
     waldur_report_s: float
+    mail_address: Address | str
+    """Where mail is handed in; empty where none is sent."""
+    mail_tls: str
+    mail_ca: str
+    mail_user: str
+    mail_password_file: str
+    mail_from: str
+    mail_timeout_s: float
+    mail_domains: str
     oidc_roles: Mapping[str, str] = field(default_factory=dict)
     webhooks: tuple[Webhook, ...] = ()
+    mail_receivers: tuple[MailReceiver, ...] = ()
     waldur_links: tuple[LinkedOwner, ...] = ()
 
     @property
@@ -116,6 +129,22 @@ class Configuration:
             scopes_claim=self.oidc_scopes_claim,
             roles=self.oidc_roles,
             lifetime_s_max=self.oidc_lifetime_s_max,
+        )
+
+    @property
+    def mail_server(self) -> MailServer | None:
+        """Where mail is handed in, and as whom; None where none is sent."""
+        if isinstance(self.mail_address, str):
+            return None
+        return MailServer(
+            address=self.mail_address,
+            sender=self.mail_from,
+            tls=MailTls(self.mail_tls),
+            ca=self.mail_ca,
+            user=self.mail_user,
+            password_file=self.mail_password_file,
+            timeout_s=self.mail_timeout_s,
+            domains=tuple(filter(None, self.mail_domains.split(","))),
         )
 
     @property
@@ -137,9 +166,11 @@ def configured(
 
     Raises ``CommandError`` with everything that is wrong; each line names where it was given.
     """
-    in_file, roles, wrong = _from_file(file)
-    hooks, wrong_hooks = webhooks_of(in_file.pop(_WEBHOOKS_KEY, []), str(file))
+    in_file, roles, wrong = settings_in_file(file)
+    hooks, wrong_hooks = webhooks_of(in_file.pop(WEBHOOKS_KEY, []), str(file))
     wrong += wrong_hooks
+    mailed, wrong_mailed = mail_receivers_of(in_file.pop(MAIL_RECEIVERS_KEY, []), str(file))
+    wrong += wrong_mailed
     links, wrong_links = links_of(in_file.pop(LINKS_KEY, {}), str(file))
     wrong += wrong_links
     found: dict[str, Any] = {}
@@ -159,53 +190,11 @@ def configured(
             wrong.append(f"{where}: {error}, got {_shown(given)}")
     if wrong:
         raise CommandError(Exit.INVALID, *wrong)
-    made = Configuration(**found, oidc_roles=roles, webhooks=hooks, waldur_links=links)
+    made = Configuration(
+        **found, oidc_roles=roles, webhooks=hooks, mail_receivers=mailed, waldur_links=links
+    )
     _check(made)
     return made
-
-
-def _from_file(file: str | None) -> tuple[dict[str, object], dict[str, str], list[str]]:
-    """Return the settings in ``file`` by their keys, the mapping of roles, and what is wrong."""
-    if file is None:
-        return {}, {}, []
-    try:
-        with Path(file).open("rb") as opened:
-            data = opened.read(FILE_BYTES_MAX + 1)
-        tree = tomllib.loads(data.decode("utf-8"))
-    except OSError as error:
-        raise CommandError(
-            Exit.UNUSABLE,
-            f"{file}: cannot be read: {error.strerror}; correct --config or QUORATE_SERVE_CONFIG",
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CommandError(Exit.INVALID, f"{file}: is not TOML: {error}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise CommandError(Exit.INVALID, f"{file}: is larger than {FILE_BYTES_MAX} bytes")
-    flat = dict(_flattened(tree))
-    if _EXECUTOR_KIND in flat:
-        flat["executor"] = flat.pop(_EXECUTOR_KIND)
-    roles = flat.pop(_ROLES_KEY, {})
-    known = {_WEBHOOKS_KEY, LINKS_KEY, *(setting.key for setting in SETTINGS)}
-    wrong = [
-        f"{file}: {key}: there is no such setting; see docs/reference/configuration.md"
-        for key in flat
-        if key not in known
-    ]
-    words = {role.value for role in Role}
-    if not isinstance(roles, dict) or not set(map(str, roles.values())) <= words:
-        wrong.append(f"{file}: {_ROLES_KEY}: must map words to {', '.join(sorted(words))}")
-        roles = {}
-    return flat, {str(key): str(value) for key, value in roles.items()}, wrong
-
-
-def _flattened(tree: Mapping[str, object]) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
-    for key, value in tree.items():
-        if not isinstance(value, dict):
-            found.append((key, value))
-            continue
-        found += [(f"{key}.{below}", each) for below, each in value.items()]
-    return found
 
 
 def _check(made: Configuration) -> None:
@@ -237,6 +226,7 @@ def _check(made: Configuration) -> None:
         wrong.append(
             "executor.allow_root: with executor.run_as no work runs as root; leave one of them out"
         )
+    wrong += mail_faults(made.mail_server, _mail_given(made))
     wrong += _cluster_faults(made)
     wrong += _quorum_faults(made)
     if made.waldur_stale_s < made.waldur_refresh_s:
@@ -259,6 +249,18 @@ def _sign_in_faults(made: Configuration) -> list[str]:
         why = f"with oidc.client_id it is asked where people sign in, got {made.oidc_issuer!r}"
         return [f"oidc.issuer: {error}: {why}"]
     return []
+
+
+def _mail_given(made: Configuration) -> dict[str, object]:
+    """Return the settings about mail that need a server, by their keys."""
+    return {
+        "mail.from": made.mail_from,
+        "mail.user": made.mail_user,
+        "mail.password_file": made.mail_password_file,
+        "mail.ca": made.mail_ca,
+        "mail.domains": made.mail_domains,
+        "mail.receivers": made.mail_receivers,
+    }
 
 
 def _cluster_faults(made: Configuration) -> list[str]:
@@ -321,7 +323,7 @@ def _quorum_faults(made: Configuration) -> list[str]:
     return wrong
 
 
-_TABLES: Final = {"oidc_roles", "webhooks", "waldur_links"}
+_TABLES: Final = {"oidc_roles", "webhooks", "mail_receivers", "waldur_links"}
 assert {each.field or each.key for each in SETTINGS} | _TABLES == {
     each.name for each in fields(Configuration)
 }, "every setting has its field"

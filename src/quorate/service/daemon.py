@@ -63,8 +63,13 @@ from quorate.service.opening import OpenStore, first_token, open_ledger
 from quorate.service.quorum.advertising import GRPC_SCHEME, candidate_address
 from quorate.service.quorum.leader_parts import Part, while_leading
 from quorate.service.quorum.leader_role import ExecutorSupply
+from quorate.service.receivers.notice_sink import Receiver
+from quorate.service.receivers.receiver_threads import (
+    mail_receivers,
+    receivers_served,
+    webhook_receivers,
+)
 from quorate.service.violations import guarded
-from quorate.service.webhooks.webhook_threads import Sealed, sealed, webhooks_served
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -156,7 +161,10 @@ class Daemon:
         check_job_users(configuration)
         warn_of_root(configuration)
         check_kept(configuration)
-        hooks = sealed(configuration.webhooks)
+        receivers = [
+            *webhook_receivers(configuration.webhooks),
+            *mail_receivers(configuration.mail_server, configuration.mail_receivers),
+        ]
         listening = await bind(configuration.listen)
         url, path = configuration.ledger, ledger_path(configuration.ledger)
         guard, clock = self._guard, self._clock
@@ -214,7 +222,7 @@ class Daemon:
                 )
                 grpc = grpc or where.removeprefix(GRPC_SCHEME) * where.startswith(GRPC_SCHEME)
                 _LOG.info("beside REST: %s", where)
-            parts = self._leader_parts(ledger_thread, authenticator, hooks)
+            parts = self._leader_parts(ledger_thread, authenticator, receivers)
             if supply is not None:
                 own = candidate_address(configuration, self.address, grpc)
                 await ledger_thread.stand(own, ELECTED_S)
@@ -227,7 +235,10 @@ class Daemon:
         _LOG.info("stopped; the ledger is closed")
 
     def _leader_parts(
-        self, ledger_thread: LedgerThread, authenticator: Authenticator, hooks: Sequence[Sealed]
+        self,
+        ledger_thread: LedgerThread,
+        authenticator: Authenticator,
+        receivers: Sequence[Receiver],
     ) -> list[Part]:
         """Return what this service does beside answering while it leads."""
         configuration, extras = self._configuration, self._extras
@@ -243,7 +254,7 @@ class Daemon:
             return lambda: asynccontextmanager(surface)(ledger_thread, authenticator)
 
         return [
-            lambda: webhooks_served(hooks, ledger_thread, configuration.ledger, self._clock),
+            lambda: receivers_served(receivers, ledger_thread, configuration.ledger, self._clock),
             news,
             *map(entered, extras.leader_surfaces),
         ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from quorate.service import config_values as values
+from quorate.service.receivers.mail_settings import MailTls, mail_address, mail_domains
 
 LISTEN_DEFAULT: Final = "127.0.0.1:8414"
 LEDGER_DEFAULT: Final = "quorate.db"
@@ -494,5 +495,69 @@ SETTINGS: Final = (
         text="how often the use of linked owners is reported to Waldur",
         kind=_SECONDS,
     ),
+    Setting(
+        key="mail.server",
+        read=values.address,
+        default="",
+        field="mail_address",
+        text="where [mail](../notices.md#mail) is handed in by SMTP; none is sent if empty",
+        kind="HOST:PORT",
+    ),
+    Setting(
+        key="mail.tls",
+        read=values.one_of(*MailTls),
+        default=MailTls.STARTTLS.value,
+        field="mail_tls",
+        text="how the way there is encrypted: by the command STARTTLS, from the first byte, or not",
+        kind="starttls, tls or none",
+    ),
+    Setting(
+        key="mail.ca",
+        read=values.path,
+        default="",
+        field="mail_ca",
+        text="authorities to trust instead of the system's, in PEM",
+        kind="path",
+    ),
+    Setting(
+        key="mail.user",
+        read=values.text,
+        default="",
+        field="mail_user",
+        text="who logs in there; no login if empty",
+    ),
+    Setting(
+        key="mail.password_file",
+        read=values.path,
+        default="",
+        field="mail_password_file",
+        text="the password of `mail.user`, on one line, readable by its owner alone",
+        kind="path",
+    ),
+    Setting(
+        key="mail.from",
+        read=mail_address,
+        default="",
+        field="mail_from",
+        text="the sender of all mail",
+        kind="mail address",
+    ),
+    Setting(
+        key="mail.timeout_s",
+        read=values.seconds(1, 300),
+        default=30,
+        field="mail_timeout_s",
+        text="how long the server may take for one mail in all",
+        kind=_SECONDS,
+    ),
+    Setting(
+        key="mail.domains",
+        read=mail_domains,
+        default="",
+        field="mail_domains",
+        text="the domains whose addresses runs may name, with commas between them; a run's mail to "
+        "any other address is not sent",
+        kind="domains",
+    ),
 )
-"""Every setting there is, but for ``oidc.roles`` and ``webhooks``, which only a file can hold."""
+"""Every setting but for the tables that only a file can hold: ``oidc.roles``, ``webhooks``, ..."""

@@ -17,6 +17,7 @@ from quorate.model import specs as sp
 from quorate.model.amounts import DURATION_MS_MAX, GPUS_MAX, GPUS_PER_NODE_MAX, TIME_MS_MAX
 from quorate.model.refusal import Refusal, RefusalCode, Shortage
 from quorate.testing.pod_strategies import pod_templates
+from quorate.testing.spec_strategies import mails
 
 _MASK_MAX: Final = 2**GPUS_PER_NODE_MAX - 1
 _AMOUNT_MAX: Final = 2**63 - 1
@@ -183,6 +184,7 @@ def runs() -> st.SearchStrategy[sp.Run]:
         image=st.none() | texts,
         pod_template=st.none() | pod_templates(),
         workload=st.none() | texts,
+        mail=st.none() | mails(),
     )
 
 

@@ -22,6 +22,8 @@ from quorate.model.amounts import (
     MINUTE_MS,
     TIME_MS_MAX,
 )
+from quorate.model.mail_address import is_address
+from quorate.model.notice_kinds import RUN_KINDS
 from quorate.model.rounds_bounds import (
     RATE_MAX,
     RATE_MIN,
@@ -301,6 +303,15 @@ def follows(name: str, *, has_array: bool) -> st.SearchStrategy[sp.Follow]:
     ).filter(lambda follow: bool(follow.after or follow.after_any or follow.after_task))
 
 
+def mails() -> st.SearchStrategy[sp.RunMail]:
+    """Return a strategy for who is mailed which notices of a run."""
+    kinds = st.lists(st.sampled_from(RUN_KINDS), min_size=1, max_size=3, unique=True).map(tuple)
+    addresses = st.from_regex(r"\A[a-z][a-z.+]{0,8}[a-z]@[a-z]{1,9}(\.[a-z]{2,4})?\Z").filter(
+        is_address
+    )
+    return st.builds(sp.RunMail, to=addresses, kinds=kinds)
+
+
 @st.composite
 def runs(draw: st.DrawFn) -> sp.Run:
     """Draw a run of any shape."""
@@ -350,6 +361,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
         pod_template=draw(st.none() | pod_templates()) if has_image else None,
         workload=workload,
         array=array,
+        mail=draw(st.none() | mails()),
     )
 
 

@@ -9,11 +9,10 @@ import pytest
 from quorate.cli.slurm.sbatch_options import Option, split_command_line
 from quorate.cli.slurm.sbatch_script import (
     KNOWN,
-    duration_text,
     read_script,
     read_wrapped,
-    seconds_of,
 )
+from quorate.cli.slurm.sbatch_words import duration_text, seconds_of
 from quorate.views.exits import CommandError
 
 
@@ -111,8 +110,56 @@ def test_everything_that_is_left_out_is_said_line_by_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "kinds"),
+    [
+        ("END", ("run-completed", "run-failed")),
+        ("fail", ("run-failed",)),
+        ("BEGIN,FAIL", ("run-started", "run-failed")),
+        ("NONE", ()),
+        (
+            "ALL,ARRAY_TASKS",
+            (
+                *("run-started", "run-completed", "run-failed"),
+                *("run-cut", "lottery-lost", "node-lost", "money-ended"),
+            ),
+        ),
+    ],
+)
+def test_mail_types_are_the_kinds_of_notices(words: str, kinds: tuple[str, ...]) -> None:
+    found = read_script(_script("--mail-user=a@b", f"--mail-type={words}"), "job.sh")
+    assert (found.mail_to, found.mail_kinds) == ("a@b", kinds)
+    assert len(found.said) == bool(kinds)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--mail-type=END"], ["--mail-type: left out: who is mailed? add --mail-user=ADDRESS"]),
+        (
+            ["--mail-user=a@b"],
+            ["--mail-user: left out: nothing is mailed without --mail-type, suc"],
+        ),
+        (["--mail-user=ada"], ["job.sh:2: --mail-user: left out: 'ada' is no mail address; write"]),
+        (
+            ["--mail-type=END,TIME_LIMIT_90", "--mail-user=a@b"],
+            [
+                "job.sh:2: --mail-type: TIME_LIMIT_90: left out: there is no such notice",
+                "--mail-type: is for a service that sends mail to that domain",
+            ],
+        ),
+    ],
+)
+def test_mail_that_is_not_asked_for_whole_is_left_out_aloud(
+    options: list[str], said: list[str]
+) -> None:
+    found = read_script(_script(*options), "job.sh")
+    assert [line[: len(text)] for line, text in zip(found.said, said, strict=True)] == said
+
+
+@pytest.mark.parametrize(
     ("line", "text"),
     [
+        ("--mail-type=SOON", "--mail-type: 'SOON' is not known; write NONE, BEGIN, END, FAIL"),
         ("--array=1-", "--array: must be such as 0-9, 1,5,7 or 0-99%4, got '1-'"),
         ("-a 10-1", "--array: 10-1: must go up"),
         ("--array=0-1000", "--array: 0-1000: has more than 1000 tasks"),

@@ -18,13 +18,14 @@ from quorate.model.events import (
     RunOdds,
     Scope,
 )
+from quorate.model.notice_kinds import NoticeKind
 from quorate.model.specs import Owner, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.operations.caller import Caller, Role
 from quorate.operations.visible_events import Sight
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET
-from quorate.views.notices.notice import KnownView, Notice, NoticeKind
+from quorate.views.notices.notice import KnownView, Notice
 from quorate.views.notices.notice_feed import notices_of
 from quorate.views.redaction.redaction import OTHERS
 from tests.oracles.lives import Life

@@ -7,6 +7,7 @@ import pytest
 from quorate.documents import Documents, parse_documents, parse_tree
 from quorate.model import specs as sp
 from quorate.model.amounts import FLAVORS_MAX, RATES_MAX, SPONSORS_MAX, UPSTREAMS_MAX
+from quorate.model.notice_kinds import NoticeKind
 from tests.unit.documents.told import NAME_REMEDY, NAME_RULE, RUN, Told, faults, headed, spec
 
 WHOLE = "write a whole number from 1 to 1048576"
@@ -464,6 +465,7 @@ spec:
   env: {B: "2", A: "1"}
   workingDir: /data
   processes: node
+  mail: {to: ada@lab.example, kinds: [run-started, run-failed, run-started]}
   nonce: abc
   throughputs: {v100: 12.5}
   totalSteps: 100
@@ -500,6 +502,37 @@ spec:
             throughputs=(("v100", 12.5),), total_steps=100, weight=2.0, slo_ms=3_600_500
         ),
         processes=sp.Processes.NODE,
+        mail=sp.RunMail(
+            to="ada@lab.example", kinds=(NoticeKind.RUN_STARTED, NoticeKind.RUN_FAILED)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mail", "path", "message"),
+    [
+        ("{kinds: [run-failed]}", "mail.to", "is required"),
+        ("{to: Ada}", "mail.to", 'must be a mail address of at most 254 characters, got "Ada"'),
+        ("{to: 'a@b, c@d'}", "mail.to", "must be a mail address"),
+        ('{to: "a@b\\nRCPT TO:<c@d>"}', "mail.to", "must"),
+        ("{to: a@b, kinds: []}", "mail.kinds", "must name at least one kind"),
+        ("{to: a@b, kinds: [lottery-won]}", "mail.kinds[0]", 'must be "run-started" or '),
+        ("{to: a@b, cc: c@d}", "mail.cc", "unknown field"),
+    ],
+)
+def test_mail_has_one_plain_address_and_kinds_about_one_run(
+    mail: str, path: str, message: str
+) -> None:
+    (found,) = faults(f"{RUN}  mail: {mail}\n")
+    assert found.path == f"spec.{path}"
+    assert found.message.startswith(message)
+
+
+def test_mail_without_kinds_is_about_the_end_of_the_run() -> None:
+    found = spec(f"{RUN}  mail: {{to: a@b}}\n")
+    assert isinstance(found, sp.Run)
+    assert found.mail == sp.RunMail(
+        to="a@b", kinds=(NoticeKind.RUN_COMPLETED, NoticeKind.RUN_FAILED)
     )
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from quorate.model.notice_kinds import NoticeKind
 from quorate.ports.errors import KeyFileError
 from quorate.service.config import configured
 from quorate.service.metrics.metric_table import WEBHOOKS_MAX
-from quorate.service.webhooks.webhook import Seal, Webhook, webhooks_of
+from quorate.service.receivers.webhook import Seal, Webhook, webhooks_of
 from quorate.views.exits import CommandError
-from quorate.views.notices.notice import NoticeKind
 from tests.service.receiver import secret_file
 
 GOOD = {"name": "ops", "url": "https://hooks.example/in", "secret_file": "s"}

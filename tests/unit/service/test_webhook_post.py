@@ -13,7 +13,9 @@ from threading import Thread
 
 import pytest
 
-from quorate.service.webhooks.webhook_post import Found, Posted, Poster, Result, addresses
+from quorate.service.receivers.bounded_link import Found, addresses
+from quorate.service.receivers.delivery_result import Posted, Result
+from quorate.service.receivers.webhook_post import Poster
 from tests.bounds import until
 from tests.service.certificates import certificate
 from tests.service.receiver import receiving

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -18,18 +19,21 @@ from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Cancel, Submit
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
+from quorate.model.notice_kinds import NoticeKind
 from quorate.model.specs import Owner
 from quorate.operations.caller import Caller, Role
 from quorate.operations.visibility import tenants_of
 from quorate.ports.errors import OutboxError
 from quorate.ports.outbox_port import BACK_OFF_MS_MAX
-from quorate.service.webhooks.webhook import Seal, Webhook
-from quorate.service.webhooks.webhook_counts import WebhookCounts
-from quorate.service.webhooks.webhook_post import Poster
-from quorate.service.webhooks.webhook_sink import GIVE_UP_MS, Lookup, Source, WebhookSink
+from quorate.service.metrics.metric_table import DELIVERY_METRICS
+from quorate.service.receivers.delivery_counts import DeliveryCounts
+from quorate.service.receivers.notice_sink import GIVE_UP_MS, Lookup, NoticeSink, Source
+from quorate.service.receivers.webhook import Seal, Webhook
+from quorate.service.receivers.webhook_post import Poster
+from quorate.service.receivers.webhook_receiver import WebhookReceiver
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine
-from quorate.views.notices.notice import KnownFew, NoticeKind
+from quorate.views.notices.notice import KnownFew
 from tests.bounds import WAIT_S
 from tests.service.receiver import KEY, Got, Receiver, receiving
 
@@ -57,18 +61,16 @@ class World:
     runs: int = 0
 
     def __post_init__(self) -> None:
-        self.counts = WebhookCounts(self.registry)
+        self.counts = DeliveryCounts(self.registry, DELIVERY_METRICS["webhook"])
 
-    def sink(self, **more: object) -> WebhookSink:
+    def sink(self, timeout_s: float = 5.0, **more: Any) -> NoticeSink:
         fields = {"name": "ops", "url": self.receiver.url, "secret_file": NONE, **more}
-        hook = Webhook(**fields)  # type: ignore[arg-type]
+        hook = Webhook(**fields)
         source = Source(ledger_id="test", reading=lambda: self.engine.store, look_up=self.look_up)
-        return WebhookSink(
-            hook,
-            Seal(KEY),
+        return NoticeSink(
+            WebhookReceiver(hook, Seal(KEY), Poster(self.receiver.url, timeout_s)),
             source=source,
             outbox=self.outbox,
-            posting=Poster(self.receiver.url, 5.0),
             clock=self.clock,
             counts=self.counts,
         )
@@ -95,7 +97,7 @@ class World:
     def got(self) -> list[str]:
         return [each.data["run"] for each in self.receiver.got]
 
-    def until(self, sink: WebhookSink, is_done: Callable[[], bool], most_ms: int) -> int:
+    def until(self, sink: NoticeSink, is_done: Callable[[], bool], most_ms: int) -> int:
         """Let time pass as the sink waits until ``is_done``; return how long that took."""
         began_ms = self.clock.ms
         while not is_done():
@@ -117,7 +119,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(receiver, outbox, clock, new_engine(clock))
 
 
-def begun(world: World, **more: object) -> WebhookSink:
+def begun(world: World, **more: Any) -> NoticeSink:
     """Return a sink that has seen where the ledger ends."""
     sink = world.sink(**more)
     sink.step()
@@ -254,7 +256,7 @@ def test_a_crash_after_the_receiver_had_it_delivers_it_again(world: World) -> No
     sink = begun(world)
 
     names = world.happens(2, "lab")
-    stopped: list[WebhookSink] = [sink]
+    stopped: list[NoticeSink] = [sink]
 
     def stop(_: Got) -> int:
         # As if the process had died now: what comes back is never heard of.
@@ -270,8 +272,7 @@ def test_a_crash_after_the_receiver_had_it_delivers_it_again(world: World) -> No
 
 
 def test_one_that_hangs_is_left_after_its_time(world: World) -> None:
-    sink = begun(world)
-    sink._posting = Poster(world.receiver.url, 0.2)
+    sink = begun(world, timeout_s=0.2)
     is_left = Event()
     world.receiver.answer = lambda _: 200 if is_left.wait(WAIT_S) else 500
     world.happens(1)

@@ -27,10 +27,11 @@ from quorate.model.events import (
     NodeStatus,
     ThresholdCrossed,
 )
+from quorate.model.notice_kinds import NoticeKind
 from quorate.model.specs import Malleable, OnQuota, Owner, Quota
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine
-from quorate.views.notices.notice import KnownFew, KnownView, Notice, NoticeKind, names_in
+from quorate.views.notices.notice import KnownFew, KnownView, Notice, names_in
 from quorate.views.notices.notice_feed import notices_of
 
 Step = Command | int

@@ -24,6 +24,11 @@ function useOutput(name: string, isOver: boolean): { lines: LogLine[]; fault: st
         next = found.next;
         setFault("");
         if (found.lines.length) setLines((old) => [...old, ...found.lines].slice(-LINES_MAX));
+        if (found.more) {
+          // There are lines already: what was written faster than one answer holds is not waited for.
+          void read();
+          return;
+        }
         if (found.ended) return;
       } catch (error) {
         if (stop.signal.aborted) return;

@@ -9,6 +9,7 @@ import { useLive, useNow } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
 import { Await, Badge, type Column, Empty, Table, Title, Words } from "../ui.tsx";
 import { useViewer } from "../viewer.ts";
+import { type ListLine, folded, lineName } from "./tasks.tsx";
 import { PlanText, waitText } from "./waiting.tsx";
 
 const PAGE = 100;
@@ -51,7 +52,7 @@ export function QueuePage() {
       <Await of={first}>
         {(listing) => {
           const head = listing.items as unknown as Run[];
-          const rows = [...head, ...(more?.rows ?? [])];
+          const rows = folded([...head, ...(more?.rows ?? [])]);
           const next = more ? more.next : listing.next;
           return (
             <>
@@ -59,7 +60,23 @@ export function QueuePage() {
                 name="queue"
                 columns={columns(now, likely)}
                 rows={rows}
-                keyOf={(run) => run.metadata.name}
+                keyOf={lineName}
+                inside={(line) =>
+                  line.tasks.length > 0
+                    ? {
+                        label: line.tasks.length === 1 ? "1 task" : `${line.tasks.length} tasks`,
+                        show: () => (
+                          <Table
+                            name={`waiting tasks of ${lineName(line)}`}
+                            columns={columns(now, likely)}
+                            rows={line.tasks.map((run) => ({ run, tasks: [] }))}
+                            keyOf={lineName}
+                            empty={<Empty>None of its tasks waits.</Empty>}
+                          />
+                        ),
+                      }
+                    : null
+                }
                 onSave={() => saveCsv("/queue", owner ? { owner } : {}, "queue.csv")}
                 empty={
                   <Empty command="quorate submit --gpus 4 --team TEAM -- python train.py">
@@ -101,55 +118,55 @@ export function OwnerLink({ name }: { name: string }) {
   return <Link to={["owners", name]}>{name}</Link>;
 }
 
-function columns(now: number, likely: Map<string, QueueStart>): Column<Run>[] {
+function columns(now: number, likely: Map<string, QueueStart>): Column<ListLine>[] {
   const hasConflict = [...likely.values()].some((each) => each.byConflict || each.odds.length > 0);
-  const odds: Column<Run> = {
+  const odds: Column<ListLine> = {
     title: "Odds",
-    value: (run) => oddsText(likely.get(run.metadata.name)),
-    show: (run) => <Odds start={likely.get(run.metadata.name)} />,
+    value: ({ run }) => oddsText(likely.get(run.metadata.name)),
+    show: ({ run }) => <Odds start={likely.get(run.metadata.name)} />,
   };
   return [
     {
       title: "#",
       right: true,
-      value: (run) => run.status.queue?.position ?? 0,
-      show: (run) => number(run.status.queue?.position ?? 0),
+      value: ({ run }) => run.status.queue?.position ?? 0,
+      show: ({ run }) => number(run.status.queue?.position ?? 0),
     },
     {
       title: "Run",
-      value: (run) => run.metadata.name,
-      show: (run) => (
-        <Link to={["runs", run.metadata.name]} class="name">
-          {run.metadata.name}
+      value: lineName,
+      show: (line) => (
+        <Link to={["runs", lineName(line)]} class="name">
+          {lineName(line)}
         </Link>
       ),
     },
-    { title: "Owner", value: (run) => run.spec.owner, show: (run) => <OwnerLink name={run.spec.owner} /> },
+    { title: "Owner", value: ({ run }) => run.spec.owner, show: ({ run }) => <OwnerLink name={run.spec.owner} /> },
     {
       title: "GPUs",
       right: true,
-      value: (run) => run.spec.resources.totalGPUs,
-      show: (run) => number(run.spec.resources.totalGPUs),
+      value: ({ run }) => run.spec.resources.totalGPUs,
+      show: ({ run }) => number(run.spec.resources.totalGPUs),
     },
-    { title: "Flavor", wide: true, value: flavorsOf, show: flavorsOf },
+    { title: "Flavor", wide: true, value: ({ run }) => flavorsOf(run), show: ({ run }) => flavorsOf(run) },
     {
       title: "Waiting",
       right: true,
       wide: true,
-      value: (run) => now - Date.parse(run.status.submitted),
-      show: (run) => duration(now - Date.parse(run.status.submitted)),
+      value: ({ run }) => now - Date.parse(run.status.submitted),
+      show: ({ run }) => duration(now - Date.parse(run.status.submitted)),
     },
     {
       title: "Score",
       right: true,
       wide: true,
-      value: (run) => run.status.queue?.score ?? 0,
-      show: (run) => <Score run={run} />,
+      value: ({ run }) => run.status.queue?.score ?? 0,
+      show: ({ run }) => <Score run={run} />,
     },
     {
       title: "Starts",
-      value: (run) => run.status.plan?.start ?? "~",
-      show: (run) => (
+      value: ({ run }) => run.status.plan?.start ?? "~",
+      show: ({ run }) => (
         <div>
           <PlanText run={run} now={now} />
           <Likely start={likely.get(run.metadata.name)} now={now} />
@@ -159,8 +176,8 @@ function columns(now: number, likely: Map<string, QueueStart>): Column<Run>[] {
     ...(hasConflict ? [odds] : []),
     {
       title: "Why it waits",
-      value: waitText,
-      show: (run) => (
+      value: ({ run }) => waitText(run),
+      show: ({ run }) => (
         <span class="why" title={run.status.refusal?.code}>
           <Words of={waitText(run)} />
         </span>

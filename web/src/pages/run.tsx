@@ -11,6 +11,7 @@ import { Await, Badge, Bar, Card, Confirm, Empty, Title, When, Words } from "../
 import { mayChange, useViewer } from "../viewer.ts";
 import { Output } from "./output.tsx";
 import { Remedies } from "./remedies.tsx";
+import { Tasks, countsText } from "./tasks.tsx";
 
 const OVER = new Set(["Completed", "Failed", "Cancelled"]);
 
@@ -22,6 +23,7 @@ interface Facts {
 
 async function load(name: string, signal: AbortSignal): Promise<Facts> {
   const run = (await ask("/runs/{name}", { name }, {}, signal)) as unknown as Run;
+  if (run.status.tasks) return { run, explanation: null, forecast: null };
   if (OVER.has(run.status.phase)) {
     const explanation = await ask("/runs/{run}/explanation", { run: name }, {}, signal);
     return { run, explanation, forecast: null };
@@ -70,7 +72,12 @@ export function RunPage({ name }: { name: string }) {
         {({ run, explanation, forecast }) => (
           <div class="columns">
             <div>
-              {run.status.phase === "Pending" && <Waits run={run} forecast={forecast} now={now} />}
+              {run.status.tasks && (
+                <Card title={countsText(run.status.tasks)}>
+                  <Tasks array={name} now={now} />
+                </Card>
+              )}
+              {run.status.phase === "Pending" && !run.status.tasks && <Waits run={run} forecast={forecast} now={now} />}
               {forecast && <Odds contest={forecast.contest} />}
               {explanation && (
                 <Remedies
@@ -84,8 +91,12 @@ export function RunPage({ name }: { name: string }) {
               <Leases run={run} />
             </div>
             <div>
-              <Output name={name} isOver={OVER.has(run.status.phase)} />
-              <Story name={name} />
+              {!run.status.tasks && (
+                <>
+                  <Output name={name} isOver={OVER.has(run.status.phase)} />
+                  <Story name={name} />
+                </>
+              )}
               <Card title="As submitted">
                 <pre class="spec" tabIndex={0}>{JSON.stringify(run.spec, null, 2)}</pre>
               </Card>

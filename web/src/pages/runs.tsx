@@ -8,6 +8,7 @@ import { useLive, useNow } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
 import { Await, Badge, type Column, Empty, Table, Title } from "../ui.tsx";
 import { OwnerChoice, OwnerLink } from "./queue.tsx";
+import { Tasks, countsText } from "./tasks.tsx";
 
 const PAGE = 100;
 const AGES_MS = 5_000;
@@ -19,7 +20,7 @@ export function RunsPage() {
   const [more, setMore] = useState<{ rows: Run[]; next: string | undefined } | null>(null);
   const [fault, setFault] = useState("");
   const now = useNow(AGES_MS);
-  const asked = { owner, phase, newest: true, limit: PAGE };
+  const asked = { owner, phase, newest: true, grouped: true, limit: PAGE };
   const first = useLive(
     `runs ${owner} ${phase}`,
     (signal) => ask("/runs", {}, asked, signal),
@@ -70,6 +71,14 @@ export function RunsPage() {
                 columns={columns(now)}
                 rows={[...(listing.items as unknown as Run[]), ...(more?.rows ?? [])]}
                 keyOf={(run) => run.metadata.name}
+                inside={(run) =>
+                  run.status.tasks
+                    ? {
+                        label: countsText(run.status.tasks),
+                        show: () => <Tasks array={run.metadata.name} now={now} />,
+                      }
+                    : null
+                }
                 empty={
                   <Empty command="quorate submit --gpus 4 --team TEAM -- python train.py">
                     There is no such run.

@@ -97,9 +97,9 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
     Options of sbatch are understood before the script and in its #SBATCH lines; typed ones win:
     job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes, ntasks, ntasks-per-node, time,
     account, partition, chdir, export, array, dependency=afterok|afterany|aftercorr|singleton, wrap,
-    parsable and test-only. Ignored options are listed on standard error, line by line; an option
-    that would change the meaning, such as begin, is refused. What follows the script belongs to the
-    script.
+    mail-user, mail-type, parsable and test-only. Ignored options are listed on standard error, line
+    by line; an option that would change the meaning, such as begin, is refused. What follows the
+    script belongs to the script.
 
     An array is one document. A task of it is a run called NAME_INDEX; `NAME[1-3]` names several of
     them, and NAME all. The script is not copied: it must be there, under the same path, when the
@@ -288,6 +288,7 @@ _FIELDS: Final = {
     "spec.array": "--array",
     "spec.workingDir": "--chdir",
     "spec.pool": "--pool or --partition",
+    "spec.mail": "--mail-user",
     "spec.command": "the script",
 }
 """Fields of a Run document -> what they were taken from."""

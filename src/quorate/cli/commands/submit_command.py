@@ -101,6 +101,18 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
     metavar="TASKS",
     help="One run for each index: 0-9, 1,5,7, or 0-99%4 for four at once.",
 )
+@click.option(
+    "--mail",
+    metavar="ADDRESS",
+    help="Mail it when the run has completed or failed, if the service sends mail.",
+)
+@click.option(
+    "--mail-kind",
+    "mail_kinds",
+    metavar="KIND",
+    multiple=True,
+    help="Mail this kind of notice instead, such as run-started. May be repeated.",
+)
 @click.option("--pool", metavar="POOL", help="The pool.", shell_complete=names_of("pool"))
 @click.option(
     "--like",
@@ -215,6 +227,8 @@ _OPTIONS = {
     "folder": "--dir",
     "processes": "--processes",
     "array": "--array",
+    "mail": "--mail",
+    "mail_kinds": "--mail-kind",
     "pool": "--pool",
 }
 
@@ -264,6 +278,8 @@ def _typed_run(
             "what is to be run? write it after --, as in: quorate submit --gpus 8 --team "
             f"{said['team'] or 'OWNER'} -- python train.py",
         )
+    if said["mail_kinds"] and said["mail"] is None:
+        raise click.UsageError("--mail-kind: who is mailed? add --mail ADDRESS")
     team = team_or_own(settings, said["team"])
     if team is None:
         raise click.UsageError("whose work is it? a run by command line needs --team OWNER")
@@ -280,6 +296,8 @@ def _typed_run(
         pool=said["pool"],
         processes=said["processes"],
         array=said["array"],
+        mail=said["mail"],
+        mail_kinds=said["mail_kinds"],
     )
     return work.document()
 
@@ -296,6 +314,8 @@ _FIELDS = {
     "spec.workingDir": "--dir",
     "spec.processes": "--processes",
     "spec.array": "--array",
+    "spec.mail.to": "--mail",
+    "spec.mail.kinds": "--mail-kind",
     "spec.pool": "--pool",
     "spec.command": "the command",
 }

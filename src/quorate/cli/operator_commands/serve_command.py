@@ -69,6 +69,14 @@ _FLAGS = (
     ("waldur.refresh_s", "SECONDS", "How often Waldur is asked what is left."),
     ("waldur.stale_s", "SECONDS", "How long an answer of Waldur counts without a new one."),
     ("waldur.report_s", "SECONDS", "How often use is reported."),
+    ("mail.server", "HOST:PORT", "Where mail is handed in by SMTP."),
+    ("mail.tls", "WORD", "How the way there is encrypted: starttls, tls or none."),
+    ("mail.ca", "PATH", "Authorities to trust there instead of the system's."),
+    ("mail.user", "NAME", "Who logs in there."),
+    ("mail.password_file", "PATH", "The file with the user's password."),
+    ("mail.from", "ADDRESS", "The sender of all mail."),
+    ("mail.timeout_s", "SECONDS", "How long the server may take for one mail."),
+    ("mail.domains", "DOMAINS", "Whose addresses runs may name."),
 )
 
 
@@ -172,6 +180,7 @@ def _show(settings: Settings, made: Configuration) -> None:
         for value in [getattr(made, each.field or each.key)]
     }
     tree |= {f"webhooks.{hook.name}": hook.url for hook in made.webhooks}
+    tree |= {f"mail.receivers.{each.name}": each.to for each in made.mail_receivers}
     if not settings.is_table:
         print_tree(settings, tree)
         return

@@ -71,6 +71,8 @@ def document_of(job: Job) -> dict[str, Any]:
         after_task=script.after_task,
         array=script.tasks_of_array,
         pool=job.pool,
+        mail=script.mail_to if script.mail_kinds else None,
+        mail_kinds=script.mail_kinds or (),
         processes="run",  # As Slurm does: the script is started once.
     ).document()
 

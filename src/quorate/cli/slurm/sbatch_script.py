@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from quorate.cli.slurm.mail_types import mail_remark, mailed_kinds
 from quorate.cli.slurm.sbatch_options import FLAGS, Option, script_options
 from quorate.cli.slurm.sbatch_words import (
     LEFT_OUT,
@@ -19,8 +20,11 @@ from quorate.cli.slurm.sbatch_words import (
     REFUSED,
     SILENT,
     VARIABLES,
+    duration_text,
+    seconds_of,
     split_outside,
 )
+from quorate.model.mail_address import is_address
 from quorate.model.task_arrays import named_runs, read_array, tasks_text
 from quorate.views.exits import CommandError, Exit
 
@@ -33,7 +37,8 @@ class Script:
 
     ``limit_s`` is how long it may run. ``after`` are runs that must have completed first, those of
     ``after_any`` must be over; ``is_singleton`` also those of the same user and job name. Of the
-    arrays ``after_task`` the task of the same index must have completed.
+    arrays ``after_task`` the task of the same index must have completed. ``mail_kinds`` is None
+    where it does not say what is mailed.
     """
 
     interpreter: tuple[str, ...] = ()
@@ -62,6 +67,8 @@ class Script:
     after: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     copied: tuple[str, ...] = ()
+    mail_to: str | None = None
+    mail_kinds: tuple[str, ...] | None = None
     said: list[str] = field(default_factory=list)
 
     def gpus_total(self) -> int | None:
@@ -133,6 +140,8 @@ def _take_all(script: Script, options: Sequence[Option]) -> None:
         )
     if faults:
         raise CommandError(Exit.INVALID, *faults)
+    remark = mail_remark(script.mail_to, script.mail_kinds)
+    script.said += [remark] if remark else []
     script.asked = frozenset(option.key for option in options)
 
 
@@ -247,32 +256,6 @@ def _read_time(script: Script, value: str) -> str:
     return ""
 
 
-def seconds_of(value: str) -> int:
-    """Return a Slurm time in seconds: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", value)
-    if found is None:
-        raise ValueError(f"must be a time such as 90, 1:30:00 or 2-12:00, got {value!r}")
-    days, *rest = found.groups()
-    parts = [int(each) for each in rest if each is not None]
-    units: tuple[int, ...] = (3_600, 60, 1)
-    if days is None:
-        units = units[-len(parts) :] if len(parts) > 1 else (60,)
-    seconds = int(days or 0) * 86_400 + sum(
-        part * unit for part, unit in zip(parts, units, strict=False)
-    )
-    if seconds == 0:
-        raise ValueError("must be more than 0; leave it out where there is no limit")
-    return seconds
-
-
-def duration_text(seconds: int) -> str:
-    """Return ``seconds`` as a duration of documents, in the largest unit that is exact."""
-    for unit, length in (("h", 3_600), ("m", 60)):
-        if seconds % length == 0:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
-
-
 def _read_name(script: Script, value: str) -> str:
     if not value:
         raise ValueError("must not be empty")
@@ -315,6 +298,18 @@ def _read_dependency(script: Script, value: str) -> str:
     return ""
 
 
+def _read_mail_user(script: Script, value: str) -> str:
+    if not is_address(value):
+        return f"left out: {value!r} is no mail address; write NAME@DOMAIN"
+    script.mail_to = value
+    return ""
+
+
+def _read_mail_type(script: Script, value: str) -> str:
+    script.mail_kinds, note = mailed_kinds(value)
+    return note
+
+
 def _read_export(script: Script, value: str) -> str:
     copied: list[str] = []
     note = ""
@@ -351,6 +346,8 @@ _READ: Final[dict[str, Callable[[Script, str], str]]] = {
     "workdir": _read_folder,
     "dependency": _read_dependency,
     "export": _read_export,
+    "mail-user": _read_mail_user,
+    "mail-type": _read_mail_type,
 }
 """Option -> what takes it over; it returns what is to be said about that, if anything."""
 KNOWN: Final = frozenset({*_READ, *LEFT_OUT, *REFUSED, *SILENT, *FLAGS, "wrap"})

@@ -1,7 +1,8 @@
-"""Words of Slurm: options that are refused or left out and why, and variables that are set."""
+"""Words of Slurm: options that are refused or left out and why, variables that are set, times."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 PATHS: Final = (
@@ -44,8 +45,6 @@ LEFT_OUT: Final = {
     "qos": "there are no priorities; budgets decide",
     "nice": "there are no priorities; budgets decide",
     "priority": "there are no priorities; budgets decide",
-    "mail-type": "no mail is sent; follow it with: quorate notices, or quorate watch RUN",
-    "mail-user": "no mail is sent; follow it with: quorate notices, or quorate watch RUN",
     "constraint": "name the kind of GPU with --flavor",
     "nodelist": "nodes are chosen for you",
     "exclude": "nodes are chosen for you; cordon those that are broken",
@@ -84,3 +83,29 @@ def split_outside(text: str, mark: str) -> list[str]:
         else:
             parts[-1] += letter
     return parts
+
+
+def seconds_of(value: str) -> int:
+    """Return a Slurm time in seconds: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", value)
+    if found is None:
+        raise ValueError(f"must be a time such as 90, 1:30:00 or 2-12:00, got {value!r}")
+    days, *rest = found.groups()
+    parts = [int(each) for each in rest if each is not None]
+    units: tuple[int, ...] = (3_600, 60, 1)
+    if days is None:
+        units = units[-len(parts) :] if len(parts) > 1 else (60,)
+    seconds = int(days or 0) * 86_400 + sum(
+        part * unit for part, unit in zip(parts, units, strict=False)
+    )
+    if seconds == 0:
+        raise ValueError("must be more than 0; leave it out where there is no limit")
+    return seconds
+
+
+def duration_text(seconds: int) -> str:
+    """Return ``seconds`` as a duration of documents, in the largest unit that is exact."""
+    for unit, length in (("h", 3_600), ("m", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"

@@ -60,6 +60,13 @@ class RunArray(Fields):
     task: int | None
 
 
+class RunMail(Fields):
+    """Who is mailed the notices of a run; without ``kinds`` those of its end."""
+
+    to: str
+    kinds: tuple[str, ...]
+
+
 class RunFollow(Fields):
     """Which runs have to complete before, and which to be over, however they end.
 
@@ -125,6 +132,7 @@ class RunSpec(Fields):
     funding: RunFunding
     follow: RunFollow | None
     array: RunArray | None
+    mail: RunMail | None
     on_quota: str | None
     sensitive: bool | None
     command: tuple[str, ...]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from quorate.documents.times import time_text
+from quorate.model.notice_kinds import NoticeKind
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer
 from quorate.operations.caller import Caller, Role
@@ -20,7 +21,7 @@ from quorate.operations.recent_blocks import Page, Recent
 from quorate.operations.request_context import RequestContext
 from quorate.operations.visibility import sees_owner, tenants_of
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
-from quorate.views.notices.notice import Notice, NoticeKind, notice_tree
+from quorate.views.notices.notice import Notice, notice_tree
 from quorate.views.table import Column, right, table, wide
 
 LOOKED_AT_MAX: Final = 100_000

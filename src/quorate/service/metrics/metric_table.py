@@ -31,6 +31,8 @@ OPERATIONS_MAX: Final = 200
 """How many operations there may be; the table of them is far shorter."""
 WEBHOOKS_MAX: Final = 20
 """How many webhooks may be configured: each has a thread of its own."""
+MAIL_RECEIVERS_MAX: Final = 20
+"""How many receivers of mail may be configured, beside the addresses of runs."""
 OUTAGES_MAX: Final = 100
 """How many clusters, and parts of them, may have outages: the first that had one."""
 OTHER: Final = "other"
@@ -126,6 +128,7 @@ LABELS: Final[dict[str, int]] = {
     "status_class": len(STATUS_CLASSES),
     "stage": len((UNREAD, READ)),
     "webhook": WEBHOOKS_MAX,
+    "mail": MAIL_RECEIVERS_MAX + 1,
     "result": len(DeliveryResult),
     "purpose": len(Purpose),
     "way": len(Way),
@@ -298,22 +301,60 @@ LAG = _histogram(
 DISK_FREE = _gauge("disk_free_bytes", "Bytes left on the disk that holds the ledger.")
 WATCHERS = _gauge("watchers", "Open watches.")
 WATCHERS_DROPPED = _counter("watchers_dropped", "Watches ended because they were too slow.")
-WEBHOOK_DELIVERIES = _counter(
-    "webhook_deliveries",
-    "Attempts to deliver a notice; given-up: one that will not be delivered.",
-    "webhook",
-    "result",
-)
-WEBHOOK_WAITING = _gauge("webhook_waiting", "Notices that wait to be delivered.", "webhook")
-WEBHOOK_OLDEST = _gauge(
-    "webhook_oldest_seconds", "Seconds that the oldest of them has waited.", "webhook"
-)
-WEBHOOK_FAILING = _gauge(
-    "webhook_failing_owners", "Owners of whom nothing could be delivered lately.", "webhook"
-)
-WEBHOOK_UP = _gauge(
-    "webhook_up", "1 while notices are sent, 0 after the receiver wanted no more.", "webhook"
-)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryMetrics:
+    """The metrics of receivers of one kind, which is also the label of their names."""
+
+    deliveries: Metric
+    waiting: Metric
+    oldest: Metric
+    failing: Metric
+    up: Metric
+
+    @property
+    def all(self) -> tuple[Metric, ...]:
+        """Return them, in the order of the reference."""
+        return (self.deliveries, self.waiting, self.oldest, self.failing, self.up)
+
+
+def _deliveries(kind: str, failing: Metric) -> DeliveryMetrics:
+    return DeliveryMetrics(
+        deliveries=_counter(
+            f"{kind}_deliveries",
+            "Attempts to deliver a notice; given-up: one that will not be delivered.",
+            kind,
+            "result",
+        ),
+        waiting=_gauge(f"{kind}_waiting", "Notices that wait to be delivered.", kind),
+        oldest=_gauge(
+            f"{kind}_oldest_seconds", "Seconds that the oldest of them has waited.", kind
+        ),
+        failing=failing,
+        up=_gauge(
+            f"{kind}_up", "1 while notices are sent, 0 after the receiver wanted no more.", kind
+        ),
+    )
+
+
+DELIVERY_METRICS: Final[dict[str, DeliveryMetrics]] = {
+    "webhook": _deliveries(
+        "webhook",
+        _gauge(
+            "webhook_failing_owners", "Owners of whom nothing could be delivered lately.", "webhook"
+        ),
+    ),
+    "mail": _deliveries(
+        "mail",
+        _gauge(
+            "mail_failing_lines",
+            "Owners, or addresses of runs, of whom no mail could be delivered lately.",
+            "mail",
+        ),
+    ),
+}
+"""By the kind of receiver."""
 ACCOUNTING_REQUESTS = _counter(
     "accounting_requests", "Requests to an accounting system.", "purpose", "way"
 )
@@ -350,8 +391,9 @@ SERVING: Final = (
         COMMIT_COMMANDS,
         COMMIT_FAILURES,
     ),
-    *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED, WEBHOOK_DELIVERIES),
-    *(WEBHOOK_WAITING, WEBHOOK_OLDEST, WEBHOOK_FAILING, WEBHOOK_UP, READY),
+    *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED),
+    *(metric for of in DELIVERY_METRICS.values() for metric in of.all),
+    READY,
     *(LEADING, LEADER_TERM, FOLLOW_LAG, OUTAGE, BUILD),
     *(ACCOUNTING_REQUESTS, ACCOUNTING_OWNERS, ACCOUNTING_ANSWERED),
     *(ACCOUNTING_WAITING, ACCOUNTING_OLDEST),

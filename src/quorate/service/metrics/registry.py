@@ -38,7 +38,7 @@ from quorate.service.metrics.counting import Counting
 from quorate.service.metrics.gauges import Standing, gauges
 from quorate.service.metrics.registering import counter, gauge, histogram
 from quorate.service.metrics.tallies import Tallies
-from quorate.service.webhooks.webhook_counts import WebhookCounts
+from quorate.service.receivers.delivery_counts import DeliveryCounts
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 """What the answer of a scrape is."""
@@ -101,7 +101,9 @@ class Metrics:
         self._lag = histogram(self.registry, m.LAG)
         self._watchers = gauge(self.registry, m.WATCHERS)
         self._dropped = counter(self.registry, m.WATCHERS_DROPPED)
-        self.webhooks = WebhookCounts(self.registry)
+        self.deliveries = {
+            kind: DeliveryCounts(self.registry, of) for kind, of in m.DELIVERY_METRICS.items()
+        }
         self._ready = gauge(self.registry, m.READY)
         self._leading = gauge(self.registry, m.LEADING)
         self._leader_term = gauge(self.registry, m.LEADER_TERM)

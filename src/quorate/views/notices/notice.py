@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from quorate.documents.times import time_text
-from quorate.model.closed_words import Word
 from quorate.model.events import (
     ConflictAnnounced,
     ConflictDeclared,
@@ -15,31 +14,10 @@ from quorate.model.events import (
     ConflictWithdrawn,
     Event,
 )
+from quorate.model.notice_kinds import NoticeKind
 from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 from quorate.views.runs.event_text import conflict_of, run_of
-
-
-class NoticeKind(Word):
-    """What a notice is about. docs/notices.md lists the same."""
-
-    RUN_STARTED = "run-started"
-    START_MOVED = "start-moved"
-    RUN_CUT = "run-cut"
-    LOAN_RECALLED = "loan-recalled"
-    LOAN_RETURNING = "loan-returning"
-    RECALL_WITHDRAWN = "recall-withdrawn"
-    CONFLICT_ANNOUNCED = "conflict-announced"
-    CONFLICT_WITHDRAWN = "conflict-withdrawn"
-    LOTTERY_DECLARED = "lottery-declared"
-    LOTTERY_WON = "lottery-won"
-    LOTTERY_LOST = "lottery-lost"
-    THRESHOLD_CROSSED = "threshold-crossed"
-    RUN_COMPLETED = "run-completed"
-    RUN_FAILED = "run-failed"
-    NODE_LOST = "node-lost"
-    MONEY_ENDED = "money-ended"
-    QUOTA_PARKED = "quota-parked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,9 @@ from quorate.model.events import (
     Event,
     LeaseEnding,
 )
+from quorate.model.notice_kinds import NoticeKind
 from quorate.views.kinds.kinds_plans import scope_text
-from quorate.views.notices.notice import Known, NoticeKind, Told
+from quorate.views.notices.notice import Known, Told
 from quorate.views.word_forms import gpus, odds_text, percent
 
 RUNS_NAMED_MAX: Final = 8

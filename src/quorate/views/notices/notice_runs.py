@@ -30,8 +30,9 @@ from quorate.model.events import (
     ThresholdCrossed,
     lease_gpus,
 )
+from quorate.model.notice_kinds import NoticeKind
 from quorate.model.refusal import RefusalCode, sentence
-from quorate.views.notices.notice import Known, NoticeKind, Told
+from quorate.views.notices.notice import Known, Told
 from quorate.views.redaction.redaction import unnamed
 from quorate.views.runs.reason_words import bundle_words, ended
 from quorate.views.word_forms import gpus, percent, slots

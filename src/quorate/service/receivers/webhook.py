@@ -9,31 +9,32 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from quorate.adapters.key_file import read_private
+from quorate.model.notice_kinds import NoticeKind
 from quorate.ports.errors import KeyFileError
 from quorate.service import config_values as values
 from quorate.service.config_values import Address, WrongSettingError
 from quorate.service.metrics.metric_table import WEBHOOKS_MAX
-from quorate.views.notices.notice import NoticeKind
+from quorate.service.receivers.receiver_tables import (
+    Readers,
+    identity,
+    kinds,
+    receiver_name,
+    tables_of,
+)
 
 TIMEOUT_S: Final = 10.0
 """How long a receiver may take to answer where nothing is said."""
 _TIMEOUT_S_MAX: Final = 60.0
 _URL_CHARS_MAX: Final = 2_048
-_DIGEST_CHARS: Final = 16
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _PREFIX: Final = "whsec_"
 _KEY_BYTES: Final = range(24, 65)
-_FIELDS: Final = ("name", "url", "tenant", "kinds", "secret_file", "timeout", "insecure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +51,7 @@ class Webhook:
     @property
     def digest(self) -> str:
         """The identity of a webhook, beside its name: of its receiver and its notices."""
-        what = [self.tenant, *sorted(self.kinds), self.url]
-        return sha256(json.dumps(what).encode()).hexdigest()[:_DIGEST_CHARS]
+        return identity(self.tenant, *sorted(self.kinds), self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,72 +94,31 @@ def webhooks_of(given: object, where: str) -> tuple[tuple[Webhook, ...], list[st
 
     ``where`` says where they were given.
     """
-    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        return (), [f"{where}: webhooks: must be tables: [[webhooks]]"]
-    wrong: list[str] = []
-    if len(given) > WEBHOOKS_MAX:
-        wrong.append(f"{where}: webhooks: there may be {WEBHOOKS_MAX}, got {len(given)}")
-    found: list[Webhook] = []
-    for number, tree in enumerate(given, start=1):
-        place = f"{where}: webhooks[{number}]"
-        wrong += [
-            f"{place}.{key}: there is no such field; there are: {', '.join(_FIELDS)}"
-            for key in tree
-            if key not in _FIELDS
-        ]
-        fields = _read(tree, place, wrong)
-        if fields is not None:
-            found.append(Webhook(**fields))
-    names = [each.name for each in found]
-    wrong += [
-        f"{where}: webhooks: {name!r} is there twice; each needs a name of its own"
-        for name in sorted({name for name in names if names.count(name) > 1})
-    ]
-    return tuple(found), wrong
+    found, wrong = tables_of(given, f"{where}: webhooks", WEBHOOKS_MAX, _readers)
+    return tuple(
+        Webhook(
+            name=each["name"],
+            url=each["url"],
+            secret_file=each["secret_file"],
+            tenant=each["tenant"],
+            kinds=each["kinds"],
+            timeout_s=each["timeout"],
+        )
+        for each in found
+    ), wrong
 
 
-def _read(tree: Mapping[str, Any], place: str, wrong: list[str]) -> dict[str, Any] | None:
-    """Return the fields of one webhook; None where something is wrong, which is added."""
-    found: dict[str, Any] = {}
-    before = len(wrong)
-    readers = {
-        "name": (_name, None),
-        "url": (lambda value: _url(value, insecure=tree.get("insecure") is True), None),
-        "secret_file": (values.path, None),
+def _readers(tree: Mapping[str, Any]) -> Readers:
+    insecure = tree.get("insecure") is True
+    return {
+        "name": (receiver_name, None),
+        "url": (lambda value: _url(value, insecure=insecure), None),
         "tenant": (values.text, ""),
-        "kinds": (_kinds, ()),
+        "kinds": (kinds, ()),
+        "secret_file": (values.path, None),
         "timeout": (values.seconds(0.1, _TIMEOUT_S_MAX), TIMEOUT_S),
         "insecure": (values.flag, False),
     }
-    for key, (read, default) in readers.items():
-        if key not in tree and default is not None:
-            found[key] = default
-            continue
-        try:
-            found[key] = read(tree.get(key))
-        except WrongSettingError as error:
-            got = f", got {tree[key]!r}" if key in tree else ", and is missing"
-            wrong.append(f"{place}.{key}: {error}{got}")
-    if len(wrong) > before:
-        return None
-    found["timeout_s"] = found.pop("timeout")
-    del found["insecure"]
-    return found
-
-
-def _name(value: object) -> str:
-    if isinstance(value, str) and _NAME.fullmatch(value):
-        return value
-    raise WrongSettingError("must be up to 63 small letters, digits and dashes")
-
-
-def _kinds(value: object) -> tuple[NoticeKind, ...]:
-    words = {kind.value: kind for kind in NoticeKind}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        found = [words[each] for each in value if each in words]
-        if len(found) == len(value):
-            return tuple(dict.fromkeys(found))
-    raise WrongSettingError(f"must be a list of kinds: {', '.join(words)}")
 
 
 def _url(value: object, *, insecure: bool) -> str:
@@ -180,3 +139,7 @@ def _url(value: object, *, insecure: bool) -> str:
             "true where the way is safe"
         )
     return text
+
+
+FIELDS: Final = tuple(_readers({}))
+"""Every field of a table."""

@@ -1,4 +1,4 @@
-"""What webhooks report to metrics: what was delivered, what waits, and since when."""
+"""What receivers report to metrics: what was delivered, what waits, and since when."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from quorate.service.metrics.registering import counter, gauge
 _MS: Final = 1_000
 
 
-class WebhookCounts:
-    """For every thread. A webhook has series from when it was begun."""
+class DeliveryCounts:
+    """For every thread, of receivers of one kind. Each has series from when it was begun."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._deliveries = counter(registry, m.WEBHOOK_DELIVERIES)
-        self._waiting = gauge(registry, m.WEBHOOK_WAITING)
-        self._oldest = gauge(registry, m.WEBHOOK_OLDEST)
-        self._failing = gauge(registry, m.WEBHOOK_FAILING)
-        self._up = gauge(registry, m.WEBHOOK_UP)
+    def __init__(self, registry: CollectorRegistry, of: m.DeliveryMetrics) -> None:
+        self._deliveries = counter(registry, of.deliveries)
+        self._waiting = gauge(registry, of.waiting)
+        self._oldest = gauge(registry, of.oldest)
+        self._failing = gauge(registry, of.failing)
+        self._up = gauge(registry, of.up)
 
     def begun(self, name: str) -> None:
-        """Record that a webhook is served, so that the first of each kind is an increase."""
+        """Record that a receiver is served, so that the first of each kind is an increase."""
         for result in m.DeliveryResult:
             self._deliveries.labels(name, result)
         self._up.labels(name).set(1)
 
     def ended(self, name: str) -> None:
-        """Record that nothing more is sent to a webhook."""
+        """Record that nothing more is sent to a receiver."""
         self._up.labels(name).set(0)
 
     def delivered(self, name: str) -> None:

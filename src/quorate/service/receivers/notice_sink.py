@@ -1,8 +1,8 @@
-"""One webhook as a sink: reads the ledger on from its cursor, and delivers what concerns it.
+"""One receiver as a sink: reads the ledger on from its cursor, and delivers what concerns it.
 
-Everything here happens on the webhook's own thread. Notices are taken into the outbox together with
-the cursor, and leave it when the receiver has said that it has them; whatever is cut off in between
-is sent again, under the same id (ADR-0021).
+Everything here happens on the receiver's own thread. Notices are taken into the outbox together
+with the cursor, and leave it when the receiver has said that it has them; whatever is cut off in
+between is sent again, under the same id (ADR-0021).
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from quorate.ports.clock_port import Clock
 from quorate.ports.outbox_port import WAITING_MAX, Outbox, Parcel, back_off_ms
 from quorate.ports.store_port import EventStore
 from quorate.service.accounting.outbox_place import check_place
-from quorate.service.reply import to_json
-from quorate.service.webhooks.webhook import Seal, Webhook
-from quorate.service.webhooks.webhook_counts import WebhookCounts
-from quorate.service.webhooks.webhook_post import Posted, Result
-from quorate.views.notices.notice import KnownFew, Notice, names_in, notice_tree
+from quorate.service.receivers.delivery_counts import DeliveryCounts
+from quorate.service.receivers.delivery_result import Posted, Result
+from quorate.views.notices.notice import KnownFew, Notice, names_in
 from quorate.views.notices.notice_feed import notices_of
 
 _LOG = logging.getLogger(__name__)
@@ -45,12 +43,37 @@ SLEEP_S_MAX: Final = 60.0
 """How long the thread sleeps at most: the clock may have been set meanwhile."""
 
 
-class Posting(Protocol):
-    """Sends one body; see ``webhook_post.py``."""
+class Receiver(Protocol):
+    """Where a sink delivers: which notices, as which bytes, and how one of them is sent.
 
-    def post(self, headers: dict[str, str], body: bytes) -> Posted:
-        """Return the result."""
+    ``kind`` is what the log calls it, and ``digest`` its identity beside its name: what waits for
+    one receiver is not for another of the same name. ``tenant`` empty is all of them.
+    """
+
+    kind: str
+    name: str
+    digest: str
+    tenant: str
+
+    def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
+        """Return what is sent of ``notice``; None where it is not for this receiver."""
         ...
+
+    def send(self, message: str, body: bytes, now_ms: int) -> Posted:
+        """Return the result of sending ``body``, whose id for ever is ``message``."""
+        ...
+
+    def abort(self) -> None:
+        """Cut what is under way, from another thread, and send nothing more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """``line`` is what it waits in line with, ``body`` what is sent."""
+
+    line: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +82,7 @@ class Lookup:
 
     known: KnownFew
     owners: frozenset[str] | None
-    """The owners that the webhook is for; None for all of them."""
+    """The owners that the receiver is for; None for all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,30 +99,28 @@ class Source:
     look_up: Callable[[set[str], set[str], str], Lookup]
 
 
-class WebhookSink:
+class NoticeSink:
     """Reads and delivers in steps; for one thread. ``is_gone`` says that it has ended."""
 
-    def __init__(  # noqa: PLR0913 - what a sink is made of
+    def __init__(
         self,
-        hook: Webhook,
-        seal: Seal,
+        receiver: Receiver,
         *,
         source: Source,
         outbox: Outbox,
-        posting: Posting,
         clock: Clock,
-        counts: WebhookCounts,
+        counts: DeliveryCounts,
     ) -> None:
-        self._hook = hook
-        self._seal = seal
+        self._receiver = receiver
         self._source = source
         self._outbox = outbox
-        self._posting = posting
         self._clock = clock
         self._counts = counts
         # Another ledger in the same place begins anew: its sequences mean other events.
-        # So does another webhook under the same name: what waits is not for its receiver.
-        self.name: Final = f"webhook/{source.ledger_id}/{hook.name}/{hook.digest}"
+        # So does another receiver under the same name: what waits is not for it.
+        kind, name, digest = receiver.kind, receiver.name, receiver.digest
+        self.name: Final = f"{kind}/{source.ledger_id}/{name}/{digest}"
+        self._label: Final = f"{kind} {name}"
         self._cursor = 0
         self._failures = 0
         self._pause_until_ms = 0
@@ -117,7 +138,7 @@ class WebhookSink:
         self._deliver()
         waiting = self._outbox.waiting(self.name)
         now_ms = self._clock.now_ms()
-        self._counts.stands(self._hook.name, waiting, now_ms)
+        self._counts.stands(self._receiver.name, waiting, now_ms)
         if self._has_ended():
             return SLEEP_S_MAX
         due_ms = self._outbox.next_due_ms(self.name)
@@ -141,7 +162,7 @@ class WebhookSink:
             check_place(self._outbox, self.name, store)
             self._cursor = self._outbox.cursor(self.name)
         if self._cursor == 0:
-            # Events before the webhook was configured are not sent.
+            # Events before the receiver was configured are not sent.
             self._cursor = end.seq
             self._outbox.take_in(self.name, (), end.seq, end.hash)
         assert self._cursor <= end.seq, (self._cursor, end)
@@ -161,28 +182,23 @@ class WebhookSink:
         return cursor < end.seq
 
     def _parcels(self, block: Block) -> Iterator[Parcel]:
-        """Yield what the events of a block cause for this webhook."""
+        """Yield what the events of a block cause for this receiver."""
         before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
         events: list[Event] = list(open_block(block, after=before))
-        hook = self._hook
-        lookup = self._source.look_up(*names_in(events), hook.tenant)
+        lookup = self._source.look_up(*names_in(events), self._receiver.tenant)
         now_ms = self._clock.now_ms()
         for notice in notices_of(block.first_seq, events, lookup.known):
-            if hook.kinds and notice.kind not in hook.kinds:
+            if lookup.owners is not None and notice.owner not in lookup.owners:
                 continue
-            if lookup.owners is None or notice.owner in lookup.owners:
+            sent = self._receiver.addressed(notice, lookup.known, self._source.ledger_id)
+            if sent is not None:
                 yield Parcel(
                     key=notice.name,
-                    line=notice.owner,
-                    body=self._body(notice),
+                    line=sent.line,
+                    body=sent.body,
                     seq=notice.seq,
                     at_ms=now_ms,
                 )
-
-    def _body(self, notice: Notice) -> bytes:
-        data = {"ledger": self._source.ledger_id, **notice_tree(notice)}
-        tree = {"type": notice.kind.value, "timestamp": time_text(notice.at_ms), "data": data}
-        return to_json(tree).rstrip(b"\n")
 
     # --- Delivering ---
 
@@ -205,52 +221,56 @@ class WebhookSink:
     def _send(self, parcel: Parcel) -> bool:
         """Send one parcel, and record the result; return whether to send more now."""
         message = f"msg_{self._source.ledger_id}_{parcel.key}"
-        at_s = self._clock.now_ms() // 1_000
-        posted = self._posting.post(self._seal.headers(message, at_s, parcel.body), parcel.body)
+        posted = self._receiver.send(message, parcel.body, self._clock.now_ms())
         if self.is_stopping and posted.result is not Result.DELIVERED:
             return False  # We cut it off: it is sent again after the next start.
         match posted.result:
             case Result.DELIVERED:
                 self._outbox.delivered(self.name, parcel.key)
-                self._counts.delivered(self._hook.name)
+                self._counts.delivered(self._receiver.name)
                 self._failures = 0
             case Result.GONE:
                 self._end(posted)
-            case Result.REFUSED:
+            case Result.REFUSED | Result.REJECTED:
                 self._failed(parcel, posted)
             case Result.UNREACHABLE:
                 self._failures += 1
                 pause_ms = min(PAUSE_MS_MAX, back_off_ms(self.name, self._failures))
                 self._pause_until_ms = self._clock.now_ms() + pause_ms
                 self._failed(parcel, posted)
-        return posted.result in (Result.DELIVERED, Result.REFUSED)
+        return posted.result in (Result.DELIVERED, Result.REFUSED, Result.REJECTED)
 
     def _failed(self, parcel: Parcel, posted: Posted) -> None:
-        now_ms, name = self._clock.now_ms(), self._hook.name
+        now_ms, name = self._clock.now_ms(), self._receiver.name
         due_ms = self._outbox.failed(self.name, parcel.key, now_ms, posted.why)
         self._counts.failed(name)
+        if posted.result is Result.REJECTED:
+            self._give_up(parcel, f"it will never be taken: {posted.why}")
+            return
         if parcel.attempts == 0:
             _LOG.warning(
-                "webhook %s: notice %s of %s was not taken (%s); it is tried again at %s",
-                *(name, parcel.key, parcel.line, posted.why, time_text(due_ms)),
+                "%s: notice %s of %s was not taken (%s); it is tried again at %s",
+                *(self._label, parcel.key, parcel.line, posted.why, time_text(due_ms)),
             )
         since_ms = parcel.failing_since_ms
         is_old = now_ms - parcel.at_ms >= GIVE_UP_MS
         if is_old and since_ms is not None and now_ms - since_ms >= GIVE_UP_MS:
-            self._outbox.given_up(self.name, parcel.key)
-            self._counts.given_up(name)
-            _LOG.error(
-                "webhook %s: notice %s of %s is given up: not taken since %s, last: %s; it is "
-                "still in the ledger: quorate notices --from %d --owner %s",
-                *(name, parcel.key, parcel.line, time_text(since_ms), posted.why),
-                *(parcel.seq, parcel.line),
-            )
+            self._give_up(parcel, f"not taken since {time_text(since_ms)}, last: {posted.why}")
+
+    def _give_up(self, parcel: Parcel, why: str) -> None:
+        self._outbox.given_up(self.name, parcel.key)
+        self._counts.given_up(self._receiver.name)
+        _LOG.error(
+            "%s: notice %s of %s is given up: %s; it is still in the ledger: quorate notices "
+            "--from %d",
+            *(self._label, parcel.key, parcel.line, why, parcel.seq),
+        )
 
     def _end(self, posted: Posted) -> None:
         self.is_gone = True
-        self._counts.ended(self._hook.name)
+        self._counts.ended(self._receiver.name)
         _LOG.error(
-            "webhook %s has ended: the receiver wants nothing more (%s). What waits is kept; "
+            "%s has ended: the receiver wants nothing more (%s). What waits is kept; "
             "take it out of the configuration, or start the service anew to try again",
-            *(self._hook.name, posted.why),
+            *(self._label, posted.why),
         )

@@ -1,0 +1,96 @@
+"""Mail as a receiver: one address of the configuration, or the address that each run names."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import msgspec
+
+from quorate.model.mail_address import domain_of
+from quorate.model.notice_kinds import RUN_KINDS
+from quorate.service.receivers.delivery_result import Posted
+from quorate.service.receivers.mail_message import mail_of
+from quorate.service.receivers.mail_send import Mailer
+from quorate.service.receivers.mail_settings import RUNS, MailReceiver
+from quorate.service.receivers.notice_sink import Addressed
+from quorate.service.receivers.receiver_tables import identity
+from quorate.service.reply import to_json
+from quorate.views.notices.notice import KnownFew, Notice, notice_tree
+
+_LOG = logging.getLogger(__name__)
+
+KIND: Final = "mail"
+
+
+class _Mail:
+    """Sends what was addressed: the address and the notice, of which a mail is made each time.
+
+    So a mail that waits is sent from the sender that is configured now.
+    """
+
+    kind = KIND
+
+    def __init__(self, mailer: Mailer, sender: str) -> None:
+        self._mailer = mailer
+        self._sender = sender
+
+    def send(self, message: str, body: bytes, now_ms: int) -> Posted:
+        """Return the result of handing the mail in."""
+        del now_ms
+        tree: dict[str, Any] = msgspec.json.decode(body)
+        mail = mail_of(self._sender, tree["to"], message, tree["at_ms"], tree["data"])
+        return self._mailer.send(tree["to"], mail)
+
+    def abort(self) -> None:
+        """Cut what is under way, from another thread, and send nothing more."""
+        self._mailer.abort()
+
+
+class ConfiguredMail(_Mail):
+    """Mails one address of the configuration, in the order of each owner's notices."""
+
+    def __init__(self, receiver: MailReceiver, mailer: Mailer, sender: str) -> None:
+        super().__init__(mailer, sender)
+        self._receiver = receiver
+        self.name = receiver.name
+        self.digest = receiver.digest
+        self.tenant = receiver.tenant
+
+    def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
+        """Return the notice for this address; None where it does not want its kind."""
+        del known
+        if self._receiver.kinds and notice.kind not in self._receiver.kinds:
+            return None
+        return Addressed(notice.owner, _body(self._receiver.to, notice, ledger_id))
+
+
+class RunMails(_Mail):
+    """Mails the address that a run names, where its domain is allowed; each address in order."""
+
+    name = RUNS
+    digest = identity(RUNS)
+    tenant = ""
+
+    def __init__(self, domains: tuple[str, ...], mailer: Mailer, sender: str) -> None:
+        super().__init__(mailer, sender)
+        self._domains = frozenset(domains)
+
+    def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
+        """Return the notice for the address of its run; None where that wants none of it."""
+        mail = known.run(notice.run).mail if notice.kind in RUN_KINDS else None
+        if mail is None or notice.kind not in mail.kinds:
+            return None
+        if domain_of(mail.to) not in self._domains:
+            _LOG.warning(
+                "mail %s: notice %s of run %s is not sent: %s is not among mail.domains; add it, "
+                "or tell the submitter",
+                *(RUNS, notice.name, notice.run, domain_of(mail.to)),
+            )
+            return None
+        return Addressed(f"{notice.owner} {mail.to}", _body(mail.to, notice, ledger_id))
+
+
+def _body(to: str, notice: Notice, ledger_id: str) -> bytes:
+    data = {"ledger": ledger_id, **notice_tree(notice)}
+    return to_json({"to": to, "at_ms": notice.at_ms, "data": data}).rstrip(b"\n")

@@ -1,0 +1,166 @@
+"""Receivers as a part of the daemon: each on a thread of its own, from the start to the stop.
+
+A slow or dead receiver blocks its own thread only. The ledger's thread does two things for
+receivers: it wakes them when something was recorded, and looks names up in its tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from threading import Event, Thread
+from typing import Final
+
+from quorate.adapters.stores.store_urls import open_outbox, read_pages
+from quorate.loop.engine import Engine
+from quorate.operations.caller import Caller, Role
+from quorate.operations.visibility import tenants_of
+from quorate.ports.clock_port import Clock
+from quorate.ports.errors import QuorateError
+from quorate.service.ledger_thread import LedgerThread
+from quorate.service.receivers.mail_receiver import ConfiguredMail, RunMails
+from quorate.service.receivers.mail_send import Mailer
+from quorate.service.receivers.mail_settings import MailReceiver, MailServer, Password
+from quorate.service.receivers.notice_sink import Lookup, NoticeSink, Receiver, Source
+from quorate.service.receivers.webhook import Seal, Webhook
+from quorate.service.receivers.webhook_post import Poster
+from quorate.service.receivers.webhook_receiver import WebhookReceiver
+from quorate.views.exits import CommandError, Exit
+from quorate.views.notices.notice import KnownFew
+
+_LOG = logging.getLogger(__name__)
+
+TROUBLE_S: Final = 5.0
+"""How long to wait until a ledger or an outbox is tried again that could not be used."""
+LOOK_UP_S_MAX: Final = 60.0
+"""How long the ledger's thread may take to have a turn for a receiver."""
+
+
+def webhook_receivers(hooks: Sequence[Webhook]) -> list[Receiver]:
+    """Return each webhook with its seal; raises ``KeyFileError``."""
+    return [
+        WebhookReceiver(hook, Seal.of_file(hook.secret_file), Poster(hook.url, hook.timeout_s))
+        for hook in hooks
+    ]
+
+
+def mail_receivers(server: MailServer | None, named: Sequence[MailReceiver]) -> list[Receiver]:
+    """Return who is mailed: the addresses of runs, and those that were ``named``.
+
+    Each hands its mail in by itself. Raises ``KeyFileError``, and ``CommandError`` where the
+    authorities of ``server`` cannot be read.
+    """
+    if server is None:
+        return []
+    password = Password.of_file(server.password_file) if server.user else None
+    try:
+        found: list[Receiver] = [
+            ConfiguredMail(each, Mailer(server, password), server.sender) for each in named
+        ]
+        found.append(RunMails(server.domains, Mailer(server, password), server.sender))
+    except OSError as error:
+        raise CommandError(
+            Exit.UNUSABLE,
+            f"mail.ca: {server.ca} cannot be read: {error.strerror or error}; name a file of "
+            "certificates in PEM",
+        ) from None
+    return found
+
+
+class _Line:
+    """The thread of one receiver."""
+
+    def __init__(self, sink: NoticeSink, receiver: Receiver) -> None:
+        self._sink = sink
+        self._receiver = receiver
+        self._label = f"{receiver.kind} {receiver.name}"
+        self._wake = Event()
+        self._stopping = Event()
+        self._thread = Thread(
+            target=self._run, name=f"{receiver.kind}-{receiver.name}", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self, engine: Engine) -> None:
+        """Wake its thread to read the ledger; called on the ledger's thread, so it is quick."""
+        del engine
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Cut what is under way, and return when the thread has ended."""
+        self._sink.is_stopping = True
+        self._stopping.set()
+        self._receiver.abort()
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            # Cleared first: what is recorded from here on is read by the next pass.
+            self._wake.clear()
+            try:
+                self._wake.wait(self._sink.step())
+            except (QuorateError, CommandError, TimeoutError) as error:
+                if not self._stopping.is_set():
+                    _LOG.warning("%s: %s; it is tried again", self._label, error)
+                self._stopping.wait(TROUBLE_S)
+            except Exception:  # noqa: BLE001 - the thread's top frame: one bug must not silence it
+                _LOG.exception("%s has met a bug; it is tried again", self._label)
+                self._stopping.wait(TROUBLE_S)
+
+
+@asynccontextmanager
+async def receivers_served(
+    receivers: Sequence[Receiver], ledger_thread: LedgerThread, ledger: str, clock: Clock
+) -> AsyncIterator[None]:
+    """Deliver to ``receivers`` as long as this lasts; the ledger thread must be open meanwhile."""
+    if not receivers:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    ledger_id = await ledger_thread.run(lambda engine: engine.view.ledger_id)
+    await _warn(ledger_thread, receivers)
+
+    def look_up(runs: set[str], conflicts: set[str], tenant: str) -> Lookup:
+        found = ledger_thread.run(lambda engine: _lookup(engine, runs, conflicts, tenant))
+        return asyncio.run_coroutine_threadsafe(found, loop).result(LOOK_UP_S_MAX)
+
+    outbox = await asyncio.to_thread(open_outbox, ledger)
+    source = Source(ledger_id=ledger_id, reading=lambda: read_pages(ledger), look_up=look_up)
+    lines: list[_Line] = []
+    for receiver in receivers:
+        counts = ledger_thread.metrics.deliveries[receiver.kind]
+        sink = NoticeSink(receiver, source=source, outbox=outbox, clock=clock, counts=counts)
+        counts.begun(receiver.name)
+        line = _Line(sink, receiver)
+        lines.append(line)
+        ledger_thread.listeners.append(line.wake)
+        line.start()
+        _LOG.info("%s %s gets %s", receiver.kind, receiver.name, receiver.tenant or "all tenants")
+    try:
+        yield
+    finally:
+        # They stay among the listeners: waking a thread that has ended does nothing.
+        await asyncio.gather(*(asyncio.to_thread(line.stop) for line in lines))
+        await asyncio.to_thread(outbox.close)
+
+
+def _lookup(engine: Engine, runs: set[str], conflicts: set[str], tenant: str) -> Lookup:
+    """Return what the state has of these names; on the ledger's thread."""
+    owners = None
+    if tenant:
+        admin = Caller(actor=tenant, role=Role.TENANT_ADMIN, user=tenant, tenant=tenant)
+        owners = tenants_of(engine.view, admin)
+    return Lookup(KnownFew.of(engine.view, runs, conflicts), owners)
+
+
+async def _warn(ledger_thread: LedgerThread, receivers: Sequence[Receiver]) -> None:
+    """Warn about receivers for tenants that do not exist: they may be created later."""
+    known = await ledger_thread.run(lambda engine: set(engine.view.owners))
+    for each in receivers:
+        if each.tenant and each.tenant not in known:
+            _LOG.warning("%s %s: there is no tenant %r yet", each.kind, each.name, each.tenant)

@@ -1,1 +1,0 @@
-"""Webhooks: notices posted to receivers, signed, at least once."""
