@@ -22,13 +22,12 @@ from quorate.service.metrics.registry import Metrics, Request
 from quorate.service.request_log import Handled, request_id_of
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import as_command_error
-from quorate.views.statuses import BUG, http_status_of, status_of
+from quorate.views.statuses import BUG, TIMED_OUT, http_status_of, status_of
 
 _LOG = logging.getLogger(__name__)
 
 AUTHORIZATION: Final = "authorization"
 REQUEST_ID: Final = "x-request-id"
-TIMED_OUT: Final = "timed-out"
 GRPC: Final = "GRPC"
 """The log's text for gRPC where a REST request has its method."""
 DONE: Final = 200
