@@ -133,7 +133,7 @@ async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes |
         return done
     counted.status = status_of(error.fault).http
     status, message, details = status_and_details(error)
-    await call.context.abort(status, message, details)
+    await call.context.abort(status, message, (*details, *call.handled.said))
     raise AssertionError("abort raises")
 
 

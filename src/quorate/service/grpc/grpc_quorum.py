@@ -71,6 +71,10 @@ class GrpcQuorum:
         is_order = operation.effect is Effect.WRITE and not is_dry_run(asked)
         return tuple(freshness(self.ledger_thread, before, is_order=is_order))
 
+    def said_of_refusal(self, before: Begun) -> list[tuple[str, str]]:
+        """Return what a refusal says of its age: it is true of a state, as answers are."""
+        return freshness(self.ledger_thread, before, is_order=False)
+
     def is_elsewhere(self, operation: Operation, asked: Struct) -> bool:
         """Return whether another service has to answer ``asked``."""
         return not self.ledger_thread.leadership.leads and is_for_leader(operation, asked)

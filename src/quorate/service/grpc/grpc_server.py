@@ -255,8 +255,13 @@ class GrpcServer:
                         return answer
                 before = None if quorum is None else quorum.begun()
                 is_written = is_for_writer(method.operation, asked)
-                with self._admission.taken(caller) if is_written else nullcontext():
-                    found = await self._answers.ask(caller, method.operation, asked)
+                try:
+                    with self._admission.taken(caller) if is_written else nullcontext():
+                        found = await self._answers.ask(caller, method.operation, asked)
+                except CommandError:
+                    if quorum is not None and before is not None:
+                        call.handled.said = quorum.said_of_refusal(before)
+                    raise
         said: Metadata = ()
         if quorum is not None and before is not None:
             said = quorum.said(method.operation, asked, before)

@@ -231,11 +231,16 @@ class _Asked:
         is_written = is_for_writer(operation, asked)
         before = begun(ledger_thread)
         arrived(scope)
-        with ledger_thread.admission.taken(caller) if is_written else nullcontext():
-            asking = ledger_thread.ask(caller, operation, asked, form)
-            # A write is carried out though its caller has disconnected: it may be half done.
-            is_read = operation.effect is Effect.READ or is_dry_run(asked)
-            reply = await (_while_there(asking, receive) if is_read else asking)
+        is_read = operation.effect is Effect.READ or is_dry_run(asked)
+        try:
+            with ledger_thread.admission.taken(caller) if is_written else nullcontext():
+                asking = ledger_thread.ask(caller, operation, asked, form)
+                # A write is carried out though its caller has disconnected: it may be half done.
+                reply = await (_while_there(asking, receive) if is_read else asking)
+        except CommandError:
+            # That there is no such run, for example, is true of a state of some age.
+            handled(scope).said = freshness(ledger_thread, before, is_order=False)
+            raise
         said = freshness(ledger_thread, before, is_order=not is_read)
         await _respond(ledger_thread, reply, form, (headers, said), send)
 
