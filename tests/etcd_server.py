@@ -69,6 +69,7 @@ def find_etcd(folder: Path) -> Path:
 
 
 def free_port() -> int:
+    """Return a port that is free now; another program may get it before it is used."""
     with socket.socket() as own:
         own.bind(("127.0.0.1", 0))
         port: int = own.getsockname()[1]
@@ -94,9 +95,11 @@ def running(arguments: list[str | Path], log: Path) -> Iterator[subprocess.Popen
 
 
 def pause(process: subprocess.Popen[bytes]) -> None:
-    """Stop ``process`` where it is; return when it does nothing more."""
-    process.send_signal(signal.SIGSTOP)
-    os.waitpid(process.pid, os.WUNTRACED)
+    """Stop ``process`` where it is; return when it does nothing more, or has ended by itself."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGSTOP)
+        # What has ended is left for its owner to see.
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 class Member:

@@ -18,7 +18,7 @@ from quorate.adapters.clock_system import SystemClock
 from quorate.cli.creation import create_ledger
 from tests.bounds import until
 from tests.etcd_server import pause
-from tests.service.program import Program, client, program
+from tests.service.program import Program, client, got, program
 
 SECRETS = ("key", "lottery")
 TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
@@ -73,7 +73,7 @@ class Daemon:
     def standing(self) -> dict[str, Any]:
         """Return what ``/readyz`` says; nothing where it does not answer."""
         try:
-            found = httpx.get(f"{self.address}/readyz", timeout=5.0, trust_env=False)
+            found = got(f"{self.address}/readyz")
         except httpx.TransportError:
             return {}
         tree: dict[str, Any] = found.json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,7 +13,8 @@ import httpx
 
 from tests.bounds import WAIT_S, until
 from tests.etcd.fault_proxy import Links, process_of
-from tests.etcd_server import free_port, running
+from tests.etcd_server import pause, running
+from tests.service.program import got, reserved_port
 
 MEMBERS: Final = 3
 
@@ -24,17 +26,18 @@ class Cluster:
         self.links = links
         self._stack = stack
         self._folder = folder
-        self.client_ports = [free_port() for _ in range(MEMBERS)]
-        peer_ports = [free_port() for _ in range(MEMBERS)]
+        # A member that is started again needs its ports: they are its own until the end.
+        self.client_ports = [stack.enter_context(reserved_port()) for _ in range(MEMBERS)]
+        peer_ports = [stack.enter_context(reserved_port()) for _ in range(MEMBERS)]
         shown = [links.listen(self._caller, f"m{at}", port) for at, port in enumerate(peer_ports)]
         cluster = ",".join(f"m{at}=http://127.0.0.1:{port}" for at, port in enumerate(shown))
         self._arguments: list[list[str | Path]] = []
         for at in range(MEMBERS):
-            client = f"http://127.0.0.1:{self.client_ports[at]}"
+            url = f"http://127.0.0.1:{self.client_ports[at]}"
             self._arguments.append(
                 [
                     *(program, "--name", f"m{at}", "--data-dir", folder / f"m{at}"),
-                    *("--listen-client-urls", client, "--advertise-client-urls", client),
+                    *("--listen-client-urls", url, "--advertise-client-urls", url),
                     *("--listen-peer-urls", f"http://127.0.0.1:{peer_ports[at]}"),
                     *("--initial-advertise-peer-urls", f"http://127.0.0.1:{shown[at]}"),
                     *("--initial-cluster", cluster, "--log-level", "error"),
@@ -75,9 +78,13 @@ class Cluster:
             self.start(f"m{at}")
         until(self._answers, "etcd answers", tell=self._logs)
 
-    def process(self, name: str) -> subprocess.Popen[bytes]:
-        """Return the process of the member ``name``."""
-        return self._running[name]
+    def pause(self, name: str) -> None:
+        """Stop the member ``name`` where it is."""
+        pause(self._running[name])
+
+    def go_on(self, name: str) -> None:
+        """Let the member ``name`` go on where it was stopped."""
+        self._running[name].send_signal(signal.SIGCONT)
 
     def kill(self, name: str) -> None:
         """End the member ``name`` as a power cut of its process would."""
@@ -94,8 +101,7 @@ class Cluster:
     def _answers(self) -> bool:
         try:
             for port in self.client_ports:
-                address = f"http://127.0.0.1:{port}/health"
-                if '"true"' not in httpx.get(address, timeout=5.0).text:
+                if '"true"' not in got(f"http://127.0.0.1:{port}/health").text:
                     return False
         except httpx.TransportError:
             return False

@@ -6,10 +6,10 @@ A failure prints its seed. ``QUORATE_FAULT_SEED=17`` has that schedule again.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import Protocol
 
@@ -23,7 +23,6 @@ from quorate.testing.client_history import Operation, check_history
 from quorate.testing.memory_engines import HandClock
 from tests.etcd.fault_cluster import Cluster
 from tests.etcd.fault_schedule import Fault, Kind, schedule
-from tests.etcd_server import pause
 
 
 class Machines(Protocol):
@@ -34,8 +33,12 @@ class Machines(Protocol):
         """All of them."""
         ...
 
-    def process(self, name: str) -> subprocess.Popen[bytes]:
-        """Return the process of ``name``, which runs."""
+    def pause(self, name: str) -> None:
+        """Stop ``name`` where it is; return when it does nothing more."""
+        ...
+
+    def go_on(self, name: str) -> None:
+        """Let ``name`` go on where it was stopped."""
         ...
 
     def kill(self, name: str) -> None:
@@ -57,17 +60,35 @@ def chosen_seed() -> int:
     return Random().randrange(1_000_000) if named is None else int(named)
 
 
-def play(seed: int, for_s: float, cluster: Cluster, clients: Machines) -> int:
-    """Carry out the schedule of ``seed`` for so long; return how many faults there were."""
-    faults = schedule(seed, for_s, members=len(cluster.names), writers=len(clients.names))
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How long faults are played: for so many seconds, and so many of them at most."""
+
+    for_s: float
+    faults_max: float = inf
+    kinds: Sequence[Kind] = tuple(Kind)
+
+
+def play(
+    seed: int, form: Form, cluster: Cluster, clients: Machines, wait_recorded: Callable[[], None]
+) -> int:
+    """Carry out the schedule of ``seed``; return how many faults there were.
+
+    ``wait_recorded`` returns when something is recorded that was asked for after it was called.
+    """
+    faults = schedule(
+        seed, members=len(cluster.names), writers=len(clients.names), kinds=form.kinds
+    )
     began_s = time.monotonic()
     for number, fault in enumerate(faults):
-        wait_until(began_s + fault.at_s)
-        if time.monotonic() - began_s > for_s:
+        if number >= form.faults_max or time.monotonic() - began_s > form.for_s:
             return number
+        wait_until(time.monotonic() + fault.after_s)
         print(f"{time.monotonic() - began_s:7.2f} s: {fault}")  # noqa: T201 - when it fails
         carry_out(fault, cluster, clients)
-    return len(faults)
+        if fault.is_got_over:
+            wait_recorded()
+    raise AssertionError("a schedule has no end")
 
 
 def carry_out(fault: Fault, cluster: Cluster, clients: Machines) -> None:
@@ -82,10 +103,9 @@ def carry_out(fault: Fault, cluster: Cluster, clients: Machines) -> None:
             wait_until(end_s)
             machines.start(fault.machine)
         case Kind.PAUSE:
-            process = machines.process(fault.machine)
-            pause(process)
+            machines.pause(fault.machine)
             wait_until(end_s)
-            process.send_signal(signal.SIGCONT)
+            machines.go_on(fault.machine)
         case Kind.RESTART_ALL:
             for each in (clients, cluster):
                 for name in each.names:

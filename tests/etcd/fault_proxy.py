@@ -8,6 +8,7 @@ meanwhile get no answer. A listener belongs to one source, or finds out which pr
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from tests.bounds import WAIT_S
 T = TypeVar("T")
 
 _CHUNK: Final = 1 << 16
-_ROUNDS: Final = 5
+_WAITING_MAX: Final = 100
 
 Source = str | Callable[[int], str]
 """The name of the only source of a listener, or what tells it from the port of a connection."""
@@ -48,9 +49,8 @@ class Links:
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="links")
         self._links: dict[tuple[str, str], Link] = {}
-        self._servers: list[asyncio.Server] = []
+        self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._accepted: set[asyncio.StreamWriter] = set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -64,23 +64,24 @@ class Links:
 
     def listen(self, source: Source, target: str, port: int) -> int:
         """Return the port of a new listener: what connects there gets to ``port``, ``target``'s."""
+        # Accepted here, and not by a server of asyncio: that one leaves sockets open which it has
+        # accepted just before it is closed.
+        listening = socket.create_server(("127.0.0.1", 0), backlog=_WAITING_MAX)
+        listening.settimeout(0.0)
 
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._accepted.add(writer)
-            peer = writer.get_extra_info("peername")
-            if peer is None:  # It has gone already.
-                writer.transport.abort()
-                return
-            _, caller = peer
-            link = self._link(source if isinstance(source, str) else source(caller), target)
-            task = self._loop.create_task(self._join(link, reader, writer, port))
+        def accept() -> None:
+            accepted, (_, caller) = listening.accept()
+            name = source if isinstance(source, str) else source(caller)
+            task = self._loop.create_task(self._join(self._link(name, target), accepted, port))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            # A task that is cancelled before its first step has ended nothing.
+            task.add_done_callback(lambda _: accepted.close())
 
         async def begin() -> int:
-            server = await asyncio.start_server(accept, "127.0.0.1", 0)
-            self._servers.append(server)
-            number: int = server.sockets[0].getsockname()[1]
+            self._listening.append(listening)
+            self._loop.add_reader(listening, accept)
+            number: int = listening.getsockname()[1]
             return number
 
         return self._do(begin())
@@ -119,6 +120,14 @@ class Links:
 
         self._do(change())
 
+    def count(self, source: str, target: str) -> int:
+        """Return how many ends of connections the link has."""
+
+        async def look() -> int:
+            return len(self._link(source, target).writers)
+
+        return self._do(look())
+
     def mend(self, pairs: Iterable[tuple[str, str]] | None = None) -> None:
         """Make these links whole and fast again; all of them unless some are named."""
 
@@ -137,12 +146,12 @@ class Links:
     def _do(self, what: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(WAIT_S)
 
-    async def _join(
-        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
-    ) -> None:
+    async def _join(self, link: Link, accepted: socket.socket, port: int) -> None:
         """Carry bytes between a connection and the target until either end is gone."""
-        ends = [writer]
+        ends: list[asyncio.StreamWriter] = []
         try:
+            reader, writer = await asyncio.open_connection(sock=accepted)
+            ends.append(writer)
             await link.there.wait()
             there, back = await asyncio.open_connection("127.0.0.1", port)
             ends.append(back)
@@ -154,7 +163,6 @@ class Links:
             pass  # The target, or one end, is gone; what is left is ended below.
         finally:
             link.writers.difference_update(ends)
-            self._accepted.discard(writer)
             for each in ends:
                 each.transport.abort()
             for each in ends:
@@ -162,21 +170,14 @@ class Links:
                     await each.wait_closed()
 
     async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        for _ in range(_ROUNDS):
-            # A connection that was accepted just before has its task in the next round.
-            await asyncio.sleep(0)
+        for listening in self._listening:
+            self._loop.remove_reader(listening)
+            listening.close()
+        while self._tasks:
             tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        # A task that was cancelled before its first step has ended nothing.
-        for writer in self._accepted:
-            writer.transport.abort()
-        await asyncio.sleep(0)
-        for server in self._servers:
-            await server.wait_closed()
 
 
 async def _carry(

@@ -1,4 +1,4 @@
-"""What fails when: a schedule that follows from its seed alone.
+"""What fails, one after the other: a schedule that follows from its seed alone.
 
 Machines are members of etcd (``m0`` ...) and writers (``w0`` ...). At most a minority of members is
 taken away at a time, unless everything is; so the ledger goes on, and what goes on can go wrong.
@@ -6,9 +6,11 @@ taken away at a time, unless everything is; so the ledger goes on, and what goes
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
+from typing import Final
 
 
 class Kind(Enum):
@@ -24,45 +26,53 @@ class Kind(Enum):
     FLAP = "cut, mend, and reset the links again and again"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault, from ``at_s`` for ``for_s``: of one machine, or of ``links`` (source, target)."""
+    """One fault for ``for_s``: of one machine, or of ``links`` (source, target).
+
+    It comes ``after_s`` after the one before. After some, ``is_got_over``, the next one waits until
+    something is recorded again; the others come upon what has not recovered.
+    """
 
     kind: Kind
-    at_s: float
+    after_s: float
     for_s: float
+    is_got_over: bool
     machine: str = ""
     links: tuple[tuple[str, str], ...] = ()
     delay_s: float = 0.0
 
 
-_LINK_KINDS = (Kind.CUT, Kind.CUT_THERE, Kind.CUT_BACK, Kind.SLOW, Kind.FLAP)
+_LINK_KINDS: Final = (Kind.CUT, Kind.CUT_THERE, Kind.CUT_BACK, Kind.SLOW, Kind.FLAP)
+_LONG_KINDS: Final = (Kind.PAUSE, Kind.CUT, Kind.CUT_THERE, Kind.CUT_BACK)
+"""These may last for longer than a leader's lease."""
 
 
-def schedule(seed: int, for_s: float, *, members: int, writers: int) -> list[Fault]:
-    """Return faults one after the other that begin within ``for_s``; each kind comes in turn."""
+def schedule(
+    seed: int, *, members: int, writers: int, kinds: Sequence[Kind] = tuple(Kind)
+) -> Iterator[Fault]:
+    """Yield faults without end; each of ``kinds`` comes in turn."""
     chance = Random(seed)
     names = [f"m{number}" for number in range(members)]
     clients = [f"w{number}" for number in range(writers)]
-    faults: list[Fault] = []
-    at_s = 0.5
-    kinds: list[Kind] = []
-    while at_s < for_s:
-        if not kinds:
-            kinds = list(Kind)
-            chance.shuffle(kinds)
-        kind = kinds.pop()
-        lasts_s = 0.3 + chance.random() * (4.0 if kind is Kind.PAUSE else 2.0)
-        if kind in _LINK_KINDS:
-            links = _some_links(chance, names, clients)
-            fault = Fault(kind, at_s, lasts_s, links=links, delay_s=0.02 + chance.random() / 4)
-        elif kind is Kind.RESTART_ALL:
-            fault = Fault(kind, at_s, lasts_s / 2)
-        else:
-            fault = Fault(kind, at_s, lasts_s, machine=chance.choice([*names, *clients]))
-        faults.append(fault)
-        at_s += lasts_s + chance.random()
-    return faults
+    left: list[Kind] = []
+    while True:
+        if not left:
+            left = list(kinds)
+            chance.shuffle(left)
+        kind = left.pop()
+        is_all = kind is Kind.RESTART_ALL
+        lasts_s = 0.3 + chance.random() * (4.0 if kind in _LONG_KINDS else 1.0 if is_all else 2.0)
+        is_of_links = kind in _LINK_KINDS
+        yield Fault(
+            kind=kind,
+            after_s=chance.random(),
+            for_s=lasts_s,
+            is_got_over=chance.random() < 0.5,
+            machine="" if is_all or is_of_links else chance.choice([*names, *clients]),
+            links=_some_links(chance, names, clients) if is_of_links else (),
+            delay_s=0.02 + chance.random() / 4,
+        )
 
 
 def _some_links(

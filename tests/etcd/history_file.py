@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from quorate.testing.client_history import (
     Answer,
@@ -26,6 +26,8 @@ from quorate.testing.client_history import (
     Verdict,
     Written,
 )
+
+_TAIL_BYTES: Final = 16_384
 
 
 class HistoryFile:
@@ -80,6 +82,24 @@ def read_histories(paths: Iterable[Path]) -> list[Operation]:
             (sent if mark == "S" else answers)[number] = json.loads(fields)
         found += [_operation(fields, answers.get(number)) for number, fields in sent.items()]
     return found
+
+
+def has_recorded_after(path: Path, now: int) -> bool:
+    """Return whether the last lines of a history have something recorded that was sent later."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - _TAIL_BYTES))
+        # The first line may be cut, and so may the last.
+        lines = file.read().decode().split("\n")[1:-1]
+    sent: set[str] = set()
+    for line in lines:
+        mark, number, text = line.split(" ", 2)
+        fields: dict[str, Any] = json.loads(text)
+        if mark == "S" and fields["sent"] > now:
+            sent.add(number)
+        elif number in sent and "verdict" in fields and fields["seq"] is not None:
+            return True
+    return False
 
 
 def counts_of(operations: Iterable[Operation]) -> Counter[str]:

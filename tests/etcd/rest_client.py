@@ -23,20 +23,25 @@ from quorate.testing.client_history import (
     Verdict,
     Written,
 )
+from tests.bounds import WAIT_S
 from tests.etcd.fault_writer import pick, spec_of
 from tests.service.program import client
 from tests.service.worlds import run_tree
 
 ANSWER_S: Final = 15.0
 """How long a client waits for an answer."""
-PAUSE_S: Final = 0.05
+PAUSE_S: Final = 0.2
 """How long a client waits after an error, as clients do."""
+NEXT_S: Final = 0.04
+"""How long it waits after an answer: four clients need not keep the machine busy."""
 _VERDICTS: Final = {
     "already-exists": Verdict.TAKEN,
     "unknown-name": Verdict.MISSING,
     "max-nodes": Verdict.REFUSED,
     "max-concurrent-runs": Verdict.REFUSED,
 }
+_LAST: Final = 50
+"""How many of the last operations are looked at for one that is recorded."""
 _OVER: Final = ("Completed", "Cancelled", "Failed")
 
 
@@ -61,13 +66,14 @@ class RestClient:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), f"{self.name} has not ended"
 
     def recorded_after(self, now: int) -> bool:
         """Return whether something that it sent after ``now`` was recorded."""
         return any(
             each.sent > now and isinstance(each.answer, Written) and each.answer.seq is not None
-            for each in list(self.operations)
+            for each in reversed(self.operations[-_LAST:])
         )
 
     def _run(self) -> None:
@@ -75,7 +81,8 @@ class RestClient:
             while not self._stopping.is_set():
                 with client(f"{self._chance.choice(self._addresses)}/api/v1", self._token) as http:
                     for _ in range(10):
-                        self._ask(http, *pick(self._chance, self.name))
+                        if not self._stopping.is_set():
+                            self._ask(http, *pick(self._chance, self.name))
         except Exception as error:  # noqa: BLE001 - the top frame of its thread: the test shows it
             self.trouble = repr(error)
 
@@ -85,8 +92,6 @@ class RestClient:
         answered = None if answer is None else time.monotonic_ns()
         if answer is not None:
             self._seen = max(self._seen, answer.seq or 0)
-        if answer is None or answer == Written(Verdict.FAILED):
-            self._stopping.wait(PAUSE_S)
         self.operations.append(
             Operation(
                 client=self.name,
@@ -97,6 +102,8 @@ class RestClient:
                 answer=answer,
             )
         )
+        is_failed = answer is None or answer == Written(Verdict.FAILED)
+        self._stopping.wait(PAUSE_S if is_failed else NEXT_S)
 
     def _answer(
         self, http: httpx.Client, run: str, request: Request
@@ -111,10 +118,10 @@ class RestClient:
             return request, None
         if not isinstance(request, Read):
             return request, _written(reply)
-        if not reply.is_success:
+        found = _found(reply)
+        if found is None:
             return request, None
-        lags = "quorate-lag-ms" in reply.headers
-        return replace(request, may_lag=lags), _found(reply)
+        return replace(request, may_lag="quorate-lag-ms" in reply.headers), found
 
     def _sent(self, http: httpx.Client, run: str, request: Request) -> httpx.Response:
         match request:
@@ -144,7 +151,12 @@ def _written(reply: httpx.Response) -> Written | None:
     return Written(Verdict.DONE, tree["events"][0]["seq"])
 
 
-def _found(reply: httpx.Response) -> Found:
+def _found(reply: httpx.Response) -> Found | None:
+    """Return what a read has found; None where it has no answer."""
+    if reply.status_code == httpx.codes.NOT_FOUND:
+        return Found(None, int(reply.headers["quorate-sequence"]))
+    if not reply.is_success:
+        return None
     tree: dict[str, Any] = reply.json()
     copy = Copy(tree["spec"]["nonce"], tree["status"]["phase"] in _OVER)
     return Found(copy, int(reply.headers["quorate-sequence"]))

@@ -93,6 +93,24 @@ def test_follower_forwards_a_command_and_reads_its_own_write(trio: Cluster) -> N
         assert submit(http, name).json() == answer.json(), "the same key, the same answer"
 
 
+def test_refusal_of_a_read_says_how_old_it_may_be(trio: Cluster) -> None:
+    leader, (follower, _) = trio.by_role()
+    name = a_name()
+    with trio.client(leader) as http:
+        missing = http.get(f"/runs/{name}")
+        assert missing.status_code == 404, missing.text
+        assert int(missing.headers["quorate-sequence"]) > 0
+        assert "quorate-lag-ms" not in missing.headers, "nothing else can have been recorded"
+    with trio.client(follower) as http:
+        assert "quorate-lag-ms" in http.get(f"/runs/{name}").headers
+    with grpc.insecure_channel(follower.grpc()) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            called(channel, "get-run", trio.token, name=name)
+        said: dict[str, Any] = dict(caught.value.trailing_metadata())  # type: ignore[arg-type]
+    assert int(said["quorate-sequence"]) > 0
+    assert int(said["quorate-lag-ms"]) >= 0
+
+
 def test_watcher_of_a_follower_gets_what_the_leader_records(trio: Cluster) -> None:
     leader, (follower, _) = trio.by_role()
     name = a_name()

@@ -28,8 +28,10 @@ from quorate.ports.errors import LedgerEmptyError, StoreFullError
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.reply import Form, to_json
 from quorate.service.simulated_room import SimulatedRoom
+from quorate.testing.builders import run
 from quorate.testing.memory_engines import HandClock
 from quorate.views.exits import CommandError
+from quorate.views.statuses import TIMED_OUT
 from tests.bounds import until_async
 from tests.service.worlds import ADMIN, ALICE, BOB, run_tree, small_ledger
 
@@ -80,6 +82,27 @@ def test_an_answer_comes_when_its_block_is_there() -> None:
             assert f'"sequence":{head.seq}'.encode() in reply.body
             told = await ledger_thread.ask(ALICE, GET_RUN, resource_operations.GetThing(name="r1"))
             assert told.tree["metadata"]["name"] == "r1"
+
+    asyncio.run(scenario())
+
+
+def test_what_fails_after_its_block_was_recorded_may_be_recorded() -> None:
+    """A caller that was answered "nothing was recorded" would ask again, and have it twice."""
+
+    def fails(_: Engine) -> None:
+        raise StoreFullError("the disk is full; make room")
+
+    def fails_later(engine: Engine) -> None:
+        engine.execute(Submit(run("r1", 1, "team")), actor="test")
+        fails(engine)
+
+    async def scenario() -> None:
+        async with opened(small_ledger) as ledger_thread:
+            with pytest.raises(StoreFullError):
+                await ledger_thread.run(fails)
+            with pytest.raises(CommandError, match="it may be recorded") as caught:
+                await ledger_thread.run(fails_later)
+            assert caught.value.fault == TIMED_OUT
 
     asyncio.run(scenario())
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
+from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
 from quorate.model.state.records import TokenRecord
 from quorate.operations.answer_types import Answer
@@ -69,7 +70,7 @@ from quorate.service.quorum.quorum_desk import QuorumDesk
 from quorate.service.readers.reader_pools import ReaderPools, next_part
 from quorate.service.readers.state_reader import Question, ReaderConfig
 from quorate.service.reply import Form, Reply, reply_of
-from quorate.service.request_queue import Line, QueuedRequest, unavailable
+from quorate.service.request_queue import Line, QueuedRequest, unavailable, unsure
 from quorate.service.timers import Timers
 from quorate.service.watchdog import Watchdog
 from quorate.views.exits import CommandError, Exit
@@ -133,6 +134,7 @@ class LedgerThread:
         self.own_name = ""
         self.leadership = Leadership(leads=supply is None)
         self._role: LeaderRole | None = None
+        self._read_s = 0.0
         self._others: OtherWriters | None = None
         self._stopped: Callable[[], str] = lambda: ""
         self._opening = opening
@@ -280,9 +282,22 @@ class LedgerThread:
 
         0 at a service that leads, or has its ledger to itself.
         """
-        if self._others is None or self.leadership.leads:
-            return 0.0
-        return max(0.0, monotonic() - self._others.read_s)
+        return max(0.0, monotonic() - self.whole_s)
+
+    @property
+    def whole_s(self) -> float:
+        """When the state was all that the ledger had: now, at a service that leads by its lease."""
+        return self._read_s if self.is_led and not self.held_term else monotonic()
+
+    @property
+    def held_term(self) -> int:
+        """The term in which this service leads at this instant; 0 where it may not, or is alone.
+
+        ``leadership`` is what it believed when the ledger's thread had its last turn. A service
+        that was stopped for a while, or whose thread waits for the store, may have lost its lease.
+        """
+        is_settled = self._role is not None and self.leadership.leads
+        return self._role.held_term if self._role is not None and is_settled else 0
 
     def nudge(self) -> None:
         """Have the executor's reports read; from any thread."""
@@ -388,6 +403,7 @@ class LedgerThread:
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
         """Open the ledger, report whether an executor runs its work, and answer until stopped."""
+        began_s = monotonic()
         try:
             engine = self._opening()
         except BaseException as error:  # noqa: BLE001 - raised by start() instead
@@ -408,7 +424,8 @@ class LedgerThread:
                 is_executed = self._supply.has_executor
             else:
                 self._stopped = lambda: engine.stopped
-            self._others = OtherWriters(engine, self._watch(engine))
+            self._others = OtherWriters(engine, began_s, self._watch(engine))
+            self._tell(self._read_at, began_s)
             opened.set_result(is_executed)
             self._answer_all(engine, self._others)
         finally:
@@ -457,8 +474,11 @@ class LedgerThread:
             self._watchdog.begin("the leadership")
             self._settle_role(engine, chores)
             self._watchdog.begin("what others have recorded")
+            read_s = others.read_s
             if others.read_on():
                 self._look(engine)
+            if others.read_s != read_s:
+                self._tell(self._read_at, others.read_s)
             self._answer_submits(engine)
             self._answer_others(engine)
             self._answer_large(engine)
@@ -488,6 +508,7 @@ class LedgerThread:
     def _commit_submits(self, engine: Engine, queued_requests: Sequence[QueuedRequest]) -> None:
         self._watchdog.begin("submits")
         settled: list[Response] = []
+        before = engine.head
         try:
             askings = [
                 asking_of(self._context_of(engine, queued), queued) for queued in queued_requests
@@ -503,7 +524,8 @@ class LedgerThread:
                 settled.append(response_of(queued, each))
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
             self._commits.failed(error)
-            settled = [(queued.done, None, _shown(engine, error)) for queued in queued_requests]
+            shown = _shown(engine, error, before)
+            settled = [(queued.done, None, shown) for queued in queued_requests]
         self._settle(engine, settled)
 
     def _answer(self, engine: Engine, queued: QueuedRequest) -> Reply:
@@ -538,6 +560,7 @@ class LedgerThread:
     def _done(self, engine: Engine, queued: QueuedRequest) -> Response:
         """Return what ``queued`` comes to; a fault is raised to who asked."""
         assert queued.do is not None, queued
+        before = engine.head
         self._watchdog.begin("itself" if queued.operation is None else queued.operation.name)
         try:
             found = queued.do(engine)
@@ -545,7 +568,7 @@ class LedgerThread:
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
             if queued.operation is not None and queued.operation.effect is Effect.WRITE:
                 self._commits.failed(error)
-            return queued.done, None, _shown(engine, error)
+            return queued.done, None, _shown(engine, error, before)
         return queued.done, found, None
 
     def _settle(self, engine: Engine, settled: list[Response]) -> None:
@@ -585,6 +608,10 @@ class LedgerThread:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
+    def _read_at(self, read_s: float) -> None:
+        """Note when the state was all that the ledger had; in the event loop, which has it now."""
+        self._read_s = read_s
+
     def _tell(self, what: Callable[[Any], None], argument: object) -> None:
         assert self._loop is not None
         try:
@@ -598,8 +625,14 @@ def _set(event: asyncio.Event) -> None:
     event.set()
 
 
-def _shown(engine: Engine, error: Exception) -> Exception:
-    """Return ``error`` for the caller: where another service decides now, it may ask again."""
+def _shown(engine: Engine, error: Exception, before: Head) -> Exception:
+    """Return ``error`` for the caller, who may ask again where another service decides now.
+
+    ``before`` is the ledger's head when the request was begun. Where it has moved, what failed may
+    have come after the commit, so that the caller must not take it for a refusal.
+    """
+    if isinstance(error, QuorateError) and engine.head != before:
+        return unsure(str(error))
     is_deposed = bool(engine.deposed) and not engine.halted
     if is_deposed and isinstance(error, NotLeaderError | DecidingStoppedError):
         return unavailable(f"{NOT_LEADING}; nothing was recorded: ask again in a moment")

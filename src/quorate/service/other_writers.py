@@ -59,14 +59,15 @@ class HeadWatch:
 class OtherWriters:
     """Reads on for one engine; for the ledger's thread only. ``trouble`` says why that fails.
 
-    ``read_s`` is when the last head was asked for that the state has been brought to.
+    ``read_s`` is when the last head was asked for that the state has been brought to; at first,
+    when opening the engine began.
     """
 
-    def __init__(self, engine: Engine, watch: HeadWatch | None = None) -> None:
+    def __init__(self, engine: Engine, read_s: float, watch: HeadWatch | None = None) -> None:
         self._engine = engine
         self._watch = watch
         self._next_s = 0.0
-        self.read_s = monotonic()
+        self.read_s = read_s
         self.trouble = ""
 
     def wait_s(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Final
@@ -15,7 +16,7 @@ _ID_BYTES: Final = 8
 
 @dataclass(slots=True, kw_only=True)
 class Handled:
-    """What is known of a request so far."""
+    """What is known of a request so far; ``said`` is what a refusal says of its age."""
 
     request_id: str
     method: str
@@ -25,6 +26,7 @@ class Handled:
     status: int = 0
     began_s: float = 0.0
     took_s: float = 0.0
+    said: Sequence[tuple[str, str]] = ()
 
 
 def request_id_of(sent: str) -> str:

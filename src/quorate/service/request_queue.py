@@ -23,10 +23,13 @@ from quorate.operations.operation import Operation
 from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.reply import Form
 from quorate.views.exits import CommandError, Exit
-from quorate.views.statuses import UNAVAILABLE
+from quorate.views.statuses import TIMED_OUT, UNAVAILABLE
 
 _DOCUMENTS: Final = "documents"
 _DOCUMENT: Final = "document"
+_UNSURE: Final = (
+    "it may be recorded: look first, or repeat it with the same idempotency key (Idempotency-Key)"
+)
 
 
 @dataclass(slots=True)
@@ -221,3 +224,8 @@ class Line:
 def unavailable(text: str) -> CommandError:
     """Return the error for callers that have to ask again later."""
     return CommandError(Exit.UNUSABLE, text, fault=UNAVAILABLE)
+
+
+def unsure(why: str) -> CommandError:
+    """Return the error for a command of which it is not known whether it is recorded."""
+    return CommandError(Exit.UNUSABLE, f"{why}; {_UNSURE}", fault=TIMED_OUT)

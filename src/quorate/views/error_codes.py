@@ -12,12 +12,14 @@ from quorate.ports.errors import (
     LedgerExistsError,
     QuorateError,
     StoreUrlError,
+    UnsureAppendError,
 )
 from quorate.views.exits import Exit
 from quorate.views.statuses import (
     INVALID,
     REFUSED,
     STATUSES,
+    TIMED_OUT,
     TOO_LARGE,
     UNSOUND,
     UNUSABLE,
@@ -31,13 +33,19 @@ ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (CheckpointError, INVALID),
     (CalcInputError, INVALID),
     (BlockTooLargeError, TOO_LARGE),
+    (UnsureAppendError, TIMED_OUT),
     (QuorateError, UNUSABLE),
     (OSError, UNUSABLE),
 )
 """Errors of the world -> code; the first type that fits decides. What is not here is a bug."""
 
 
+def code_of(error: Exception) -> str | None:
+    """Return the code of ``error``; None when it is a bug and deserves its traceback."""
+    return next((code for kind, code in ERRORS if isinstance(error, kind)), None)
+
+
 def exit_of(error: Exception) -> Exit | None:
-    """Return the exit code of ``error``; None when it is a bug and deserves its traceback."""
-    code = next((code for kind, code in ERRORS if isinstance(error, kind)), None)
+    """Return the exit code of ``error``; None when it is a bug."""
+    code = code_of(error)
     return None if code is None else STATUSES[code].exit

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from quorate.ledger.errors import RESTORE
 from quorate.model.refusal import Refusal, sentence
 from quorate.ports.errors import CorruptLedgerError, QuorateError
-from quorate.views.error_codes import exit_of
+from quorate.views.error_codes import code_of
 from quorate.views.error_length import in_bounds
 from quorate.views.exits import CommandError
 from quorate.views.statuses import STATUSES
@@ -18,8 +18,10 @@ def as_command_error(error: Exception) -> CommandError | None:
     """Return ``error`` in the form for the caller, within bounds; None when it is a bug."""
     if isinstance(error, CommandError):
         return in_bounds(error)
-    code = exit_of(error)
-    return None if code is None else in_bounds(CommandError(code, text_of(error)))
+    code = code_of(error)
+    if code is None:
+        return None
+    return in_bounds(CommandError(STATUSES[code].exit, text_of(error), fault=code))
 
 
 def text_of(error: Exception) -> str:

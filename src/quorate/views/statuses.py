@@ -16,6 +16,7 @@ UNAUTHENTICATED: Final = "unauthenticated"
 UNAVAILABLE: Final = "unavailable"
 TOO_LARGE: Final = "too-large"
 TOO_MANY_REQUESTS: Final = "too-many-requests"
+TIMED_OUT: Final = "timed-out"
 USAGE: Final = "usage"
 INVALID: Final = "invalid"
 REFUSED: Final = "refused"
@@ -66,7 +67,7 @@ STATUSES: Final[dict[str, Status]] = {
     "not-acceptable": _refused(406, "INVALID_ARGUMENT", "The form is not available"),
     "unsupported-media-type": _invalid("The body is of a kind that is not read here", 415),
     "too-slow": Status(408, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "The request came too slowly"),
-    "timed-out": Status(504, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "There was no answer in time"),
+    TIMED_OUT: Status(504, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "There was no answer in time"),
     "slow-watcher": Status(503, "ABORTED", Exit.UNUSABLE, "Events were left unread for too long"),
     "uri-too-long": _invalid("The address is too long", 414),
     "headers-too-large": _invalid("The headers are too large", 431),

@@ -155,6 +155,24 @@ def test_leader_decides_in_its_term_and_a_follower_does_not() -> None:
     assert [room.is_open for room in world.rooms] == [False]
 
 
+def test_leader_whose_lease_has_ended_holds_no_term_before_it_settles() -> None:
+    world = World()
+    assert world.role.held_term == 0
+    world.election.is_won_by_own(1)
+    assert world.role.held_term == 0, "it does not decide yet"
+    world.role.settle()
+    assert world.role.held_term == 1
+    world.election.is_lost()
+    assert world.role.leadership.leads, "the ledger's thread has had no turn"
+    assert world.role.held_term == 0
+    world.election.is_won_by_own(2)
+    assert world.role.held_term == 0, "what it knows is of the term before"
+    world.role.settle()
+    assert world.role.held_term == 2
+    world.engine.step_down("played: the store takes blocks of another leader only")
+    assert world.role.held_term == 0
+
+
 def test_service_that_was_deposed_by_a_refused_block_leads_again_in_a_newer_term_only() -> None:
     world = World()
     world.election.is_won_by_own(1)

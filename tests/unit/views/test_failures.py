@@ -11,13 +11,14 @@ import pytest
 import quorate
 from quorate.calc import KINDS, CalcInputError
 from quorate.cli.operator_commands.calc_command import KINDS as NAMED_KINDS
+from quorate.ledger.chain import GENESIS
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.operations.table import OPERATIONS
 from quorate.ports import errors
 from quorate.views.error_codes import exit_of
 from quorate.views.exits import CommandError, Exit
-from quorate.views.failures import refused, text_of
-from quorate.views.statuses import STATUSES
+from quorate.views.failures import as_command_error, refused, text_of
+from quorate.views.statuses import STATUSES, status_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/exit-codes.md"
 
@@ -88,6 +89,16 @@ def test_every_error_of_the_world_has_an_exit_code() -> None:
 )
 def test_errors_have_their_codes_and_bugs_have_none(error: Exception, code: Exit | None) -> None:
     assert exit_of(error) is code
+
+
+def test_what_may_be_recorded_is_no_failure_to_its_caller() -> None:
+    unsure = errors.UnsureAppendError(GENESIS, "no answer")
+    shown = as_command_error(unsure)
+    assert shown is not None
+    assert status_of(shown.fault).http == HTTPStatus.GATEWAY_TIMEOUT
+    down = as_command_error(errors.StoreDownError("no answer; nothing was recorded"))
+    assert down is not None
+    assert status_of(down.fault).http == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def test_the_worst_of_several_refusals_decides() -> None:

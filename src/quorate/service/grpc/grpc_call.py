@@ -22,13 +22,12 @@ from quorate.service.metrics.registry import Metrics, Request
 from quorate.service.request_log import Handled, request_id_of
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import as_command_error
-from quorate.views.statuses import BUG, http_status_of, status_of
+from quorate.views.statuses import BUG, TIMED_OUT, http_status_of, status_of
 
 _LOG = logging.getLogger(__name__)
 
 AUTHORIZATION: Final = "authorization"
 REQUEST_ID: Final = "x-request-id"
-TIMED_OUT: Final = "timed-out"
 GRPC: Final = "GRPC"
 """The log's text for gRPC where a REST request has its method."""
 DONE: Final = 200
@@ -134,7 +133,7 @@ async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes |
         return done
     counted.status = status_of(error.fault).http
     status, message, details = status_and_details(error)
-    await call.context.abort(status, message, details)
+    await call.context.abort(status, message, (*details, *call.handled.said))
     raise AssertionError("abort raises")
 
 

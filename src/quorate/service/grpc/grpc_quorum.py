@@ -13,7 +13,7 @@ from typing import Any, Final
 import grpc
 from msgspec import Struct
 
-from quorate.operations.answered_by import is_for_leader
+from quorate.operations.answered_by import is_dry_run, is_for_leader
 from quorate.operations.operation import Effect, Operation
 from quorate.ports.leader_port import LeaderRecord
 from quorate.service.grpc.grpc_call import (
@@ -37,7 +37,7 @@ from quorate.service.quorum.forwarding import (
     wait_for_sequence,
     while_it_leads,
 )
-from quorate.service.quorum.freshness import freshness
+from quorate.service.quorum.freshness import Begun, begun, freshness
 from quorate.service.request_queue import unavailable
 
 MESSAGE_BYTES_MAX: Final = -1
@@ -62,15 +62,18 @@ class GrpcQuorum:
         for least in call.metadata(MIN_SEQUENCE):
             await wait_for_sequence(self.ledger_thread, least)
 
-    def said(self, operation: Operation, seq: int) -> Metadata:
-        """Return what an answer says of its age; ``seq`` is what was recorded before it began."""
-        is_order = operation.effect is Effect.WRITE
-        return tuple(freshness(self.ledger_thread, self.recorded_seq if is_order else seq))
+    def begun(self) -> Begun:
+        """Return what is known before an answer is made."""
+        return begun(self.ledger_thread)
 
-    @property
-    def recorded_seq(self) -> int:
-        """The sequence up to which the state has everything."""
-        return self.ledger_thread.recorded_seq
+    def said(self, operation: Operation, asked: Struct, before: Begun) -> Metadata:
+        """Return what an answer to ``asked`` says of its age; ``before`` is from its beginning."""
+        is_order = operation.effect is Effect.WRITE and not is_dry_run(asked)
+        return tuple(freshness(self.ledger_thread, before, is_order=is_order))
+
+    def said_of_refusal(self, before: Begun) -> list[tuple[str, str]]:
+        """Return what a refusal says of its age: it is true of a state, as answers are."""
+        return freshness(self.ledger_thread, before, is_order=False)
 
     def is_elsewhere(self, operation: Operation, asked: Struct) -> bool:
         """Return whether another service has to answer ``asked``."""

@@ -25,7 +25,7 @@ from quorate.operations.caller import Caller
 from quorate.operations.common_requests import within_a_page
 from quorate.operations.operation import EVENT_STREAM, Operation
 from quorate.service.config_values import Address
-from quorate.service.grpc.grpc_call import DONE, Call, called, told
+from quorate.service.grpc.grpc_call import DONE, Call, Metadata, called, told
 from quorate.service.grpc.grpc_codec import read_request, write_answer
 from quorate.service.grpc.grpc_problem import cut
 from quorate.service.grpc.grpc_protocol import described_pool
@@ -253,11 +253,18 @@ class GrpcServer:
                         )
                         context.set_trailing_metadata(trailing)
                         return answer
-                seq = 0 if quorum is None else quorum.recorded_seq
+                before = None if quorum is None else quorum.begun()
                 is_written = is_for_writer(method.operation, asked)
-                with self._admission.taken(caller) if is_written else nullcontext():
-                    found = await self._answers.ask(caller, method.operation, asked)
-        said = () if quorum is None else quorum.said(method.operation, seq)
+                try:
+                    with self._admission.taken(caller) if is_written else nullcontext():
+                        found = await self._answers.ask(caller, method.operation, asked)
+                except CommandError:
+                    if quorum is not None and before is not None:
+                        call.handled.said = quorum.said_of_refusal(before)
+                    raise
+        said: Metadata = ()
+        if quorum is not None and before is not None:
+            said = quorum.said(method.operation, asked, before)
         notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
         etag = ((ETAG, found.etag),) if found.etag else ()
         context.set_trailing_metadata((*etag, *said, *((NOTE, note) for note in notes)))

@@ -156,12 +156,13 @@ class _Exchange:
         # The rest of the body is not read, so no other request can follow on this connection.
         close = [] if self._is_read or not _has_body(self._scope) else [(b"connection", b"close")]
         length = (b"content-length", str(len(found.body)).encode())
+        said = [(name.encode(), value.encode()) for name, value in self.handled.said]
         try:
             await self.send(
                 {
                     "type": "http.response.start",
                     "status": found.status,
-                    "headers": [*found.headers, length, *close],
+                    "headers": [*found.headers, *said, length, *close],
                 }
             )
             await self.send({"type": "http.response.body", "body": found.body})

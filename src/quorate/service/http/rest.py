@@ -42,7 +42,7 @@ from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.metrics.registry import CONTENT_TYPE
 from quorate.service.problem_json import problem, problem_of
 from quorate.service.quorum.forwarding import MIN_SEQUENCE, wait_for_sequence
-from quorate.service.quorum.freshness import freshness, standing_tree
+from quorate.service.quorum.freshness import begun, freshness, standing_tree
 from quorate.service.reply import Form, Reply, to_json
 from quorate.service.request_log import handled
 from quorate.service.web.browser_session import authorization_of
@@ -229,15 +229,19 @@ class _Asked:
             await watchers.serve(scope, (caller, operation, asked), headers, (receive, send))
             return
         is_written = is_for_writer(operation, asked)
-        seq = ledger_thread.recorded_seq
+        before = begun(ledger_thread)
         arrived(scope)
-        with ledger_thread.admission.taken(caller) if is_written else nullcontext():
-            asking = ledger_thread.ask(caller, operation, asked, form)
-            # A write is carried out though its caller has disconnected: it may be half done.
-            is_read = operation.effect is Effect.READ or is_dry_run(asked)
-            reply = await (_while_there(asking, receive) if is_read else asking)
-        # A read includes what was recorded before it began, a write what it has recorded.
-        said = freshness(ledger_thread, seq if is_read else ledger_thread.recorded_seq)
+        is_read = operation.effect is Effect.READ or is_dry_run(asked)
+        try:
+            with ledger_thread.admission.taken(caller) if is_written else nullcontext():
+                asking = ledger_thread.ask(caller, operation, asked, form)
+                # A write is carried out though its caller has disconnected: it may be half done.
+                reply = await (_while_there(asking, receive) if is_read else asking)
+        except CommandError:
+            # That there is no such run, for example, is true of a state of some age.
+            handled(scope).said = freshness(ledger_thread, before, is_order=False)
+            raise
+        said = freshness(ledger_thread, before, is_order=not is_read)
         await _respond(ledger_thread, reply, form, (headers, said), send)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from quorate.ports.leader_port import LeaderRecord
 from quorate.service.ledger_thread import NOT_LEADING, LedgerThread
-from quorate.service.request_queue import unavailable
+from quorate.service.request_queue import unavailable, unsure
 from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import USAGE
 
@@ -33,9 +33,6 @@ ANSWER_S: Final = 60.0
 """How long the leader may take to answer."""
 CAUGHT_UP_S: Final = 10.0
 """How long an answer waits for the state to have a sequence."""
-UNSURE: Final = (
-    "it may be recorded: look first, or repeat it with the same idempotency key (Idempotency-Key)"
-)
 _SEQ_CHARS_MAX: Final = 18
 
 
@@ -69,8 +66,7 @@ def unreached(leader: LeaderRecord, why: str) -> CommandError:
 
 def unanswered(leader: LeaderRecord, why: str) -> CommandError:
     """Return the error for a command that was sent to ``leader``, and had no whole answer."""
-    text = f"the leader, {leader.name}, has not answered ({why}); {UNSURE}"
-    return CommandError(Exit.UNUSABLE, text, fault="timed-out")
+    return unsure(f"the leader, {leader.name}, has not answered ({why})")
 
 
 async def while_it_leads(

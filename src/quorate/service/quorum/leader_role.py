@@ -116,6 +116,16 @@ class LeaderRole:
         if self._candidacy is not None:
             self._candidacy.step_down()
 
+    @property
+    def held_term(self) -> int:
+        """The term in which this service leads at this instant, by its lease; 0 where it may not.
+
+        Any thread may read it, also while the ledger's thread waits for the store.
+        """
+        candidacy, term = self._candidacy, self._term
+        is_held = candidacy is not None and candidacy.term == term and not self._engine.deposed
+        return term if is_held else 0
+
     def settle(self) -> bool:
         """Take or leave the leadership as the election says; return whether anything changed."""
         candidacy = self._candidacy

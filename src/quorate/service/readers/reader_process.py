@@ -30,7 +30,7 @@ from quorate.service.readers.reader_server import READER_SERVER, ReaderServer
 from quorate.service.readers.state_reader import Question
 from quorate.service.reply import Form, Reply
 from quorate.views.exits import CommandError, Exit
-from quorate.views.statuses import UNAVAILABLE
+from quorate.views.statuses import TIMED_OUT, UNAVAILABLE
 
 _LOG = logging.getLogger(__name__)
 
@@ -200,5 +200,5 @@ def too_long(cpu_s_max: float) -> CommandError:
     return CommandError(
         Exit.UNUSABLE,
         f"answering takes more than {cpu_s_max:g} s of CPU, which is the most; narrow the question",
-        fault="timed-out",
+        fault=TIMED_OUT,
     )
