@@ -54,8 +54,9 @@ serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and 
 	$(BIN)/quorate serve --executor local --token-file $(TOKEN) $(AS_ROOT) $(ARGS)
 
 # File by file: many files have a service, a browser or a control plane that their tests share.
+# tests/conftest.py says which files begin first.
 test: $(DEV) $(BROWSER) ## every test, repeatable
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(DEV) ## the tests worth running after each change, under a minute
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n auto --dist worksteal \

@@ -1,13 +1,18 @@
-"""Tests against Waldur's own client, which takes seconds to load: not for after each change."""
+"""Tests against Waldur's own client and against services that are linked to it: slow ones."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.oracles.effort import leaves_out_slow
+
+if find_spec("waldur_api_client") is not None:
+    # Before the first file of this folder is read: all processes that run tests read all of them.
+    import_module("quorate.adapters.accounting")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

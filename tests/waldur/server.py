@@ -27,14 +27,12 @@ from waldur_api_client.api.marketplace_component_usages import (
 from waldur_api_client.api.marketplace_provider_resources import (
     marketplace_provider_resources_retrieve as retrieve,
 )
-from waldur_api_client.models import (
-    ComponentUsageCreateRequest,
-    ComponentUsageItemRequest,
-    Resource,
-    ResourceFieldEnum,
-    ResourceLimits,
-    ResourceLimitUsage,
-)
+from waldur_api_client.models.component_usage_create_request import ComponentUsageCreateRequest
+from waldur_api_client.models.component_usage_item_request import ComponentUsageItemRequest
+from waldur_api_client.models.resource import Resource
+from waldur_api_client.models.resource_field_enum import ResourceFieldEnum
+from waldur_api_client.models.resource_limit_usage import ResourceLimitUsage
+from waldur_api_client.models.resource_limits import ResourceLimits
 from waldur_api_client.types import Unset
 
 TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of a server that tests start

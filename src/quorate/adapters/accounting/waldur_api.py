@@ -23,11 +23,9 @@ from waldur_api_client.api.marketplace_provider_resources import (
     marketplace_provider_resources_retrieve as retrieve,
 )
 from waldur_api_client.errors import UnexpectedStatus
-from waldur_api_client.models import (
-    ComponentUsageCreateRequest,
-    ComponentUsageItemRequest,
-    ResourceFieldEnum,
-)
+from waldur_api_client.models.component_usage_create_request import ComponentUsageCreateRequest
+from waldur_api_client.models.component_usage_item_request import ComponentUsageItemRequest
+from waldur_api_client.models.resource_field_enum import ResourceFieldEnum
 
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import Allowance
