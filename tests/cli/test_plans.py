@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import signal
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +56,8 @@ spec:
       concurrency: 16
 """
 NOTICE_MS = 15 * MINUTE_MS
+CLOCK = "clock.txt"
+"""The file beside a ledger that says when its story ends."""
 
 
 def run_file(shell: Shell, name: str, owner: str, gpus: int, hours: int = 8) -> Path:
@@ -66,34 +70,72 @@ def run_file(shell: Shell, name: str, owner: str, gpus: int, hours: int = 8) -> 
     return shell.file(f"{name}.yaml", text)
 
 
+Begin = Callable[[str, Callable[[Shell], object]], Shell]
+"""Returns the keyboard of a test in the folder that a story, known by a name, comes to."""
+
+
+@pytest.fixture(scope="module")
+def begun_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for what tests begin with: the first that needs it makes it."""
+    return tmp_path_factory.mktemp("plans")
+
+
 @pytest.fixture
-def crowded(bare: Shell) -> Shell:
+def begin(bare: Shell, begun_before: Path) -> Begin:
+    """Return what gives a test its ledger: a copy, where another test has begun so."""
+
+    def found(name: str, tell: Callable[[Shell], object]) -> Shell:
+        kept = begun_before / name
+        if not kept.exists():
+            tell(bare)
+            shutil.copytree(bare.folder, kept)
+            (kept / CLOCK).write_text(str(bare.clock.at_ms))
+        shutil.copytree(kept, bare.folder, dirs_exist_ok=True)
+        bare.clock.at_ms = int((bare.folder / CLOCK).read_text())
+        return bare
+
+    return found
+
+
+@pytest.fixture
+def crowded(begin: Begin) -> Shell:
     """Return a keyboard beside a domain of 16 GPUs, 14 of them in use for two hours."""
+    return begin("crowded", _crowd)
+
+
+def _crowd(shell: Shell) -> None:
     nodes = "".join(NODE.replace("NAME", name) for name in ("a1", "a2"))
     teams = "".join(TEAM.replace("NAME", name) for name in ("red", "blue", "green"))
-    bare.file("world.yaml", WORLD + nodes + teams)
-    bare.ok("init")
-    bare.ok("apply", "-f", "world.yaml")
+    shell.file("world.yaml", WORLD + nodes + teams)
+    shell.ok("init")
+    shell.ok("apply", "-f", "world.yaml")
     for name, owner, gpus in (("r1", "red", 4), ("r2", "red", 4), ("b1", "blue", 4),
                               ("b2", "blue", 2)):  # fmt: skip
-        bare.ok("submit", "-f", run_file(bare, name, owner, gpus))
-    bare.clock.at_ms += 2 * HOUR_MS
-    run_file(bare, "big", "green", 8, 4)
-    return bare
+        shell.ok("submit", "-f", run_file(shell, name, owner, gpus))
+    shell.clock.at_ms += 2 * HOUR_MS
+    run_file(shell, "big", "green", 8, 4)
 
 
 @pytest.fixture
-def patient(crowded: Shell) -> Shell:
+def patient(begin: Begin) -> Shell:
     """Return that keyboard in a pool that bears no conflict."""
-    crowded.ok("patch", "pool", "default", "--set", "spec.disruptionRate=0")
-    return crowded
+    return begin("patient", _crowd_patiently)
+
+
+def _crowd_patiently(shell: Shell) -> None:
+    _crowd(shell)
+    shell.ok("patch", "pool", "default", "--set", "spec.disruptionRate=0")
 
 
 @pytest.fixture
-def firm(patient: Shell) -> Shell:
+def firm(begin: Begin) -> Shell:
     """Return that keyboard in a pool in which every planned start is firm."""
-    patient.ok("patch", "pool", "default", "--set", "spec.firmHorizon=100h")
-    return patient
+    return begin("firm", _crowd_firmly)
+
+
+def _crowd_firmly(shell: Shell) -> None:
+    _crowd_patiently(shell)
+    shell.ok("patch", "pool", "default", "--set", "spec.firmHorizon=100h")
 
 
 def cut_runs(shell: Shell) -> set[str]:
@@ -431,8 +473,13 @@ def test_what_is_kept_for_others_is_told_as_the_reason(
 
 
 @pytest.fixture
-def cut(crowded: Shell) -> Shell:
+def cut(begin: Begin) -> Shell:
     """Return that keyboard after a lottery that made room for ``big``."""
+    return begin("cut", _cut)
+
+
+def _cut(crowded: Shell) -> None:
+    _crowd(crowded)
     crowded.ok("submit", "-f", "big.yaml")
     crowded.clock.at_ms += NOTICE_MS
     out = crowded.ok("tick")
@@ -447,7 +494,6 @@ def cut(crowded: Shell) -> Shell:
     assert re.search(
         r"^recorded sequence \d+-\d+ in blocks \d+-\d+, hash [0-9a-f]{64}$", out, re.MULTILINE
     )
-    return crowded
 
 
 def test_a_victim_is_told_the_conflict_the_seed_and_its_odds(cut: Shell) -> None:
