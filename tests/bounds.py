@@ -19,6 +19,10 @@ T = TypeVar("T")
 WAIT_S: Final = 60.0
 """How long a test waits for one thing: many times what it takes, for machines with other work."""
 EVERY_S: Final = 0.02
+LATER_EVERY_S: Final = 0.1
+"""How often a test looks, at first and in a longer wait: a look may be a request, or a process."""
+_LONGER: Final = 1.25
+"""By how much each pause is longer than the one before it."""
 
 
 class Deadline:
@@ -58,7 +62,12 @@ def until(
     while not (found := look()):
         deadline.check(tell)
         time.sleep(every_s)
+        every_s = _next_pause_s(every_s, LATER_EVERY_S)
     return found
+
+
+def _next_pause_s(pause_s: float, most_s: float) -> float:
+    return max(pause_s, min(most_s, pause_s * _LONGER))
 
 
 def stays(look: Callable[[], object], what: str, for_s: float = 0.2) -> None:
@@ -76,9 +85,11 @@ def stays(look: Callable[[], object], what: str, for_s: float = 0.2) -> None:
 async def until_async(look: Callable[[], T | None], what: str, within_s: float = WAIT_S) -> T:
     """Return what ``look`` finds, as ``until`` does, while the tasks of this loop go on."""
     deadline = Deadline(what, within_s)
+    pause_s = 0.001
     while not (found := look()):
         deadline.check()
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(pause_s)
+        pause_s = _next_pause_s(pause_s, EVERY_S)
     return found
 
 

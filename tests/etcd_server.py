@@ -22,6 +22,7 @@ import httpx
 import pytest
 
 from tests.bounds import until
+from tests.service.program import TRUSTING_NOBODY, got
 from tests.tidy.tree import ROOT
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
@@ -135,16 +136,19 @@ class Member:
 
     def post(self, path: str, **fields: object) -> dict[str, object]:
         """Return what etcd answers to ``fields``, by its JSON gateway."""
-        answer = httpx.post(f"{self.address}/v3/{path}", json=fields, timeout=30.0)
+        answer = httpx.post(
+            f"{self.address}/v3/{path}", json=fields, timeout=30.0, verify=TRUSTING_NOBODY
+        )
         assert answer.is_success, answer.text
         found: dict[str, object] = answer.json()
         return found
 
     def _answers(self) -> bool:
         try:
-            return '"true"' in httpx.get(f"{self.address}/health", timeout=5.0).text
+            answer = got(f"{self.address}/health")
         except httpx.TransportError:
             return False
+        return '"true"' in answer.text
 
 
 @contextmanager

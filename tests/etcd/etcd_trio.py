@@ -11,6 +11,7 @@ import httpx
 
 from tests.bounds import until
 from tests.etcd_server import free_port, running
+from tests.service.program import got
 
 NAMES = ("e1", "e2", "e3")
 
@@ -38,6 +39,7 @@ def three_members(program: Path, folder: Path) -> Iterator[str]:
 
 def _is_healthy(url: str) -> bool:
     try:
-        return '"true"' in httpx.get(f"{url}/health", timeout=5.0, trust_env=False).text
+        answer = got(f"{url}/health")
     except httpx.TransportError:
         return False
+    return '"true"' in answer.text

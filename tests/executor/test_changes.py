@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -182,16 +183,22 @@ def test_what_a_launcher_has_started_is_lost_with_its_node_and_no_other(place: R
     command = (sys.executable, "-c", LAUNCHER)
     place.run("r", *command, processes=PROCESSES["node"])
     place.start(lease_started("r/0", {"n1": [0, 1], "n2": [0, 1]}))
-    workers = []
-    for node in (0, 1):
-        place.said("r", f"launched {node}")
-        path = place.home("r") / HOME / f"workers-{node}"
-        workers.append([int(pid) for pid in path.read_text().split()])
-    place.executor.carry_out([FenceNode("n2")])
-    place.until(lambda: not any(map(is_alive, workers[1])), "the lost node is empty", 2.5)
-    assert _nodes(place) == {"n1"}
-    assert len(workers[0]) == 3
-    assert all(map(is_alive, workers[0]))
+    workers: list[list[int]] = []
+    try:
+        for node in (0, 1):
+            place.said("r", f"launched {node}")
+            path = place.home("r") / HOME / f"workers-{node}"
+            workers.append([int(pid) for pid in path.read_text().split()])
+        place.executor.carry_out([FenceNode("n2")])
+        place.until(lambda: not any(map(is_alive, workers[1])), "the lost node is empty", 2.5)
+        assert _nodes(place) == {"n1"}
+        assert len(workers[0]) == 3
+        assert all(map(is_alive, workers[0]))
+    finally:
+        # The room ends what names its folder, and one of them has an empty environment.
+        for pid in chain.from_iterable(workers):
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _nodes(place: Room) -> set[str]:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from quorate.adapters.executors.keepers import work_folder
 from tests.bounds import until
 from tests.executor.room import sweep
-from tests.service.program import CLI, Program, program
+from tests.service.program import CLI, Program, client, program
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +83,8 @@ class Cluster:
 
     def run(self, name: str) -> Any:
         """Return a run as it is now."""
-        return msgspec.json.decode(self.ok("get", "run", name, "-o", "json"))
+        with client(self.url, self.token) as asking:
+            return asking.get(f"/api/v1/runs/{name}").json()
 
     def ended(self, name: str) -> str:
         """Return the phase of a run, once it is over."""
