@@ -21,7 +21,7 @@ _SOAK_S = 6 * 3_600
 # A slow machine is not a bug, so no example has a deadline, and drawing one may take long; each
 # test has a time limit.
 _ON_ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", _ON_ANY_MACHINE, derandomize=True, max_examples=15)
+settings.register_profile("ci", _ON_ANY_MACHINE, derandomize=True, max_examples=10)
 settings.register_profile("quick", _ON_ANY_MACHINE, derandomize=True, max_examples=10)
 settings.register_profile(
     "soak", _ON_ANY_MACHINE, derandomize=False, max_examples=5_000, print_blob=True

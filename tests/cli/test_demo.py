@@ -18,7 +18,6 @@ import pytest
 
 from tests.bounds import started
 from tests.cli.shell import ROOT, process
-from tests.oracles.effort import few_of
 from tools.demo_transcript import TRANSCRIPT, masked, play, victim_of
 
 pytestmark = pytest.mark.slow
@@ -124,7 +123,8 @@ def test_what_does_not_go_as_told_ends_it_with_a_message_and_nothing_left(tmp_pa
     assert list(processes_of(tmp_path)) == []
 
 
-@pytest.mark.parametrize("number", few_of([signal.SIGINT, signal.SIGTERM], 1))
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_broken_off_on_a_terminal_it_clears_up(tmp_path: Path, number: signal.Signals) -> None:
     screen, side = pty.openpty()
     environ = {**os.environ, "TERM": "xterm", "NO_COLOR": ""}

@@ -14,6 +14,7 @@ from time import monotonic
 import pytest
 
 from quorate.cli.settings import ANSWER_TIMEOUT_S, Settings
+from tests.oracles.effort import few_of
 
 CLI = "from quorate.cli.main import run; run()"
 TIMEOUT_S = 2
@@ -51,7 +52,7 @@ def frozen(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [["get", "runs"], ["cancel", "nothing"]])
+@pytest.mark.parametrize("command", few_of([["get", "runs"], ["cancel", "nothing"]], 1))
 def test_a_command_to_a_frozen_service_ends_after_the_time_it_states(
     frozen: dict[str, str], command: list[str], tmp_path: Path
 ) -> None:

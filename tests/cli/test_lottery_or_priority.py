@@ -21,7 +21,7 @@ def _arms(folder: Path, *more: str) -> dict[str, dict[str, Any]]:
     return {arm["name"]: arm for arm in found["arms"]}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_quick_form_measures_all_three_ways_and_draws_them(tmp_path: Path) -> None:
     arms = _arms(tmp_path)
     lottery, priority, neither = arms["lottery"], arms["priority"], arms["no conflicts"]

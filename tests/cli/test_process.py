@@ -15,6 +15,7 @@ import pytest
 
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from tests.cli.shell import EXAMPLES, ROOT, Shell, finish, process, start
+from tests.oracles.effort import few_of
 
 pytestmark = pytest.mark.slow  # Most of it starts processes of its own.
 
@@ -124,7 +125,7 @@ def test_an_output_that_is_full_is_an_error_and_no_traceback(shell: Shell) -> No
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("form", few_of(["table", "json"], 1))
 def test_what_was_recorded_is_told_though_the_output_is_full(shell: Shell, form: str) -> None:
     with Path("/dev/full").open("wb") as full:
         words = ("submit", "-f", EXAMPLES / "share.yaml", "-o", form)
@@ -189,7 +190,7 @@ def test_words_that_are_not_utf_8_are_told(shell: Shell) -> None:
     assert (done.returncode, b"Traceback" in done.stderr) == (1, False)
 
 
-@pytest.mark.parametrize("columns", ["1", "0", "-3", "many", "100000"])
+@pytest.mark.parametrize("columns", few_of(["many", "1", "0", "-3", "100000"], 1))
 def test_any_terminal_width_will_do(tmp_path: Path, columns: str) -> None:
     assert process(tmp_path, "--help", env={"COLUMNS": columns}).code == 0
 
@@ -208,7 +209,9 @@ def test_calc_answers_what_the_library_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("words", [("cancel", "a", "b", "c"), ("scancel", "a", "b", "c")])
+@pytest.mark.parametrize(
+    "words", few_of([("cancel", "a", "b", "c"), ("scancel", "a", "b", "c")], 1)
+)
 def test_all_runs_are_ended_though_the_output_is_closed(
     shell: Shell, words: tuple[str, ...]
 ) -> None:

@@ -14,7 +14,7 @@ from tests.cli.shell import EXAMPLES
 FOLDER: Final = EXAMPLES / "gavel-osdi20"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_quick_form_plays_every_experiment_and_draws_it(tmp_path: Path) -> None:
     program = runpy.run_path(str(FOLDER / "experiments.py"))
     program["main"](["--table", str(FOLDER / "rates.json"), "--out", str(tmp_path)])

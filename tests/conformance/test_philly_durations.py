@@ -25,7 +25,7 @@ ELAPSED_MS: Final = (0, 10 * MINUTE_MS, HOUR_MS, 4 * HOUR_MS, 12 * HOUR_MS)
 """After how long a job is looked at, in turn, if it is still there."""
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.soak,
     pytest.mark.skipif(
         not TRACE.is_file(), reason="the Philly trace is not beside this repository (../shared)"
     ),

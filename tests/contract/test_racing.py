@@ -33,7 +33,7 @@ from quorate.testing.memory_engines import HandClock
 from tests.oracles.effort import sized
 
 ROUNDS: Final = 10
-LEDGERS: Final = {2: sized(40, 440), 8: sized(6, 60)}
+LEDGERS: Final = {2: sized(16, 440), 8: sized(3, 60)}
 """How many ledgers with so many rounds each, by schedulers: in a soak, in two stores, 10,000."""
 
 FIRST_SEED: Final = 8

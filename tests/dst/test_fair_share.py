@@ -134,7 +134,7 @@ class Feeder:
         self.life.timeline.after(10 * MINUTE_MS, self.feed)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_equal_targets_come_to_equal_shares_within_a_week_whatever_was_before() -> None:
     life = Life(
         _teams(500_000),

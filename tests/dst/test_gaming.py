@@ -51,7 +51,7 @@ def of_others(found: Played) -> list[str]:
     return [fault for fault in found.faults if not re.search(rf"\b{PLAYER}[\w-]*@", fault)]
 
 
-@pytest.mark.parametrize("strategy", few_of([Strategy, *PLANNED], 3), ids=lambda each: each.name)
+@pytest.mark.parametrize("strategy", few_of([Strategy, *PLANNED], 2), ids=lambda each: each.name)
 def test_no_strategy_delays_a_firm_start_of_another_owner(strategy: type[Strategy]) -> None:
     """But by a lease that was there before it began to wait, and overruns: which one is named."""
     for seed in SEEDS:
@@ -61,7 +61,7 @@ def test_no_strategy_delays_a_firm_start_of_another_owner(strategy: type[Strateg
         assert set(found.moved) <= ({MoveCode.LEASE_OVERRAN} if strategy is TooShort else set())
 
 
-@pytest.mark.parametrize("strategy", few_of(PLANNED, 2), ids=lambda each: each.name)
+@pytest.mark.parametrize("strategy", few_of(PLANNED, 1), ids=lambda each: each.name)
 def test_no_strategy_gains_much_over_its_honest_twin(strategy: type[Strategy]) -> None:
     pairs = [(played(Strategy, seed), played(strategy, seed)) for seed in SEEDS]
     assert row_of(strategy.name, pairs).gain < GAIN_MAX

@@ -71,7 +71,7 @@ def test_runs_that_share_gpus_two_by_two_stay_right_when_everything_goes_wrong()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", few_of(_NAMES, 5))
+@pytest.mark.parametrize("name", few_of(_NAMES, 2))
 def test_every_policy_drives_a_pool_in_which_things_go_wrong(name: str) -> None:
     has_pairs = PUBLISHED[name].reads_pairs
     size = Size(hours=1, runs=12 if has_pairs else 10, wishes=5)
@@ -129,7 +129,7 @@ at the same time."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", few_of(_NAMES, 5))
+@pytest.mark.parametrize("name", few_of(_NAMES, 2))
 def test_everybody_has_the_part_of_its_time_that_the_policy_gives_it(name: str) -> None:
     owners = (team("ant", PPM // 2), team("bee", PPM // 2))
     shared = pool(policy=name, throughputs=TABLE if PUBLISHED[name].reads_pairs else ())

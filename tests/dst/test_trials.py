@@ -29,10 +29,10 @@ from tests.oracles.effort import few_of, sized
 
 _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SEEDS: Final = os.environ.get("QUORATE_SEEDS", "")
-_DEFAULT_SEEDS: Final = range(2) if _PROFILE == "quick" else range(sized(4, 50))
+_DEFAULT_SEEDS: Final = range(2) if _PROFILE == "quick" else range(sized(2, 50))
 _SOAK_SEEDS: Final = "0-499"
 _SOAK_SIZE: Final = Size(hours=90, runs=320, wishes=150)
-_TWICE: Final = Size(hours=sized(10, 30), runs=sized(25, 70), wishes=sized(20, 50))
+_TWICE: Final = Size(hours=sized(8, 30), runs=sized(20, 70), wishes=sized(16, 50))
 """How much happens in a history that is played twice."""
 _ALONE_MAX: Final = 6
 """So many seeds are not worth starting processes for."""
@@ -93,7 +93,7 @@ def test_a_seed_is_one_history() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", few_of(range(60), 3))
+@pytest.mark.parametrize("seed", few_of(range(60), 1))
 def test_an_engine_that_decides_on_overlays_writes_the_same_ledger(seed: int) -> None:
     alone = Trial(seed, size=_TWICE)
     shared = Trial(seed, size=_TWICE, store=MemoryStore(is_shared=True))

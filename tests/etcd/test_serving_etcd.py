@@ -58,7 +58,7 @@ def test_a_ledger_in_etcd_is_made_used_served_and_verified(etcd_url: str, tmp_pa
     assert "the ledger verifies" in verified
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_ledger_moves_from_a_file_to_etcd_and_back_as_an_export(
     etcd_url: str, tmp_path: Path
 ) -> None:

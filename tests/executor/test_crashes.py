@@ -22,7 +22,7 @@ from quorate.runtime import FOLDER
 from tests.bounds import Deadline, until
 from tests.executor.crashing import PLACES, Instant
 from tests.executor.room import environ, sweep
-from tests.oracles.effort import sized
+from tests.oracles.effort import few_of, sized
 from tests.service.lives import crashing, deaths, end, prepared, verify
 from tests.service.program import reserved_port
 from tests.service.worlds import run_tree
@@ -159,7 +159,7 @@ def settled(load: Load, work: Path) -> None:
 
 
 @pytest.mark.timeout(WHOLE_S + SETTLED_S + 200)
-@pytest.mark.parametrize("instant", Instant)
+@pytest.mark.parametrize("instant", few_of(Instant, 1))
 def test_a_service_killed_under_load_neither_loses_nor_doubles_work(
     tmp_path: Path, instant: Instant
 ) -> None:

@@ -228,14 +228,28 @@ def asking(folder: Path, python: Sequence[str] = ()) -> Iterator[Site]:
             served.process.wait(WAIT_S)
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    """Return a service with two tenants, and a user who has a system user of her own."""
+@contextmanager
+def two_tenants() -> Iterator[Site]:
+    """Serve two tenants, and a user who has a system user of her own."""
     with open_folder() as folder:
         config(folder, MAP)
         with asking(folder) as found:
             found.post("apply", {"documents": documents()})
             yield found
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """Return a service with two tenants, for a test alone."""
+    with two_tenants() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def common_site() -> Iterator[Site]:
+    """Return a service with two tenants, for tests that end what they start."""
+    with two_tenants() as found:
+        yield found
 
 
 def test_a_job_reaches_nothing_of_the_service_or_of_another_tenant(site: Site) -> None:
@@ -405,7 +419,8 @@ def test_an_honest_job_works_as_ever_also_through_a_new_service() -> None:
             assert "exited with code 3: no such layer" in site.why_failed("wrong")
 
 
-def test_each_run_has_the_system_user_of_its_submitter_or_owner(site: Site) -> None:
+def test_each_run_has_the_system_user_of_its_submitter_or_owner(common_site: Site) -> None:
+    site = common_site
     body = {"role": "user", "tenant": "ours", "user": "ada"}
     answer = site.client.post("/api/v1/tokens", json=body)
     assert answer.status_code in (200, 201), answer.text
@@ -422,7 +437,8 @@ def test_each_run_has_the_system_user_of_its_submitter_or_owner(site: Site) -> N
         assert lines == [str(uid)] * 3 + [str(job_folder(site.work, name) / "home")]
 
 
-def test_work_that_cannot_have_its_user_or_folder_fails_and_says_why(site: Site) -> None:
+def test_work_that_cannot_have_its_user_or_folder_fails_and_says_why(common_site: Site) -> None:
+    site = common_site
     shut = site.folder / "shut"
     (shut / "below").mkdir(parents=True)
     shut.chmod(0o700)
@@ -475,7 +491,8 @@ def test_owners_without_a_system_user_start_nothing() -> None:
             assert "owner theirs has no system user on this machine" in site.why_failed("left")
 
 
-def test_nothing_is_left_of_a_job_that_hides_when_its_keeper_is_killed(site: Site) -> None:
+def test_nothing_is_left_of_a_job_that_hides_when_its_keeper_is_killed(common_site: Site) -> None:
+    site = common_site
     site.submit("hidden", 1, [site.python, "-c", ESCAPING])
     site.said("hidden", "up 1")
     home = job_folder(site.work, "hidden") / "home"
@@ -496,6 +513,7 @@ def test_nothing_is_left_of_a_job_that_hides_when_its_keeper_is_killed(site: Sit
         assert not any(is_alive(pid) for pid in left)
 
 
+@pytest.mark.soak
 def test_a_service_says_what_keeps_it_from_running_work() -> None:
     with open_folder() as folder:
         for words, code, told in (

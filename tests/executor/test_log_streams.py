@@ -23,6 +23,7 @@ from tests.bounds import WAIT_S, until
 from tests.cli.shell import start
 from tests.executor.room import PYTHON, sweep
 from tests.executor.test_training import documents
+from tests.oracles.effort import few_of
 from tests.service.grpc_world import METHODS
 from tests.service.program import Program, client, program
 from tests.service.worlds import run_tree
@@ -106,7 +107,7 @@ def by_command(of: Writing, go: Callable[[str], None]) -> None:
     assert command.returncode == 0
 
 
-@pytest.mark.parametrize("follow", [by_rest, by_grpc, by_python, by_command])
+@pytest.mark.parametrize("follow", few_of([by_rest, by_grpc, by_command, by_python], 2))
 def test_output_comes_as_it_is_written_and_ends_with_the_run(
     writing: Writing, follow: Callable[[Writing, Callable[[str], None]], None]
 ) -> None:

@@ -17,7 +17,7 @@ from quorate.sim.seed_trial import Trial
 from tests.oracles.effort import few_of, sized
 from tests.oracles.rounds import POLICIES
 
-_SIZE = Size(hours=sized(6, 10), runs=sized(30, 60), wishes=sized(18, 30))
+_SIZE = Size(hours=sized(5, 10), runs=sized(20, 60), wishes=sized(12, 30))
 
 
 def _events(trial: Trial) -> list[Event]:

@@ -84,7 +84,7 @@ def first_by_trying(search: Searcher, ask: Ask, from_ms: int) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("seed", few_of(range(12), 4))
+@pytest.mark.parametrize("seed", few_of(range(12), 2))
 def test_the_start_found_is_the_first_that_counting_allows(seed: int) -> None:
     chance = Random(seed)
     life = a_life(chance)
@@ -106,7 +106,7 @@ def test_the_start_found_is_the_first_that_counting_allows(seed: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", few_of(range(12), 4))
+@pytest.mark.parametrize("seed", few_of(range(12), 2))
 def test_decisions_are_those_of_a_state_that_keeps_nothing(seed: int) -> None:
     chance = Random(seed)
     life = a_life(chance)
@@ -124,7 +124,7 @@ def test_decisions_are_those_of_a_state_that_keeps_nothing(seed: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", few_of(range(6), 2))
+@pytest.mark.parametrize("seed", few_of(range(6), 1))
 def test_a_standing_counted_by_lines_is_that_counted_run_by_run(seed: int) -> None:
     chance = Random(seed)
     life = a_life(chance)
@@ -142,7 +142,7 @@ def test_a_standing_counted_by_lines_is_that_counted_run_by_run(seed: int) -> No
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", few_of(range(12), 4))
+@pytest.mark.parametrize("seed", few_of(range(12), 2))
 def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
     chance, late = Random(seed), 0
     life = a_life(chance)
@@ -169,7 +169,7 @@ def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", few_of(range(12), 4))
+@pytest.mark.parametrize("seed", few_of(range(12), 2))
 def test_what_is_turned_away_could_not_start_and_nothing_else_could(seed: int) -> None:
     chance, away = Random(seed), 0
     life = a_life(chance)
@@ -183,7 +183,7 @@ def test_what_is_turned_away_could_not_start_and_nothing_else_could(seed: int) -
     assert away
 
 
-@pytest.mark.parametrize("seed", few_of(range(12), 4))
+@pytest.mark.parametrize("seed", few_of(range(12), 2))
 def test_the_freest_domains_say_what_is_short_as_all_do(seed: int) -> None:
     chance, fewer = Random(seed), 0
     life = a_life(chance)

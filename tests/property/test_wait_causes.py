@@ -28,7 +28,7 @@ _OF_REQUESTS = {
     RefusalCode.KEY_REUSED,
     RefusalCode.NOT_RUNNING,
 }
-_SIZE = Size(hours=sized(6, 10), runs=sized(24, 40), wishes=sized(18, 30))
+_SIZE = Size(hours=sized(5, 10), runs=sized(16, 40), wishes=sized(12, 30))
 _SMALL = Size(hours=4, runs=16, wishes=10)
 
 

@@ -26,6 +26,7 @@ from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine
 from quorate.views.exits import CommandError
 from tests.bounds import until
+from tests.oracles.effort import sized
 from tests.service.held import held_service
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.stopping import stopped_readers
@@ -34,7 +35,7 @@ from tests.service.worlds import ADMIN, run_tree
 
 Tree = dict[str, Any]
 STEPS = 128
-BATCHES = 10
+BATCHES = sized(4, 10)
 
 
 def costly(name: str) -> Tree:

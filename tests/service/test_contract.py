@@ -47,8 +47,8 @@ CHECKS: Final = [
     response_schema_conformance,
 ]
 IS_SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
-EXAMPLES_MAX: Final = 150 if IS_SOAK else 3
-WALKS_MAX: Final = 200 if IS_SOAK else 4
+EXAMPLES_MAX: Final = 150 if IS_SOAK else 2
+WALKS_MAX: Final = 200 if IS_SOAK else 3
 STEPS_MAX: Final = 20 if IS_SOAK else 8
 SOAK_S: Final = float(os.environ.get("QUORATE_WALK_S", "1200"))
 """How long the longest walks go on."""

@@ -21,8 +21,8 @@ from tests.service.crowd import Place, Told, Watcher, closed
 from tests.service.program import Program, program
 from tests.service.worlds import run_tree
 
-WATCHERS = sized(16, 200)
-SUBMITS = sized(200, 2_000)
+WATCHERS = sized(10, 200)
+SUBMITS = sized(100, 2_000)
 NODES = 20_000
 """So many that what is told of them does not fit into what lies between two programs."""
 NODES_AT_ONCE = 4_000

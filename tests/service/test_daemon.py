@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.oracles.effort import few_of
 from tests.service.certificates import certificate
 from tests.service.program import client, program
 from tests.service.serving import new_ledger
@@ -54,6 +55,7 @@ def test_the_first_token_is_kept_in_a_file_for_its_owner_alone(tmp_path: Path) -
         assert first.end() == 0
 
 
+@pytest.mark.soak
 def test_a_token_that_cannot_be_kept_is_shown_instead(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("mine")
     with program(tmp_path, "--token-file", "token") as first:
@@ -95,6 +97,7 @@ def test_a_second_daemon_on_one_ledger_is_refused(tmp_path: Path) -> None:
             assert "is held for writing by" in second.err
 
 
+@pytest.mark.soak
 def test_a_ledger_that_is_not_the_default_is_made_only_when_asked_for(tmp_path: Path) -> None:
     with program(tmp_path, "--ledger", "mine.db") as refused:
         assert refused.wait() == 4
@@ -201,7 +204,7 @@ def test_tls_is_served_and_a_key_that_others_may_read_is_refused(tmp_path: Path)
         assert "chmod 600" in refused.err
 
 
-@pytest.mark.parametrize("word", ["--config", "--listen"])
+@pytest.mark.parametrize("word", few_of(["--config", "--listen"], 1))
 def test_what_is_wrong_with_the_settings_is_told(tmp_path: Path, word: str) -> None:
     with program(tmp_path, word, "absent") as found:
         assert found.wait() in (3, 4)

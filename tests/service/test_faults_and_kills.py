@@ -28,6 +28,7 @@ from quorate.model.state.records import TERMINAL
 from quorate.views.runs.event_text import entries
 from tests.bounds import Deadline, until
 from tests.executor.room import sweep
+from tests.oracles.effort import few_of
 from tests.service.faulting import Fault
 from tests.service.lives import crashing, deaths, end, prepared, verify
 from tests.service.program import reserved_port
@@ -193,7 +194,7 @@ def _keeps_its_word(folder: Path, fault: Fault, kills: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(LIFE_S_MAX * SHORT + 500)
-@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("fault", few_of(Fault, 1))
 def test_a_service_killed_with_a_failing_disk_keeps_its_word(tmp_path: Path, fault: Fault) -> None:
     _keeps_its_word(tmp_path, fault, SHORT)
 

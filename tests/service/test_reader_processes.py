@@ -24,6 +24,7 @@ from quorate.service.readers.state_reader import Question
 from quorate.testing.memory_engines import HandClock
 from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S, started, until
+from tests.oracles.effort import few_of
 from tests.service.lives import ROOT
 from tests.service.serving import new_ledger
 from tests.service.stopping import cpu_ticks, is_running, readers, servers
@@ -90,7 +91,7 @@ def test_readers_of_a_program_without_a_guard_do_not_run_it_again(tmp_path: Path
         assert told == "imported\n"
 
 
-@pytest.mark.parametrize("victim", ["service", "server"])
+@pytest.mark.parametrize("victim", few_of(["service", "server"], 1))
 def test_readers_end_with_a_killed_service_in_the_midst_of_an_answer(
     tmp_path: Path, victim: str
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from quorate.adapters.executors.keepers import SERVICE_LOCK, work_folder
 from quorate.adapters.stores.writer_lock import lock_path
 from tests.bounds import WAIT_S, started
+from tests.oracles.effort import few_of
 from tests.service.program import program, reserved_port
 from tests.service.serving import new_ledger
 
@@ -38,7 +39,7 @@ The child holds it until its standard input ends.
 """
 
 
-@pytest.mark.parametrize("what", ["listen", "grpc.listen", "ledger", "work.folder"])
+@pytest.mark.parametrize("what", few_of(["listen", "ledger", "grpc.listen", "work.folder"], 2))
 def test_what_a_killed_service_leaves_to_its_child_for_an_instant_is_waited_for(
     tmp_path: Path, what: str
 ) -> None:

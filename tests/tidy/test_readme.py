@@ -87,7 +87,7 @@ def test_a_block_to_paste_has_no_prompts_within_its_commands(page: str) -> None:
     assert [step.command for step in steps if "\n" in step.command] == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_backup_and_recovery_go_as_their_page_says(tmp_path: Path) -> None:
     page = ROOT / "docs" / "backup.md"
     with reserved_port() as port:

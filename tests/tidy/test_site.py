@@ -11,7 +11,7 @@ import pytest
 from tests.tidy.tree import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     words = ("-q", "--fail-on-warning", "--keep-going", "-c", "docs", "-b", "dummy")
     done = subprocess.run(

@@ -54,7 +54,10 @@ def test_threads_read_only_prepared_types() -> None:
         name = path.relative_to(root).as_posix()
         if name in ONE_THREAD:
             continue
-        shapes = [shape for node in ast.walk(ast.parse(path.read_text())) for shape in _read(node)]
+        text = path.read_text(encoding="utf-8")
+        # Walking through all modules takes seconds.
+        nodes = ast.walk(ast.parse(text)) if "msgspec." in text else ()
+        shapes = [shape for node in nodes for shape in _read(node)]
         found += [f"{name}: {shape}" for shape in shapes if not shape.startswith(SAFE)]
     assert found == []
 

@@ -77,6 +77,7 @@ def test_a_person_comes_back_to_the_page_that_was_asked_for(
     assert seen.faults == []
 
 
+@pytest.mark.soak
 def test_it_works_under_a_prefix(
     context: BrowserContext, served: Served, provider: IdentityProvider
 ) -> None:

@@ -478,7 +478,7 @@ def test_nothing_is_changed_by_asking() -> None:
 
 @pytest.mark.slow
 def test_asking_is_bounded_however_many_payers_and_runs_there_are() -> None:
-    payers, small, big = (sized(50, 200), sized(40, 150), sized(10, 50))
+    payers, small, big = (sized(30, 200), sized(24, 150), sized(6, 50))
     lines = [envelope(f"e{n:03d}", 1) for n in range(payers)]
     state = world(nodes=fleet({"A": 800}), budgets=[budget("b", "team", *lines)])
     for number in range(small):
