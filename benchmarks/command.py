@@ -80,7 +80,7 @@ def measure(effort: Effort) -> list[Figure]:
     return found
 
 
-_NAMED: Final = "import sys; sys.argv = ['quorate']; from quorate.cli.main import run; run()"
+_NAMED: Final = "import sys; sys.argv = ['quorate']; from quorate.cli.program import run; run()"
 """``quorate`` under the name by which a shell asks for completions."""
 
 

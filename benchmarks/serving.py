@@ -18,7 +18,7 @@ from benchmarks.http_load import Target
 
 START_S_MAX: Final = 300.0
 STOP_S_MAX: Final = 60.0
-_QUORATE: Final = "from quorate.cli.main import run; run()"
+_QUORATE: Final = "from quorate.cli.program import run; run()"
 """What the installed ``quorate`` script does."""
 _ADDRESS: Final = re.compile(r"https?://(127\.0\.0\.1):(\d+)")
 _TOKEN: Final = re.compile(r"\bqt_\w+")

@@ -8,6 +8,7 @@ and the lists of decisions and of rules.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ html_title = "Quorate"
 html_show_sphinx = False
 html_copy_source = False
 html_extra_path = ["site"]
+html_search_scorer = str(Path(__file__).with_name("search_scorer.js"))
 
 _ALL: Final = "docs/README"
 """The page that lists all others; decisions and rules are listed by pages of their own."""

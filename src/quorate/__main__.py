@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.cli.main import run
+from quorate.cli.program import run
 
 if __name__ == "__main__":
     run()

@@ -229,3 +229,14 @@ def test_all_runs_are_ended_though_the_output_is_closed(
     assert err.startswith("error: the output was not read; all ")
     items = shell("get", "runs", "-o", "json").json["items"]
     assert {each["status"]["phase"] for each in items} == {"Cancelled"}
+
+
+def test_the_program_loads_with_a_slow_collector_and_serves_with_the_usual_one() -> None:
+    code = (
+        "import gc, sys; usual = gc.get_threshold(); import quorate.cli.program as program; "
+        "sys.argv = ['quorate', '--version']; import atexit; "
+        "atexit.register(lambda: print(gc.get_threshold()[0] > usual[0], "
+        "program.collect_as_usual(), gc.get_threshold() == usual)); program.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["True None True"]

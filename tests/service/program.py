@@ -18,7 +18,7 @@ import httpx
 
 from tests.bounds import WAIT_S, until
 
-CLI: Final = "from quorate.cli.main import run; run()"
+CLI: Final = "from quorate.cli.program import run; run()"
 
 
 class Program:

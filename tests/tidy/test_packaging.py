@@ -47,7 +47,7 @@ def test_what_is_built_is_complete_and_runs(tmp_path: Path) -> None:
     (metadata,) = (tmp_path / "installed").glob("*.dist-info/METADATA")
     assert "Provides-Extra: all" in metadata.read_text(encoding="utf-8")
     (points,) = (tmp_path / "installed").glob("*.dist-info/entry_points.txt")
-    assert "quorate = quorate.cli.main:run" in points.read_text(encoding="utf-8")
+    assert "quorate = quorate.cli.program:run" in points.read_text(encoding="utf-8")
 
     # The installed package is the one that runs, with its data files.
     program = (

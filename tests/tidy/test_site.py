@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.tree import ROOT
+
+ASKED = {
+    "how do I stop one task of an array?": "docs/jobs",
+    "what did my team pay in October?": "docs/reference/usage",
+    "why did my job move from 14:00 to 16:00?": "docs/queue",
+    "how do I back this up?": "docs/backup",
+    "how do I see the loss?": "docs/jobs",
+    "mail when a job ends": "docs/notices",
+}
+"""What readers ask first -> the page that answers it."""
 
 
 @pytest.mark.soak
@@ -45,3 +56,22 @@ def test_a_page_that_no_list_has_and_a_link_to_nowhere_fail_the_build(tmp_path: 
     assert "two.md: WARNING: document isn't included in any toctree" in done.stderr
     assert "one.md:3: WARNING" in done.stderr
     assert "absent" in done.stderr
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(shutil.which("node") is None, reason="the site's search is a script: no node")
+def test_the_search_of_the_site_leads_to_the_page_that_answers(tmp_path: Path) -> None:
+    words = ("-q", "--fail-on-warning", "-c", "docs", "-b", "html", "-d", tmp_path / "trees")
+    site = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "sphinx", *words, ".", site], cwd=ROOT, check=True)
+    script = ROOT / "tests/tidy/site_search.cjs"
+    done = subprocess.run(
+        ["node", script, site, *ASKED], capture_output=True, text=True, check=True
+    )
+    assert dict(zip(ASKED, done.stdout.splitlines(), strict=True)) == ASKED
+
+
+def test_the_page_of_all_pages_answers_what_is_asked_first() -> None:
+    text = (ROOT / "docs/README.md").read_text("utf-8").lower()
+    for question in list(ASKED)[:5]:
+        assert question.lower() in text

@@ -220,10 +220,12 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 
     import uvloop
 
+    from quorate.cli.program import collect_as_usual
     from quorate.service.collector_pauses import short_pauses
     from quorate.service.daemon import Daemon
     from quorate.service.service_log import set_up
 
+    collect_as_usual()
     set_up(made.log_format, made.log_level)
 
     def tell(address: Address, token: str | None) -> None:
