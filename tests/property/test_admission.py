@@ -8,13 +8,18 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.admit import Admitted, admit, try_admit
 from quorate.core.admission.bind import bind
+from quorate.core.admission.hard_quota import HARD
 from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.planning.start_now import can_carry
+from quorate.core.profile.firm_places import payers_of
 from quorate.model.amounts import HOUR_MS
-from quorate.model.refusal import RefusalCode
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Budget, Malleable, Owner, Placement, Pool, Run
 from quorate.model.state.free_slots import ordinals
+from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS
 from quorate.testing.builders import run as run_of
 from tests.oracles.admitting import Job, Start, starts
@@ -106,6 +111,20 @@ def questions(draw: st.DrawFn, *, racks: bool = False) -> Question:
     return Question(fleet, pool, owners, money, choose_uses(choose, money), run)
 
 
+def _check_tried(state: State, run: Run, answer: Admitted | Refusal) -> None:
+    """Assert that a start that is only tried is that of ``answer``, and needs what payers have."""
+    steps = SearchBudget()
+    tried = try_admit(state, run, NOW_MS, has_executor=False, steps=steps)
+    if isinstance(answer, Admitted):
+        assert tried == answer
+        payers = (key for flavor in run.flavors for key in payers_of(state, run, flavor))
+        assert can_carry(state, payers, run.widths()[-1])
+    elif answer.code in HARD:
+        assert tried == answer
+    elif not steps.exhausted:
+        assert tried is None
+
+
 def _check(question: Question) -> None:
     """Assert that the core and the oracle agree, and that the leases add up."""
     state = state_of(
@@ -116,6 +135,7 @@ def _check(question: Question) -> None:
         used=question.used,
     )
     answer, expected = admit(state, question.run, NOW_MS), question.answer()
+    _check_tried(state, question.run, answer)
     if expected is None:
         assert not isinstance(answer, Admitted), answer
         assert answer.code is not RefusalCode.SEARCH_LIMIT

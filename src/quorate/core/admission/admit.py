@@ -8,6 +8,7 @@ if any placement can be paid, one is found. docs/adr/0008-admission.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -67,6 +68,13 @@ class _Attempt(Struct):
     over_quota: Refusal | None = None
 
 
+class _Held(NamedTuple):
+    """A search that found nothing: what was tried at the least width, and the steps it took."""
+
+    attempts: Sequence[_Attempt]
+    steps: SearchBudget
+
+
 def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     view: StateView,
     run: Run,
@@ -84,17 +92,47 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     of ``steps``, which several attempts may share, the least width is searched in full. No other
     ``width`` is tried if one is given. Envelopes in ``barred`` do not pay.
     """
-    refusal = None if run.sensitive else too_many_runs(view, run.owner)
-    if refusal is not None:
-        return refusal
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
         for flavor in run.flavors
     ]
     if barred:
         covers = [replace(cover, barred=barred) for cover in covers]
-    *wider, least = run.widths() if width is None else (width,)
-    shared = steps
+    found = _searched(view, run, covers, steps, run.widths() if width is None else (width,))
+    return _refusal(view, *found) if isinstance(found, _Held) else found
+
+
+def try_admit(
+    view: StateView, run: Run, now_ms: int, *, has_executor: bool, steps: SearchBudget
+) -> Admitted | Refusal | None:
+    """Return how ``run`` starts at ``now_ms``, the quota it is held by, or the end of the search.
+
+    None where room or money is short: by how much takes as long to find as a start does.
+    """
+    covers = [
+        cover_request(view, run, flavor, now_ms, has_executor=has_executor)
+        for flavor in run.flavors
+    ]
+    found = _searched(view, run, covers, steps, run.widths())
+    if not isinstance(found, _Held):
+        return found
+    if steps.exhausted or any(attempt.over_quota is not None for attempt in found.attempts):
+        return _refusal(view, *found)
+    return None
+
+
+def _searched(
+    view: StateView,
+    run: Run,
+    covers: Sequence[CoverRequest],
+    shared: SearchBudget | None,
+    widths: Sequence[int],
+) -> Admitted | Refusal | _Held:
+    """Return how ``run`` starts at the first of ``widths`` that it can, or what was tried."""
+    refusal = None if run.sensitive else too_many_runs(view, run.owner)
+    if refusal is not None:
+        return refusal
+    *wider, least = widths
     steps = SearchBudget() if shared is None else shared
     free = [view.domains(run.pool, cover.flavor).gpus_free for cover in covers] if wider else []
     for wide in wider:
@@ -110,7 +148,7 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     # However long the search for more was, the least width is searched in full.
     steps = SearchBudget() if shared is None else shared
     attempts = [_attempt(view, run, cover, least, steps) for cover in covers]
-    return _at_width(view, attempts, steps) or _refusal(view, attempts, steps)
+    return _at_width(view, attempts, steps) or _Held(attempts, steps)
 
 
 def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was

@@ -218,9 +218,11 @@ class Walk:
             self._starts_anew -= 1  # As if it had begun anew and come as far as this.
 
     def _has_no_chance(self, run: Run) -> bool:
-        """Return whether ``run`` cannot start now: no room, no spares, no loans of its owner."""
+        """Return whether ``run`` cannot start now: no room or payer, spares, or loans to recall."""
         view = self.plan.log.view
-        return not (view.spares or self.plan.search.now.has_free(run) or has_loans(view, run.owner))
+        if view.spares or has_loans(view, run.owner):
+            return False
+        return not self.plan.search.now.has_free(run) or not self.starts.may_be_paid(run)
 
     def _next(self, record: RunRecord) -> None:
         """Start a run now, or plan it for the earliest start that it has."""

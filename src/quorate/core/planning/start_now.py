@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Final
 
-from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.admit import Admitted, admit, try_admit
 from quorate.core.admission.hard_quota import HARD
 from quorate.core.admission.holds import hold_duration_ms
 from quorate.core.admission.search_budget import SearchBudget
@@ -18,12 +19,21 @@ from quorate.core.profile.reservations import close_firm, without_hold
 from quorate.core.profile.room_left import only_domains, only_slice, room_beside
 from quorate.model.events import ReservationOutcome
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Run
+from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
 """Steps of the first, short search for each start: overlapping caps make finding payers hard."""
+
+
+def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
+    """Return whether ``payers`` have ``gpus`` left, all together; else they pay for no start."""
+    for payer in payers:
+        gpus -= max(0, view.envelopes[payer].gpus_left)
+        if gpus <= 0:
+            return True
+    return False
 
 
 class StartNow:
@@ -53,7 +63,7 @@ class StartNow:
             answer = self._admit_due(record, promise, pin) if is_due else None
         room = self.room(record, promise.made.reservation)
         if not isinstance(answer, Admitted):
-            answer = self.admit(record.spec, room)
+            answer = self._try_admit(record.spec, room)
         if isinstance(answer, Admitted):
             self.start(record, answer)
             return True
@@ -100,6 +110,11 @@ class StartNow:
         view = self._plan.log.view
         return bool(view.spares) or self._plan.search.now.may_have_room(view, run, until_ms)
 
+    def may_be_paid(self, run: Run) -> bool:
+        """Return whether its payers have as many GPUs left as ``run`` needs, all together."""
+        payers = self._plan.search.asks.payers_of(run)
+        return can_carry(self._plan.log.view, payers, run.widths()[-1])
+
     def until_ms(self, run: Run) -> int:
         """Return until when a run that starts now is paid for."""
         return self._plan.log.now_ms + hold_duration_ms(run, self._plan.view.pools[run.pool])
@@ -112,6 +127,16 @@ class StartNow:
         if short.exhausted and isinstance(answer, Refusal) and not self._long_search.exhausted:
             steps = self._long_search
             answer = admit(room, run, now_ms, has_executor=has_executor, steps=steps)
+        return answer
+
+    def _try_admit(self, run: Run, room: StateView) -> Admitted | Refusal | None:
+        """Return how ``run`` starts in ``room`` now; if not, only a quota that holds it is told."""
+        now_ms, has_executor = self._plan.log.now_ms, self._plan.log.has_executor
+        short = SearchBudget(SHORT_SEARCH_STEPS)
+        answer = try_admit(room, run, now_ms, has_executor=has_executor, steps=short)
+        if short.exhausted and not isinstance(answer, Admitted) and not self._long_search.exhausted:
+            steps = self._long_search
+            answer = try_admit(room, run, now_ms, has_executor=has_executor, steps=steps)
         return answer
 
     def _admit_as_promised(self, run: Run, room: StateView, pin: Entry) -> Admitted | Refusal:
