@@ -1,8 +1,9 @@
 """The waiting runs, indexed: by line, in order, and by shape.
 
 A line has the runs of one owner that ask one pool for the same flavors, so that they have one
-score. A shape is what decides whether there is room for a run. With both, a walk reads the heads of
-lines, and beyond its depth only runs of shapes that fit, however many wait.
+score. A shape is what decides whether there is room for a run, and which payers it has within its
+line. With both, a walk reads the heads of lines, and beyond its depth only runs of shapes that fit,
+however many wait.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from quorate.model.selector import Selector
-from quorate.model.specs import Run
+from quorate.model.specs import Funding, Run
 from quorate.model.state.records import RunRecord
 from quorate.model.state.tables import Table
 
@@ -23,7 +24,10 @@ Place = tuple[int, int, str]
 
 
 class Shape(NamedTuple):
-    """What decides whether there is room for a run; ``octave`` is that of its declared duration."""
+    """What decides whether there is room for a run; ``octave`` is that of its declared duration.
+
+    Runs of one line and shape have the same payers: only those that may borrow have lenders.
+    """
 
     pool: str
     flavors: tuple[str, ...]
@@ -33,6 +37,7 @@ class Shape(NamedTuple):
     spares: int
     selector: Selector
     octave: int
+    funding: Funding
 
 
 class Places:
@@ -64,7 +69,7 @@ def line_of(run: Run) -> Line:
 
 
 def shape_of(run: Run) -> Shape:
-    """Return what decides whether there is room for ``run``."""
+    """Return what decides whether there is room for ``run``, and which payers it has."""
     said_ms = run.expected_duration_ms
     return Shape(
         run.pool,
@@ -75,6 +80,7 @@ def shape_of(run: Run) -> Shape:
         run.spares_per_group,
         run.selector,
         0 if said_ms is None else said_ms.bit_length(),
+        run.funding,
     )
 
 
