@@ -14,7 +14,7 @@ from quorate.core.planning.fruitless import LINE_MAX, SHAPE_MAX
 from quorate.core.planning.queue_walk import Walk
 from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.profile import Profile
-from quorate.model.amounts import HOUR_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import Event, RunRefused, RunSubmitted
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Follow, Pool, Run
@@ -84,6 +84,16 @@ def test_a_run_that_may_borrow_starts_behind_many_of_its_owner_that_may_not(dept
         apply_all(state, decision.events)
     assert state.runs["later0"].phase is Phase.PENDING
     assert state.runs["loan"].phase is Phase.RUNNING
+
+
+def test_a_run_that_is_paid_starts_behind_many_longer_ones_that_are_not() -> None:
+    # All durations are of one octave of milliseconds, so that the runs have one shape.
+    few = envelope("e", 8, gpu_ms_max=80 * MINUTE_MS)
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "o", few)])
+    for number, minutes in enumerate([132] * 20 + [100, 90, 72, 75]):
+        spec = run(f"r{number}", 1, "o", expected_duration_ms=minutes * MINUTE_MS)
+        apply_all(state, decide(state, Submit(spec), now_ms=NOW_MS, actor="test").events)
+    assert [name for name, record in state.runs.items() if record.leases] == ["r22"]
 
 
 def test_a_run_is_planned_behind_many_of_its_owner_of_another_shape_without_a_start() -> None:
