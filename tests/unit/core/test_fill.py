@@ -35,6 +35,7 @@ from quorate.model.events import (
     StartReason,
     Tier,
 )
+from quorate.model.selector import DOMAIN
 from quorate.model.specs import (
     DEFAULT_POOL,
     EnvelopeId,
@@ -333,6 +334,41 @@ class TestComingBack:
         life.do(Complete("filler"), LATER_MS)
         assert (life.gpus("keeper"), life.gpus("keeper", SPARE)) == (8, 0)
         assert life.state.envelopes[EnvelopeId("b1/e")].gpus_reserved == 0
+
+    @pytest.mark.parametrize(
+        ("change", "why"),
+        [
+            (None, "its envelope cannot go"),
+            ({"selector": ((DOMAIN, "B"),)}, "leaves them out"),
+            ({"flavor": "A100"}, "leaves them out"),
+            ({"end_ms": LATER_MS}, "leaves them out"),
+            ({"start_ms": LATER_MS}, "leaves them out"),
+        ],
+    )
+    def test_a_budget_does_not_change_so_that_a_spare_could_not_come_back(
+        self, change: dict[str, object] | None, why: str
+    ) -> None:
+        work, spare = envelope("work", 8), envelope("z", 4)
+        life = Life(
+            nodes=fleet({"A": 12}, gpus=4),
+            budgets=[budget("b1", "one", work, spare), budget("b2", "two", envelope("e", 4))],
+        )
+        life.do(Submit(run("keeper", 8, "one", group_gpus=8, spares_per_group=4)))
+        life.do(Submit(run("filler", 4, "two")))
+        (payer,) = {pledge.payer for pledge in life.state.pledges.values()}
+        assert payer == "b1/z"
+        lines = (work,) if change is None else (work, replace(spare, **change))
+        (refusal,) = life.try_(Apply((budget("b1", "one", *lines),))).refusals
+        assert refusal.subject.startswith(
+            "Budget/b1: spec.envelopes[z]: 4 GPUs are kept for spares"
+        )
+        assert refusal.subject.endswith(why)
+        # The same line with another width, or more time, keeps the spare.
+        wider = replace(spare, concurrency=5, end_ms=spare.end_ms + HOUR_MS)
+        life.do(Apply((budget("b1", "one", work, wider),)))
+        life.do(fail("a0000"), LATER_MS)
+        assert life.phase("keeper") is Phase.RUNNING
+        assert life.on("keeper") == {"a0001": 4, "a0002": 4}
 
     def test_a_spare_does_not_come_back_to_a_node_that_is_cordoned(self) -> None:
         life = filled_world()

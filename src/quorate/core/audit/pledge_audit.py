@@ -62,6 +62,8 @@ def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
         yield Violation("I11", pledge.pledge, f"is kept for {pledge.run}, which is {record.phase}")
     if view.envelopes[pledge.payer].spec.end_ms <= view.at_ms:
         yield Violation("I3", pledge.pledge, f"is kept beyond the window of {pledge.payer}")
+    if view.envelopes[pledge.payer].retired:
+        yield Violation("I3", pledge.pledge, f"its payer {pledge.payer} is retired")
     group = pledge.comp_path.replace("spare/", "group/")
     homes = {
         view.nodes[node].spec.domain_key

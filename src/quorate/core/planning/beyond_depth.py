@@ -1,12 +1,14 @@
 """Runs beyond the depth: a bounded number of them start now, in queue order, in what is left.
 
 Shapes for which there is no room are ruled out first, without looking at single runs. Then lines
-are called up by rank; of each line, only the first run of a shape that has room is tried.
+are called up by rank; of each line, only the first run of a shape that has room is tried. If that
+cannot start, shorter runs of its line and shape are tried, the shortest first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
@@ -22,7 +24,7 @@ from quorate.core.tenancy.queue_order import Queue
 from quorate.model.specs import Run
 from quorate.model.state.line_ranks import Ranked
 from quorate.model.state.records import RunRecord
-from quorate.model.state.waiting_index import Line, Place, Shape
+from quorate.model.state.waiting_index import Line, Need, Place, Shape, need_of
 
 STARTS_MAX: Final = 100
 """How many runs beyond the depth one walk tries to start."""
@@ -48,26 +50,61 @@ def start_beyond(
 class _Open:
     """A shape for which there is room, as far as is known, and ``run``, a run of that shape."""
 
-    __slots__ = ("has_room", "least_ms", "lines", "run")
+    __slots__ = ("has_room", "least_ms", "lines", "needs", "run")
 
-    def __init__(self, shape: Shape, lines: Mapping[Line, Sequence[Place]], run: Run) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        lines: Mapping[Line, Sequence[Place]],
+        needs: Mapping[Line, Sequence[Need]],
+        run: Run,
+    ) -> None:
         self.least_ms = 1 << shape.octave - 1 if shape.octave else 1
         """The shortest duration of its octave."""
         self.lines = lines
+        self.needs = needs
         self.run = run
         self.has_room = True
 
 
 class _Column:
-    """The runs of one shape in one line, in their order, those before ``at`` looked at."""
+    """The runs of one shape in one line, in their order, those before ``at`` looked at.
 
-    __slots__ = ("at", "is_hopeless", "open", "places")
+    Once one of them could not start, those that need their GPUs for less than ``short_ms`` are left
+    to try, the shortest first.
+    """
 
-    def __init__(self, shape: _Open, places: Sequence[Place]) -> None:
+    __slots__ = ("at", "needs", "open", "places", "short_ms")
+
+    def __init__(self, shape: _Open, places: Sequence[Place], needs: Sequence[Need]) -> None:
         self.open = shape
         self.places = places
+        self.needs = needs
         self.at = 0
-        self.is_hopeless = False
+        self.short_ms: int | None = None
+
+    def first(self, seen: AbstractSet[str]) -> Place | None:
+        """Return the first run to try that is not ``seen``; None where none is left."""
+        if self.short_ms is not None:
+            return self._shortest(self.short_ms, seen)
+        while self.at < len(self.places) and self.places[self.at][2] in seen:
+            self.at += 1
+        return self.places[self.at] if self.at < len(self.places) else None
+
+    def _shortest(self, short_ms: int, seen: AbstractSet[str]) -> Place | None:
+        while self.at < len(self.needs):
+            need_ms, place = self.needs[self.at]
+            if need_ms >= short_ms:
+                return None
+            if place[2] not in seen:
+                return place
+            self.at += 1
+        return None
+
+    def give_up(self, need_ms: int) -> None:
+        """Note that a run that needs its GPUs for ``need_ms`` cannot start."""
+        self.at = 0 if self.short_ms is None else self.at
+        self.short_ms = need_ms
 
 
 class _Tail:
@@ -85,7 +122,7 @@ class _Tail:
         """How many runs had started when the shapes were last asked for room."""
         waiting, is_any_free, runs = plan.view.waiting, plan.search.now.is_any_free, plan.view.runs
         self.shapes: list[_Open] = self._with_room(
-            _Open(shape, lines, runs[next(iter(lines.values()))[0][2]].spec)
+            _Open(shape, lines, waiting.needs[shape], runs[next(iter(lines.values()))[0][2]].spec)
             for shape, lines in waiting.shapes.items()
             if is_any_free(shape.pool, shape.flavors, shape.gpus_least)
         )
@@ -142,20 +179,15 @@ class _Tail:
         columns = self._in_line.get(line)
         if columns is None:
             columns = self._in_line[line] = [
-                _Column(each, places)
+                _Column(each, places, each.needs[line])
                 for each in self.shapes
                 if (places := each.lines.get(line)) is not None
             ]
         seen, best, found = self._plan.seen, None, None
         for column in columns:
-            if not column.open.has_room or column.is_hopeless:
-                continue
-            places, at = column.places, column.at
-            while at < len(places) and places[at][2] in seen:
-                at += 1
-            column.at = at
-            if at < len(places) and (best is None or places[at] < best):
-                best, found = places[at], column
+            place = column.first(seen) if column.open.has_room else None
+            if place is not None and (best is None or place < best):
+                best, found = place, column
         return None if best is None or found is None else (best, found)
 
     def _try(self, name: str, column: _Column) -> int:
@@ -166,8 +198,9 @@ class _Tail:
         if not self._is_ready(record):
             return 0
         if not plan.search.fits_now(record.spec):
-            # Runs of this shape and line have the same payers and quotas: the others are not tried.
-            column.is_hopeless = True
+            # Runs of this shape and line have the same payers and quotas: only shorter ones are
+            # tried.
+            column.give_up(need_of(record)[0])
             return 1
         self._start(record)
         return 1

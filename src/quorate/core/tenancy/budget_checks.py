@@ -33,18 +33,26 @@ def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[
         account = view.envelopes.get(envelope_id(budget.name, name))
         if account is None or (account.gpus_active == 0 and account.committed_gpu_ms == 0):
             continue
-        where = f"{path}.envelopes[{name}]"
         kept = new.get(name)
-        if account.gpus_active and kept is None:
-            yield _in_use(where, account.gpus_active, "its envelope cannot go")
         if kept is not None and budget.owner != account.owner:
             yield _paid_before(path, name, account)
-        if kept is not None:
-            tried = account.copy()
-            tried.spec = kept
-            yield from _overdrawn(view, where, tried)
-            yield from _terms_worse(where, account, kept)
+        yield from _check_used(view, f"{path}.envelopes[{name}]", account, kept)
     yield from _caps_overdrawn(view, path, budget)
+
+
+def _check_used(
+    view: StateView, where: str, account: EnvelopeAccount, kept: Envelope | None
+) -> Iterator[Refusal]:
+    """Yield what ``account`` pays for and could not if its envelope were ``kept`` so, or gone."""
+    if account.gpus_active and kept is None:
+        yield _in_use(where, account.gpus_active, "its envelope cannot go")
+    elif account.gpus_reserved:
+        yield from _spares_unpaid(view, where, account, kept)
+    if kept is not None:
+        tried = account.copy()
+        tried.spec = kept
+        yield from _overdrawn(view, where, tried)
+        yield from _terms_worse(where, account, kept)
 
 
 def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
@@ -95,6 +103,40 @@ def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterato
         ):
             yield _in_use(where, lease.gpus, "its flavor, selector or window leaves them out")
             return
+
+
+def _spares_unpaid(
+    view: StateView, where: str, account: EnvelopeAccount, kept: Envelope | None
+) -> Iterator[Refusal]:
+    """Yield that filled spares of ``account`` could not come back once it is ``kept`` so, or gone.
+
+    None: the envelope goes. A window may stay too short for a spare, as time passes; it may not be
+    made shorter than what is held.
+    """
+    pledges = [p for p in view.pledges.values() if p.payer == account.envelope_id]
+    gpus, was = sum(pledge.gpus for pledge in pledges), account.spec
+    if kept is None:
+        yield _kept_spares(where, gpus, "its envelope cannot go")
+        return
+    nodes = (view.nodes[node].spec for pledge in pledges for node, _ in pledge.slots)
+    is_elsewhere = any(
+        node.flavor != kept.flavor or not matches(kept.selector, node.location) for node in nodes
+    )
+    held_ms = max((pledge.hold_gpu_ms // pledge.gpus for pledge in pledges), default=0)
+    is_closed = kept.end_ms < was.end_ms and view.at_ms + held_ms > kept.end_ms
+    is_later = view.at_ms < kept.start_ms > was.start_ms and not kept.allow_admission
+    if is_elsewhere or is_closed or is_later:
+        yield _kept_spares(where, gpus, "its flavor, selector or window leaves them out")
+
+
+def _kept_spares(where: str, gpus: int, why: str) -> Refusal:
+    return Refusal(
+        code=RefusalCode.CONFLICT,
+        subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} kept for spares "
+        f"that others use, {why}",
+        wanted=gpus,
+        remedy="end the runs that keep these spares first: quorate get runs -o wide",
+    )
 
 
 def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:

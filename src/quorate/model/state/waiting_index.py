@@ -1,18 +1,19 @@
 """The waiting runs, indexed: by line, in order, and by shape.
 
 A line has the runs of one owner that ask one pool for the same flavors, so that they have one
-score. A shape is what decides whether there is room for a run. With both, a walk reads the heads of
-lines, and beyond its depth only runs of shapes that fit, however many wait.
+score. A shape is what decides whether there is room for a run, and which payers it has within its
+line. With both, a walk reads the heads of lines, and beyond its depth only runs of shapes that fit,
+however many wait.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from quorate.model.selector import Selector
-from quorate.model.specs import Run
+from quorate.model.specs import Funding, Run
 from quorate.model.state.records import RunRecord
 from quorate.model.state.tables import Table
 
@@ -20,10 +21,16 @@ Line = tuple[str, str, tuple[str, ...]]
 """(pool, owner, flavors)."""
 Place = tuple[int, int, str]
 """(since when it waits, sequence, run): the order within a line."""
+Need = tuple[int, Place]
+"""(for how long the run is paid in advance, as far as its document says, its place)."""
+E = TypeVar("E", Place, Need)
 
 
 class Shape(NamedTuple):
-    """What decides whether there is room for a run; ``octave`` is that of its declared duration."""
+    """What decides whether there is room for a run; ``octave`` is that of its declared duration.
+
+    Runs of one line and shape have the same payers: only those that may borrow have lenders.
+    """
 
     pool: str
     flavors: tuple[str, ...]
@@ -33,6 +40,7 @@ class Shape(NamedTuple):
     spares: int
     selector: Selector
     octave: int
+    funding: Funding
 
 
 class Places:
@@ -64,7 +72,7 @@ def line_of(run: Run) -> Line:
 
 
 def shape_of(run: Run) -> Shape:
-    """Return what decides whether there is room for ``run``."""
+    """Return what decides whether there is room for ``run``, and which payers it has."""
     said_ms = run.expected_duration_ms
     return Shape(
         run.pool,
@@ -75,6 +83,7 @@ def shape_of(run: Run) -> Shape:
         run.spares_per_group,
         run.selector,
         0 if said_ms is None else said_ms.bit_length(),
+        run.funding,
     )
 
 
@@ -83,15 +92,25 @@ def place_of(record: RunRecord) -> Place:
     return record.submitted_ms, record.seq, record.spec.name
 
 
-class Waiting:
-    """Every waiting run: by line, and by shape and line; each in order."""
+def need_of(record: RunRecord) -> Need:
+    """Return how long a waiting run says that it needs its GPUs, grace included, and its place."""
+    run = record.spec
+    return (run.expected_duration_ms or 0) + run.checkpoint_ms, place_of(record)
 
-    __slots__ = ("_is_layer", "lines", "shapes")
+
+class Waiting:
+    """Every waiting run: by line, and by shape and line; each in order.
+
+    ``needs`` has the runs of a shape and a line once more, the shortest first.
+    """
+
+    __slots__ = ("_is_layer", "lines", "needs", "shapes")
 
     def __init__(self) -> None:
         self._is_layer = False
         self.lines: Table[Line, Places] = Table()
         self.shapes: Table[Shape, dict[Line, list[Place]]] = Table()
+        self.needs: Table[Shape, dict[Line, list[Need]]] = Table()
 
     @classmethod
     def of(cls, records: Iterable[RunRecord]) -> Waiting:
@@ -107,6 +126,7 @@ class Waiting:
         over._is_layer = True
         over.lines = self.lines.layer()
         over.shapes = self.shapes.layer()
+        over.needs = self.needs.layer()
         return over
 
     def add(self, record: RunRecord) -> None:
@@ -116,14 +136,8 @@ class Waiting:
             self.lines.own(line).add(place)
         else:
             self.lines[line] = Places([place])
-        if shape not in self.shapes:
-            self.shapes[shape] = {line: [place]}
-            return
-        lines = self.shapes.own(shape)
-        if line in lines:
-            insort(self._own(lines, line), place)
-        else:
-            lines[line] = [place]
+        self._insert(self.shapes, shape, line, place)
+        self._insert(self.needs, shape, line, need_of(record))
 
     def remove(self, record: RunRecord) -> None:
         """Remove a run."""
@@ -132,18 +146,36 @@ class Waiting:
         places.remove(place)
         if not places.places:
             del self.lines[line]
-        lines = self.shapes.own(shape)
+        self._delete(self.shapes, shape, line, place)
+        self._delete(self.needs, shape, line, need_of(record))
+
+    def _insert(
+        self, table: Table[Shape, dict[Line, list[E]]], shape: Shape, line: Line, entry: E
+    ) -> None:
+        if shape not in table:
+            table[shape] = {line: [entry]}
+            return
+        lines = table.own(shape)
+        if line in lines:
+            insort(self._own(lines, line), entry)
+        else:
+            lines[line] = [entry]
+
+    def _delete(
+        self, table: Table[Shape, dict[Line, list[E]]], shape: Shape, line: Line, entry: E
+    ) -> None:
+        lines = table.own(shape)
         column = self._own(lines, line)
-        index = bisect_left(column, place)
-        assert column[index] == place, place
+        index = bisect_left(column, entry)
+        assert column[index] == entry, entry
         del column[index]
         if not column:
             del lines[line]
         if not lines:
-            del self.shapes[shape]
+            del table[shape]
 
-    def _own(self, lines: dict[Line, list[Place]], line: Line) -> list[Place]:
-        """Return the places of ``line`` for changing: in a layer a private list."""
+    def _own(self, lines: dict[Line, list[E]], line: Line) -> list[E]:
+        """Return the runs of ``line`` for changing: in a layer a private list."""
         if self._is_layer:
             lines[line] = lines[line].copy()
         return lines[line]

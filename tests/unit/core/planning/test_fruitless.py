@@ -14,14 +14,23 @@ from quorate.core.planning.fruitless import LINE_MAX, SHAPE_MAX
 from quorate.core.planning.queue_walk import Walk
 from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.profile import Profile
-from quorate.model.amounts import HOUR_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import Event, RunRefused, RunSubmitted
 from quorate.model.refusal import RefusalCode
-from quorate.model.specs import Follow, Run
+from quorate.model.specs import Follow, Pool, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.model.state.state import State
-from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
+from quorate.testing.builders import (
+    NOW_MS,
+    borrowing,
+    budget,
+    envelope,
+    fleet,
+    lending,
+    run,
+    world,
+)
 from tests.oracles.lives import Life
 from tests.oracles.plans import alone, firm_ms, foreseen, of, planned_life, quiet_pool
 
@@ -58,6 +67,33 @@ def test_a_run_starts_behind_many_of_its_owner_that_nothing_can_start() -> None:
         assert refused == [f"huge{number}"]
     apply_all(state, decide(state, Submit(run("small", 1, "o")), now_ms=NOW_MS, actor="t").events)
     assert state.runs["small"].phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("depth", [1, 20])
+def test_a_run_that_may_borrow_starts_behind_many_of_its_owner_that_may_not(depth: int) -> None:
+    own, lent = envelope("e", 2), envelope("e", 8, lending=lending())
+    state = world(
+        pools=[Pool(name="default", reservation_depth=depth)],
+        nodes=fleet({"A": 8}),
+        budgets=[budget("b", "o", own), budget("l", "lab", lent)],
+    )
+    runs = [run("own", 2, "o", expected_duration_ms=10 * HOUR_MS)]
+    runs += [run(f"later{number}", 1, "o") for number in range(depth + SHAPE_MAX + 2)]
+    for each in (*runs, run("loan", 1, "o", funding=borrowing())):
+        decision = decide(state, Submit(each), now_ms=NOW_MS, actor="test")
+        apply_all(state, decision.events)
+    assert state.runs["later0"].phase is Phase.PENDING
+    assert state.runs["loan"].phase is Phase.RUNNING
+
+
+def test_a_run_that_is_paid_starts_behind_many_longer_ones_that_are_not() -> None:
+    # All durations are of one octave of milliseconds, so that the runs have one shape.
+    few = envelope("e", 8, gpu_ms_max=80 * MINUTE_MS)
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "o", few)])
+    for number, minutes in enumerate([132] * 20 + [100, 90, 72, 75]):
+        spec = run(f"r{number}", 1, "o", expected_duration_ms=minutes * MINUTE_MS)
+        apply_all(state, decide(state, Submit(spec), now_ms=NOW_MS, actor="test").events)
+    assert [name for name, record in state.runs.items() if record.leases] == ["r22"]
 
 
 def test_a_run_is_planned_behind_many_of_its_owner_of_another_shape_without_a_start() -> None:
