@@ -222,9 +222,7 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 
     from quorate.service.collector_pauses import short_pauses
     from quorate.service.daemon import Daemon
-    from quorate.service.service_log import set_up
-
-    set_up(made.log_format, made.log_level)
+    from quorate.service.service_log import logged
 
     def tell(address: Address, token: str | None) -> None:
         url = f"{'https' if made.tls_cert else 'http'}://{address}"
@@ -239,7 +237,11 @@ def _serve(made: Configuration, token_file: str | None) -> None:
         click.echo(f"  {token}")
         click.echo(f"  try it: curl -H 'Authorization: Bearer {token}' {url}/api/v1/whoami")
 
-    with short_pauses(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        logged(made.log_format, made.log_level),
+        short_pauses(),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(Daemon(made, _extras(made)).run(tell))
 
 
