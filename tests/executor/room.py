@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from quorate.adapters.executors.exec_local import LocalExecutor
 from quorate.adapters.executors.keepers import run_folder
 from quorate.adapters.executors.logs_local import LocalLogs
+from quorate.adapters.executors.silent_keepers import SILENT_LOOKS
 from quorate.model.events import EndReason, LeaseStarted
 from quorate.model.specs import Processes, Run
 from quorate.ports.executor_port import EndLease, LeaseGone, Order, Report, RunExited, StopLease
@@ -61,6 +62,7 @@ class Room:
     """One executor; ``runs`` are those that were started in it."""
 
     folder: Path
+    silent_looks: int = SILENT_LOOKS
     executor: LocalExecutor = field(init=False)
     woken: Event = field(default_factory=Event)
     runs: dict[str, Run] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class Room:
 
     def open(self, orders: Iterable[Order]) -> None:
         """Begin as a service does, with the leases that are open in its ledger."""
-        self.executor = LocalExecutor(self.folder)
+        self.executor = LocalExecutor(self.folder, silent_looks=self.silent_looks)
         self.executor.listen(self.woken.set)
         self.executor.resume(list(orders))
 
@@ -174,9 +176,9 @@ class Room:
 
 
 @contextmanager
-def room(folder: Path) -> Iterator[Room]:
+def room(folder: Path, *, silent_looks: int = SILENT_LOOKS) -> Iterator[Room]:
     """Have a room, and end whatever is left in it."""
-    found = Room(folder)
+    found = Room(folder, silent_looks)
     try:
         yield found
     finally:

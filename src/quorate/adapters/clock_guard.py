@@ -14,15 +14,16 @@ must not be before that record, nor before the ledger's last event.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from quorate.documents.times import time_text
+from quorate.model.amounts import TIME_MS_MAX, TIME_MS_MIN
 from quorate.ports.clock_port import ClockStatus, Steady, SteadyClock
 
 _LOG = logging.getLogger(__name__)
@@ -35,18 +36,24 @@ ACCEPT: Final = "quorate admin clock accept"
 _RECORD_BYTES_MAX: Final = 4_096
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
+_Length = Annotated[int, msgspec.Meta(ge=0, le=TIME_MS_MAX)]
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One reading of both clocks; ``step_ms`` is not 0 where deciding was stopped.
 
     ``behind_ms`` is how far the clock was behind the ledger when an operator accepted the clock.
     """
 
-    wall_ms: int
+    wall_ms: Annotated[int, msgspec.Meta(ge=TIME_MS_MIN, le=TIME_MS_MAX)]
     boot: str
-    steady_ms: int
-    step_ms: int = 0
-    behind_ms: int = 0
+    steady_ms: _Length
+    step_ms: Annotated[int, msgspec.Meta(ge=-TIME_MS_MAX, le=TIME_MS_MAX)] = 0
+    behind_ms: _Length = 0
+
+
+_DECODER: Final = msgspec.json.Decoder(_Record)
+"""Bounded: a damaged record must not become a time that cannot be computed with or shown."""
 
 
 class ClockGuard:
@@ -77,7 +84,7 @@ class ClockGuard:
                 elif wall_ms < record.wall_ms - STEP_MS_MAX or record.step_ms:
                     self._wall_ms = max(record.wall_ms, wall_ms - record.step_ms)
                 if record.step_ms:
-                    self._stop(wall_ms, self._wall_ms, "and that is not accepted yet")
+                    self._stop(wall_ms, self._wall_ms, "by the record of an earlier stop")
             if not self._why and wall_ms < ledger_ms - self._behind_ms - STEP_MS_MAX:
                 self._wall_ms = ledger_ms
                 self._stop(wall_ms, ledger_ms, "by the ledger's last event")
@@ -150,8 +157,8 @@ class ClockGuard:
         draft = self._path.with_name(f"{self._path.name}.new")
         try:
             fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(record)))
+            with os.fdopen(fd, "wb") as file:
+                file.write(msgspec.json.encode(record))
             draft.replace(self._path)
         except OSError as error:
             _LOG.warning("%s could not be written: %s", self._path, error.strerror)
@@ -159,10 +166,10 @@ class ClockGuard:
     def _read(self) -> _Record | None:
         try:
             with self._path.open("rb") as file:
-                return _Record(**json.loads(file.read(_RECORD_BYTES_MAX)))
+                return _DECODER.decode(file.read(_RECORD_BYTES_MAX))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError) as error:
             _LOG.warning(
                 "%s cannot be read, so a step of the clock between the two last starts is not "
                 "noticed: %s",

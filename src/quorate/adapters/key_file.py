@@ -145,10 +145,13 @@ def read_private(path: Path, what: str, loss: str) -> bytes:
         raise KeyFileError(f"there is no {what} {path}; restore it: {loss}") from error
     except OSError as error:
         raise KeyFileError(f"the {what} {path} cannot be read: {error.strerror}") from error
-    with os.fdopen(fd, "rb") as file:
+    # By the descriptor: Python makes no file of one that is a folder's.
+    try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
-            raise KeyFileError(f"{path} is not a plain file")
+            raise KeyFileError(f"{path} is not a plain file; restore it: {loss}")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise KeyFileError(f"{path} may be read or changed by others; run: chmod 600 {path}")
-        return file.read(_PEM_BYTES_MAX)
+        return os.read(fd, _PEM_BYTES_MAX)
+    finally:
+        os.close(fd)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from quorate.service.log_stream import StreamLog
 from quorate.service.request_log import Handled
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -86,9 +88,11 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def set_up(form: str, level: str) -> None:
-    """Configure all logging in ``form`` from ``level`` on."""
-    handler = logging.StreamHandler(sys.stderr)
+@contextmanager
+def logged(form: str, level: str) -> Iterator[None]:
+    """Have everything from ``level`` on logged in ``form`` until the block ends."""
+    # A service that was started without standard error has no place for a log.
+    handler = logging.NullHandler() if sys.stderr is None else StreamLog(sys.stderr.fileno())
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     for old in list(root.handlers):
@@ -98,3 +102,8 @@ def set_up(form: str, level: str) -> None:
     # The messages of the server, and those of each request to a cluster, are replaced by ours.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "httpx"):
         logging.getLogger(name).setLevel(max(_LEVELS[level], logging.WARNING))
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -261,7 +261,10 @@ def test_another_ledgers_key_signs_nothing(
 def test_new_ledger_is_not_made_beside_a_head_file_that_is_left(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     HeadFile.create(path, record(4)).close()
-    with pytest.raises(StoreError, match=r"left of another ledger.*move it away"):
+    with pytest.raises(
+        StoreError,
+        match=r"left of a ledger that was here, up to sequence \d+ at 1970.*restore a backup",
+    ):
         SqliteStore.create(path)
     assert not path.exists()
     assert read_head(path) == record(4)

@@ -82,6 +82,13 @@ def test_link_to_a_key_is_refused(tmp_path: Path) -> None:
         load_key(tmp_path / "link")
 
 
+def test_folder_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "quorate.db.key"
+    path.mkdir()
+    with pytest.raises(KeyFileError, match=r"quorate\.db\.key is not a plain file; restore it"):
+        load_key(path)
+
+
 def test_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(KeyFileError, match="not a plain file"):

@@ -15,13 +15,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
-from time import monotonic
+from time import monotonic, time
 from typing import Final
 
 from quorate.adapters.executors.keepers import Keepers, job_folder, run_folder
 from quorate.adapters.executors.lease_book import Book, nothing_wanted
 from quorate.adapters.executors.local_isolation import JobUsers, work_maker
 from quorate.adapters.executors.logs_local import last_step
+from quorate.adapters.executors.silent_keepers import LOOK_EVERY_S, SILENT_LOOKS, SilentKeepers
 from quorate.adapters.executors.wipe_notices import WipeNotices
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (
@@ -40,8 +41,6 @@ from quorate.ports.executor_port import Order, Report, StartLease
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 2.0
-"""How often keepers are looked after that may have been killed."""
 AGAIN_S: Final = 0.1
 """How long until a keeper that did not listen is tried again."""
 READ_BYTES: Final = 64 * 1024
@@ -53,15 +52,22 @@ class LocalExecutor:
     """Runs work below ``folder``; its orders are taken on one thread, and done on another.
 
     With ``users`` each run has the system user of its owner or submitter; without, the service's.
-    The folder is tried for ``takeover_s`` while another service holds it.
+    The folder is tried for ``takeover_s`` while another service holds it. A keeper that has done
+    nothing for ``silent_looks`` looks is killed where its work is overdue.
     """
 
     def __init__(
-        self, folder: Path, users: JobUsers | None = None, *, takeover_s: float = TAKEOVER_S
+        self,
+        folder: Path,
+        users: JobUsers | None = None,
+        *,
+        takeover_s: float = TAKEOVER_S,
+        silent_looks: int = SILENT_LOOKS,
     ) -> None:
         self._takeover_s = takeover_s
         self._folder = folder.absolute()
         self._keepers = Keepers(self._folder)
+        self._silent = SilentKeepers(self._keepers, silent_looks)
         self._users = users
         isolate = None if users is None else users.isolation(self._folder)
         self._book = Book(lambda run: bool(run.command), work_maker(self._folder, isolate))
@@ -294,7 +300,9 @@ class LocalExecutor:
             write(run_folder(self._folder, name), wanted)
         status = self._read_status(name)
         if is_alive:
-            if not self._keepers.poke(name):
+            now_ms = int(time() * 1_000)
+            is_killed = self._silent.look(name, wanted, now_s=monotonic(), now_ms=now_ms)
+            if is_killed or not self._keepers.poke(name):
                 self._late[name] = monotonic() + AGAIN_S
         elif is_stray or _needs_keeper(wanted, status):
             status = self._have_kept(name, wanted, status)
@@ -356,6 +364,7 @@ class LocalExecutor:
                     self._exited.setdefault(name)
                 return is_news
             self._keepers.forget(name)
+            self._silent.forget(name)
             self._unreadable.discard(name)
             self._book.drop(name)
             for kept in (self._told, self._status, self._exited):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import struct
 import subprocess
 import sys
+import termios
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -49,6 +51,7 @@ TERM: Final = "term"
 """The file with the newest term of which orders were taken; without it that is 0."""
 LEDGER: Final = "ledger"
 """The file that says whose work lies here: runs of another ledger may have the same names."""
+_COUNT: Final = struct.Struct("i")
 
 
 def work_folder(ledger: Path) -> Path:
@@ -276,6 +279,18 @@ class Keepers:
         finally:
             os.close(poke)
         return True
+
+    def has_unread(self, name: str) -> bool:
+        """Return whether the keeper has not read all pokes yet."""
+        try:
+            poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return False
+        try:
+            (waiting,) = _COUNT.unpack(fcntl.ioctl(poke, termios.FIONREAD, bytes(_COUNT.size)))
+        finally:
+            os.close(poke)
+        return bool(waiting)
 
 
 def _is_locked(path: Path) -> bool:

@@ -24,8 +24,14 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from quorate.documents.times import time_text
 from quorate.ledger.checkpoint import Checkpoint
-from quorate.ports.errors import CorruptLedgerError, StoreError, StoreReadOnlyError
+from quorate.ports.errors import (
+    CorruptLedgerError,
+    QuorateError,
+    StoreError,
+    StoreReadOnlyError,
+)
 
 SLOT_BYTES: Final = 4096
 """How far apart the slots are: no sector and no page holds parts of both."""
@@ -158,12 +164,23 @@ def _opened(ledger: Path, flags: int) -> int | None:
 
 
 def check_absent(ledger: Path) -> None:
-    """Raise ``StoreError`` where a head file says that another ledger was at the path."""
+    """Raise ``StoreError`` where a head file says that a ledger was at the path, which is gone."""
     path = head_path(ledger)
     if path.exists():
         raise StoreError(
-            f"{path} is left of another ledger that was here; move it away, or choose another path"
+            f"{path} is left of a ledger that was here{_where_it_ended(ledger)}; if "
+            f"{ledger.name} was moved or removed, put it back with the files beside it, or restore "
+            "a backup: quorate ledger restore BACKUP.db --out NEW.db; for another ledger choose "
+            f"another path, or move {path.name} away"
         )
+
+
+def _where_it_ended(ledger: Path) -> str:
+    try:
+        end = read_head(ledger)
+    except (QuorateError, OSError):
+        return ""  # Damaged, or shut; that it is there says enough.
+    return "" if end is None else f", up to sequence {end.seq} at {time_text(end.at_ms)}"
 
 
 def _encoded(slot: _Slot) -> bytes:

@@ -223,10 +223,9 @@ def _serve(made: Configuration, token_file: str | None) -> None:
     from quorate.cli.program import collect_as_usual
     from quorate.service.collector_pauses import short_pauses
     from quorate.service.daemon import Daemon
-    from quorate.service.service_log import set_up
+    from quorate.service.service_log import logged
 
     collect_as_usual()
-    set_up(made.log_format, made.log_level)
 
     is_told = False
 
@@ -246,7 +245,11 @@ def _serve(made: Configuration, token_file: str | None) -> None:
         click.echo(f"  {token}")
         click.echo(f"  try it: curl -H 'Authorization: Bearer {token}' {url}/api/v1/whoami")
 
-    with short_pauses(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        logged(made.log_format, made.log_level),
+        short_pauses(),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(Daemon(made, _extras(made)).run(tell))
 
 

@@ -1,0 +1,112 @@
+"""A log that never waits for its reader.
+
+What reads the log may stop: a terminal after Ctrl-S, a frozen program behind a pipe, a collector
+that hangs. A write would then wait, and with it every thread that has a line to log: the service
+would answer no request, not even SIGTERM. So a line is written at once where the stream takes it,
+and kept in memory where it does not, up to a bound. Lines beyond that are left out and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from collections import deque
+from threading import Thread
+from typing import Final
+
+KEPT_BYTES_MAX: Final = 1024 * 1024
+"""How much of the log is kept for a reader that is behind."""
+LAST_S: Final = 1.0
+"""How long the end of the service waits for such a reader."""
+_LOOK_MS: Final = 1_000
+
+
+class StreamLog(logging.Handler):
+    """Writes to the descriptor ``stream``, which stays its owner's; safe from every thread."""
+
+    def __init__(self, stream: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._kept: deque[bytes] = deque()
+        self._kept_bytes = 0
+        self._left_out = 0
+        self._writer: Thread | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write ``record``, or keep it; the lock is held."""
+        try:
+            line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+        except Exception:  # noqa: BLE001 - a line that cannot be made must not end its thread
+            self.handleError(record)
+            return
+        if self._kept_bytes + len(line) > KEPT_BYTES_MAX:
+            self._left_out += 1
+        else:
+            self._keep_left_out()
+            self._keep(line)
+        self._write_kept()
+        if self._kept and self._writer is None:
+            self._writer = Thread(target=self._write_later, name="log", daemon=True)
+            self._writer.start()
+
+    def close(self) -> None:
+        """Wait for what is kept to be read, for ``LAST_S`` at most, and log no more."""
+        writer = self._writer
+        if writer is not None:
+            writer.join(LAST_S)
+        super().close()
+
+    def _keep(self, line: bytes) -> None:
+        # In parts that a pipe takes whole once it is ready for any.
+        parts = [line[at : at + select.PIPE_BUF] for at in range(0, len(line), select.PIPE_BUF)]
+        self._kept.extend(parts)
+        self._kept_bytes += len(line)
+
+    def _keep_left_out(self) -> None:
+        """Say, where lines are missing, how many."""
+        if not self._left_out:
+            return
+        lines = "1 line was" if self._left_out == 1 else f"{self._left_out} lines were"
+        text = f"{lines} left out of the log here: not read in time, or not written"
+        told = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
+        self._left_out = 0
+        self._keep(f"{self.format(logging.makeLogRecord(told))}\n".encode())
+
+    def _write_kept(self) -> None:
+        """Write what is kept until the stream takes no more; the lock is held."""
+        while self._kept and self._is_ready(0):
+            part = self._kept.popleft()
+            self._kept_bytes -= len(part)
+            try:
+                written = os.write(self._stream, part)
+            except BlockingIOError:
+                written = 0  # Another process has made the stream one that does not wait.
+            except OSError:
+                # Its reader is gone, or its disk is full: there is no other place to say so.
+                self._left_out += part.endswith(b"\n")
+                continue
+            if written < len(part):
+                self._kept.appendleft(part[written:])
+                self._kept_bytes += len(part) - written
+                return
+            if not self._kept:
+                self._keep_left_out()
+
+    def _write_later(self) -> None:
+        """Write what is kept as soon as the stream takes it, until nothing is."""
+        while True:
+            self._is_ready(_LOOK_MS)
+            self.acquire()
+            try:
+                self._write_kept()
+                if not self._kept:
+                    self._writer = None
+                    return
+            finally:
+                self.release()
+
+    def _is_ready(self, wait_ms: int) -> bool:
+        looking = select.poll()
+        looking.register(self._stream, select.POLLOUT)
+        return bool(looking.poll(wait_ms))

@@ -1,0 +1,98 @@
+"""The log beside a reader that is behind, gone or slow."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import select
+from collections.abc import Iterator
+from threading import Thread
+
+import pytest
+
+from quorate.service.log_stream import KEPT_BYTES_MAX, StreamLog
+from tests.bounds import until
+
+LONG = "x" * (3 * select.PIPE_BUF)
+
+
+class Ends:
+    """The two ends of a pipe; the one to read from may be closed early."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        fcntl.fcntl(self.writing, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
+        self._got = b""
+
+    def stop_reading(self) -> None:
+        if self.reading >= 0:
+            os.close(self.reading)
+        self.reading = -1
+
+    def lines(self, end: str) -> list[str]:
+        """Return all lines of a log, once there is one that ends so."""
+
+        def read() -> None:
+            while not self._got.endswith(f"{end}\n".encode()):
+                self._got += os.read(self.reading, 65536)
+
+        reader = Thread(target=read, daemon=True)
+        reader.start()
+        until(lambda: not reader.is_alive(), "the log is read")
+        return self._got.decode().splitlines()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    found = Ends()
+    try:
+        yield found
+    finally:
+        found.stop_reading()
+        os.close(found.writing)
+
+
+def said(log: StreamLog, text: str) -> None:
+    log.handle(logging.makeLogRecord({"msg": text}))
+
+
+def test_lines_are_written_before_the_call_returns(ends: Ends) -> None:
+    log = StreamLog(ends.writing)
+    said(log, "one")
+    assert os.read(ends.reading, 100) == b"one\n"
+    log.close()
+
+
+def test_lines_for_a_reader_that_is_behind_are_kept_in_order(ends: Ends) -> None:
+    log = StreamLog(ends.writing)
+    told = [f"{number} {LONG}" for number in range(20)]
+    for text in (*told, "the end"):
+        said(log, text)
+    assert ends.lines("the end") == [*told, "the end"]
+    log.close()
+
+
+def test_lines_beyond_the_bound_are_left_out_and_counted(ends: Ends) -> None:
+    log = StreamLog(ends.writing)
+    sent = 2 * KEPT_BYTES_MAX // len(LONG)
+    for _ in range(sent):
+        said(log, LONG)
+    *before, gap = ends.lines("not written")
+    assert set(before) == {LONG}
+    assert len(before) * len(LONG) <= KEPT_BYTES_MAX + select.PIPE_BUF
+    left_out = sent - len(before)
+    assert gap.startswith(f"{left_out} lines were left out of the log here:")
+    said(log, "the end")
+    assert ends.lines("the end")[-1] == "the end"
+    log.close()
+
+
+def test_a_reader_that_is_gone_or_never_reads_holds_no_line_up(ends: Ends) -> None:
+    log = StreamLog(ends.writing)
+    for _ in range(10):
+        said(log, LONG)
+    log.close()
+    ends.stop_reading()
+    for _ in range(10):
+        said(log, LONG)
