@@ -30,6 +30,7 @@ const COLUMNS: Column<Row>[] = [
   },
   {
     title: "Flavor",
+    whole: true,
     value: ({ share }) => share?.flavor ?? "",
     show: ({ share }) => share?.flavor ?? "-",
   },
@@ -86,17 +87,16 @@ const COLUMNS: Column<Row>[] = [
   },
 ];
 
-/** A share as a bar, with a mark where its target is. */
+/** A share of a flavor as a bar from 0 to 100 %, with a mark where its target is. */
 export function Share({ share, target }: { share: number; target: number }) {
-  const most = Math.max(share, target, 0.01) * 1.15;
   return (
     <div class="share">
       <Bar
         label={`${percent(share, 1)} of the flavor, target ${percent(target, 1)}`}
-        total={most * 1_000}
+        total={1_000}
         parts={[{ name: "share", value: share * 1_000, kind: share > target ? "wait" : "good" }]}
       />
-      <i style={{ left: `${(100 * target) / most}%` }} aria-hidden="true" />
+      <i style={{ left: `${100 * Math.min(target, 1)}%` }} aria-hidden="true" />
     </div>
   );
 }
@@ -120,7 +120,7 @@ export function OwnersPage() {
     <>
       <Title
         title="Owners"
-        sub="The queue is ordered by how far each owner's share is below its target; the mark is the target."
+        sub="Runs of the owner whose share is furthest below its target come first. A bar is the share of all GPUs of a flavor; the mark is the target."
       />
       <Await of={found}>
         {(listing) => (

@@ -77,6 +77,7 @@ export function QueuePage() {
                       }
                     : null
                 }
+                hasMore={next !== undefined}
                 onSave={() => saveCsv("/queue", owner ? { owner } : {}, "queue.csv")}
                 empty={
                   <Empty command="quorate submit --gpus 4 --team TEAM -- python train.py">
@@ -148,7 +149,13 @@ function columns(now: number, likely: Map<string, QueueStart>): Column<ListLine>
       value: ({ run }) => run.spec.resources.totalGPUs,
       show: ({ run }) => number(run.spec.resources.totalGPUs),
     },
-    { title: "Flavor", wide: true, value: ({ run }) => flavorsOf(run), show: ({ run }) => flavorsOf(run) },
+    {
+      title: "Flavor",
+      wide: true,
+      whole: true,
+      value: ({ run }) => flavorsOf(run),
+      show: ({ run }) => flavorsOf(run),
+    },
     {
       title: "Waiting",
       right: true,
