@@ -359,6 +359,25 @@ def test_no_page_is_wider_than_a_phone(admin: Visit) -> None:
         expect(page.get_by_role("navigation", name="Pages").get_by_role("status")).to_be_visible()
 
 
+def test_long_odds_leave_room_for_why_a_run_waits(admin: Visit) -> None:
+    def with_many_odds(route: Route) -> None:
+        answer = route.fetch()
+        starts = answer.json()
+        for each in starts["items"]:
+            each["byConflict"] = True
+            each["odds"] = [{"owner": f"a-team-{at}", "odds": f"{at}/78"} for at in range(13)]
+        route.fulfill(response=answer, json=starts)
+
+    admin.page.route("**/api/v1/queue/starts?*", with_many_odds)
+    for width in (1440, 390):
+        admin.page.set_viewport_size({"width": width, "height": 844})
+        page = admin.open("queue")
+        odds = page.locator(".odds").first
+        expect(odds).to_have_text("a-team-12 12/78, a-team-11 11/78, a-team-10 10/78 and 10 more")
+        table = page.get_by_role("region", name="queue")
+        assert table.evaluate("each => each.scrollWidth - each.clientWidth") == 0, width
+
+
 def _colors(page: Page) -> dict[str, str]:
     """Return the class of the colour of each owner in the legend."""
     found: list[list[str]] = page.eval_on_selector_all(

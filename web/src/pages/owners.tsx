@@ -12,7 +12,7 @@ interface Row {
   share: Owner["status"]["shares"][number] | null;
 }
 
-const COLUMNS: Column<Row>[] = [
+const columns = (most: number): Column<Row>[] => [
   {
     title: "Owner",
     value: ({ owner }) => owner.metadata.name,
@@ -37,7 +37,7 @@ const COLUMNS: Column<Row>[] = [
   {
     title: "Share and target",
     value: ({ share }) => share?.share ?? 0,
-    show: ({ share }) => (share ? <Share share={share.share} target={share.effectiveTarget} /> : "-"),
+    show: ({ share }) => (share ? <Share share={share.share} target={share.effectiveTarget} most={most} /> : "-"),
   },
   {
     title: "Share",
@@ -87,16 +87,21 @@ const COLUMNS: Column<Row>[] = [
   },
 ];
 
-/** A share of a flavor as a bar from 0 to 100 %, with a mark where its target is. */
-export function Share({ share, target }: { share: number; target: number }) {
+/** Returns where the bars of several shares end, so that they can be compared. */
+export function scaleOf(shares: { share: number; effectiveTarget: number }[]): number {
+  return 1.15 * Math.max(0.01, ...shares.flatMap((each) => [each.share, each.effectiveTarget]));
+}
+
+/** A share of a flavor as a bar from 0 to `most`, with a mark where its target is. */
+export function Share({ share, target, most }: { share: number; target: number; most: number }) {
   return (
     <div class="share">
       <Bar
         label={`${percent(share, 1)} of the flavor, target ${percent(target, 1)}`}
-        total={1_000}
+        total={most * 1_000}
         parts={[{ name: "share", value: share * 1_000, kind: share > target ? "wait" : "good" }]}
       />
-      <i style={{ left: `${100 * Math.min(target, 1)}%` }} aria-hidden="true" />
+      <i style={{ left: `${(100 * target) / most}%` }} aria-hidden="true" />
     </div>
   );
 }
@@ -120,13 +125,15 @@ export function OwnersPage() {
     <>
       <Title
         title="Owners"
-        sub="Runs of the owner whose share is furthest below its target come first. A bar is the share of all GPUs of a flavor; the mark is the target."
+        sub="Runs of the owner whose share is furthest below its target come first. The mark on a bar is the target; all bars have one scale."
       />
       <Await of={found}>
         {(listing) => (
           <Table
             name="owners"
-            columns={COLUMNS}
+            columns={columns(
+              scaleOf((listing.items as unknown as Owner[]).flatMap((owner) => owner.status.shares)),
+            )}
             rows={rowsOf(listing.items as unknown as Owner[])}
             keyOf={({ owner, share }) => `${owner.metadata.name} ${share?.flavor ?? ""}`}
             empty={<Empty command="quorate apply -f teams.yaml">There is no owner that you may see.</Empty>}
