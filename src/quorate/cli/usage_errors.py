@@ -37,7 +37,7 @@ def usage_error(error: click.ClickException) -> str:
         meant = _meant(error.option_name, ctx.command)
         if meant is not None:
             return f"there is no option {error.option_name} here; write {meant}; see: {path} --help"
-    if isinstance(error, click.MissingParameter) and text == "Missing argument 'KIND'":
+    if path.endswith(" get") and text == "Missing argument 'KIND'":
         kinds = ", ".join(kind.plural for kind in ALL)
         return f"name what to show, as in: {path} runs; there are: {kinds}"
     has_remedy = text.endswith("?") or "quorate " in text or f"{path} " in text
