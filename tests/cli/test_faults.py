@@ -167,7 +167,7 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
         (["patch", "system", "--set", "status.x=3"], 3, "cannot change status"),
         (["--actor", "", "tick"], 2, "--actor: must be one printable line"),
         (["--frob"], 2, "see: quorate --help"),
-        (["get"], 2, "see: quorate get --help"),
+        (["get"], 2, "name what to show, as in: quorate get runs"),
         (["tick", "--lock-timeout", "soon"], 2, "--lock-timeout: must be seconds"),
         (["get", "nodes", "--owner", "rai"], 2, "are for runs, not nodes"),
         (["get", "runs", "--owner", "nobody"], 1, "there is no owner 'nobody'"),

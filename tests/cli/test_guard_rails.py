@@ -125,3 +125,59 @@ def test_a_group_without_a_command_prints_its_help(shell: Shell, words: tuple[st
     assert (said.out + said.err).startswith("Usage: quorate")
     assert "error:" not in said.err
     assert len((said.out + said.err).splitlines()) > 10
+
+
+def test_of_very_many_errors_the_first_are_shown_and_the_rest_counted(shell: Shell) -> None:
+    text = "".join(
+        "---\napiVersion: quorate.dev/v1\nkind: Owner\n"
+        f"metadata: {{name: x{at}}}\nspec: {{odd: 1}}\n"
+        for at in range(30)
+    )
+    said = shell("apply", "-f", shell.file("many.yaml", text))
+    lines = said.err.splitlines()
+    assert said.code == 3
+    assert len(lines) == 21
+    assert lines[-1] == "error: 10 more errors are not shown; mend these first"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("submit", "--time", "4h", "--", "true"), "there is no option --time here; write --for"),
+        (("submit", "--gpus", "eight", "--", "true"), "'eight' is not a whole number"),
+        (("submit", "--gpus", "0", "--", "true"), "must be at least 1, got 0"),
+        (("get",), "name what to show, as in: quorate get runs; there are: nodes, domains,"),
+        (("describe", "train"), "to describe a run of that name: quorate describe run train"),
+        (("statement", "--account", "rai"), "there is no option --account here; write --tenant"),
+    ],
+)
+def test_a_word_of_another_scheduler_is_answered_with_ours(
+    shell: Shell, words: tuple[str, ...], text: str
+) -> None:
+    said = shell(*words)
+    assert (said.code, said.out) == (2, "")
+    assert text in said.err
+
+
+def test_team_is_owner_in_lists(shell: Shell) -> None:
+    shell.ok(*SUBMIT, "--flavor", "H100", "--name", "a", "--", "true")
+    assert shell.ok("get", "runs", "--team", "rai") == shell.ok("get", "runs", "--owner", "rai")
+
+
+def test_the_name_of_a_program_leads_to_the_run_that_was_named_after_it(shell: Shell) -> None:
+    shell.ok(*SUBMIT, "--flavor", "H100", "--", "train.py")
+    (name,) = shell.ok("get", "runs", "-o", "name").split()
+    base = name.removeprefix("run/").rpartition("-")[0]
+    assert f"did you mean '{name.removeprefix('run/')}'?" in shell("explain", base).err
+
+
+def test_fields_of_a_run_in_other_words_are_answered_with_ours(shell: Shell) -> None:
+    run = (
+        "apiVersion: quorate.dev/v1\nkind: Run\nmetadata: {name: a}\n"
+        "spec: {owner: rai, duration: 4h, resources: {flavor: H100, gpus: 8}}\n"
+    )
+    said = shell("submit", "-f", shell.file("run.yaml", run))
+    assert said.code == 3
+    assert "unknown field 'duration'; write it under spec.runtime" in said.err
+    assert "unknown field 'flavor'; did you mean 'gpuType'?" in said.err
+    assert "unknown field 'gpus'; did you mean 'totalGPUs'?" in said.err

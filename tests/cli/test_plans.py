@@ -457,9 +457,9 @@ def test_what_is_kept_for_others_is_told_as_the_reason(
     patient.ok("patch", "pool", "default", "--set", f"spec.firmHorizon={horizon}")
     patient.ok("submit", "-f", run_file(patient, "whole", "green", 16))
     out = patient.ok("submit", "-f", run_file(patient, "late", "red", 2))
-    assert f"run/late waits: it would not be gone in time: room is kept for {kept}, 2 of" in out
+    assert f"run/late waits: it would not end before the planned starts of {kept}: 2 of" in out
     for words in (["get", "queue"], ["get", "runs"], ["explain", "late"], ["plan", "late"]):
-        assert f"room is kept for {kept}" in patient.ok(*words), words
+        assert f"the planned starts of {kept}" in patient.ok(*words), words
     short = patient.ok("submit", "-f", run_file(patient, "soon", "red", 2, 1))
     assert "run/soon started on 2 H100 GPUs" in short
     assert re.search(

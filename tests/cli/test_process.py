@@ -59,6 +59,29 @@ def test_a_reader_that_stops_reading_is_no_error_to_see(shell: Shell) -> None:
     assert running.returncode == 141
 
 
+def test_a_closed_output_takes_everything_and_is_no_error(shell: Shell) -> None:
+    command = f"{sys.executable} -m quorate get nodes >&-"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=shell.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_errors_into_a_closed_pipe_keep_their_exit_code(tmp_path: Path) -> None:
+    running = start(tmp_path, "get", "nodes")
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.close()
+    running.stderr.close()
+    with running:
+        pass
+    assert running.returncode == 4
+
+
 def test_an_interrupt_is_told_in_one_line(shell: Shell) -> None:
     before = shell.ledger_bytes()
     running = start(shell.folder, "apply", "-f", "-")

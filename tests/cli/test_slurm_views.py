@@ -21,6 +21,7 @@ def test_jobs_that_wait_or_run_are_listed(shell: Shell) -> None:
     assert len(shell.ok("squeue", "-h", "-r", "-t", "PD").splitlines()) == 4
     assert shell.ok("squeue", "-h", "-o", "%i", "-j", "sweep_[2-3],one") != ""
     assert shell.ok("squeue", "-h", "-u", "bob") == ""
+    assert "there is no job 'nine'; list them: quorate sacct" in shell("squeue", "-j", "nine").err
     assert shell.ok("squeue", "-h", "--me", "-A", "rai", "-o", "%i").splitlines() == [
         "sweep_[2-5]",
         "one",

@@ -128,7 +128,7 @@ def test_a_tenant_as_csv_is_one_row(used: Shell) -> None:
     [
         (("usage", "--tenant", "ria"), 1, "there is no owner 'ria'; did you mean 'rai'?"),
         (("usage", "--tenant", "rai", "--user", "ada"), 2, "give --tenant or --user, not both"),
-        (("usage", "--days", "0"), 2, "0 is not in the range"),
+        (("usage", "--days", "0"), 2, ", got 0; see: quorate usage --help"),
         (("usage", "--user", ""), 2, "--user: must be one printable line"),
         (("statement", "--month", "2027-13"), 2, "--month: must be a month like 2026-11"),
         (("statement", "--month", "2027-02"), 1, "2027-02 is still to come"),

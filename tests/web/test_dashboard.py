@@ -339,3 +339,79 @@ def test_output_that_has_more_is_read_on_at_once(admin: Visit, world: World) -> 
     expect(lines.nth(1)).to_be_visible()
     assert "from=" in asked[1]
     admin.page.unroute_all(behavior="wait")
+
+
+def test_no_page_is_wider_than_a_phone(admin: Visit) -> None:
+    def with_a_long_name(route: Route) -> None:
+        answer = route.fetch()
+        who = answer.json()
+        who["tenants"] = [*who["tenants"], "a-team-with-a-name-" * 6 + "x"]
+        route.fulfill(response=answer, json=who)
+
+    admin.page.route("**/api/v1/whoami", with_a_long_name)
+    admin.page.set_viewport_size({"width": 390, "height": 844})
+    for path in [*PAGES, "conflicts/1"]:
+        page = admin.open(path)
+        page.wait_for_selector("main h1")
+        wider = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        assert wider == 0, f"{path} is {wider} pixels wider than the screen"
+        expect(page.get_by_role("navigation", name="Pages").get_by_role("status")).to_be_visible()
+
+
+def test_long_odds_leave_room_for_why_a_run_waits(admin: Visit) -> None:
+    def with_many_odds(route: Route) -> None:
+        answer = route.fetch()
+        starts = answer.json()
+        for each in starts["items"]:
+            each["byConflict"] = True
+            each["odds"] = [{"owner": f"a-team-{at}", "odds": f"{at}/78"} for at in range(13)]
+        route.fulfill(response=answer, json=starts)
+
+    admin.page.route("**/api/v1/queue/starts?*", with_many_odds)
+    for width in (1440, 390):
+        admin.page.set_viewport_size({"width": width, "height": 844})
+        page = admin.open("queue")
+        odds = page.locator(".odds").first
+        expect(odds).to_have_text("a-team-12 12/78, a-team-11 11/78, a-team-10 10/78 and 10 more")
+        table = page.get_by_role("region", name="queue")
+        assert table.evaluate("each => each.scrollWidth - each.clientWidth") == 0, width
+
+
+def _colors(page: Page) -> dict[str, str]:
+    """Return the class of the colour of each owner in the legend."""
+    found: list[list[str]] = page.eval_on_selector_all(
+        ".legend.owners li:has(i[class^=owner-])",
+        "all => all.map(each => [each.innerText.trim().split(/\\s/)[0],"
+        " each.querySelector('i').className])",
+    )
+    return dict(found)
+
+
+def test_an_owner_has_the_same_colour_on_the_map_and_the_timeline(admin: Visit) -> None:
+    page = admin.open("timeline")
+    expect(page.locator(".legend.owners li")).not_to_have_count(0)
+    there = _colors(page)
+    page = admin.open("fleet")
+    expect(page.locator(".legend.owners li")).not_to_have_count(0)
+    here = _colors(page)
+    assert len(set(here.values())) == len(here) > 1
+    assert {owner: there.get(owner) for owner in here} == here
+
+
+def test_a_page_says_when_the_service_is_away_and_asks_anew_when_it_is_back(admin: Visit) -> None:
+    page = admin.page
+    watch, session = re.compile(r"/api/v1/watch$"), re.compile(r"/session$")
+    page.route(watch, lambda route: route.abort())
+    page = admin.open("queue")
+    expect(page.locator(".state")).to_have_text("updated every 30 s")
+    page.route(session, lambda route: route.abort())
+    said = page.get_by_role("alert").filter(has_text="The service does not answer since")
+    expect(said).to_be_visible()
+    expect(page.locator(".state")).to_have_text("no connection")
+    with page.expect_request(re.compile(r"/api/v1/queue\?"), timeout=PATIENT_MS):
+        page.unroute(session)
+        page.unroute(watch)
+        expect(page.locator(".state")).to_have_text("live")
+    expect(said).to_have_count(0)

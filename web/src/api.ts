@@ -82,8 +82,8 @@ export interface Session {
 }
 
 /** Returns how it stands with the session of this browser. */
-export async function session(): Promise<Session> {
-  return (await send(new URL("session", BASE))).json() as Promise<Session>;
+export async function session(signal: AbortSignal | null = null): Promise<Session> {
+  return (await send(new URL("session", BASE), { signal })).json() as Promise<Session>;
 }
 
 /** Begins a session with an access token; throws where the service does not take it. */
@@ -115,9 +115,14 @@ export function save(content: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
+/** Returns whether there was no answer at all: `fetch` throws nothing else where it gets none. */
+export function isUnanswered(error: unknown): boolean {
+  return error instanceof TypeError;
+}
+
 /** Returns the sentence to show for an error. */
 export function wordsOf(error: unknown): string {
   if (error instanceof ProblemError) return error.message;
-  if (error instanceof TypeError) return "the service does not answer; it is asked again";
+  if (isUnanswered(error)) return "the service does not answer; this page asks again by itself";
   return error instanceof Error ? error.message : String(error);
 }

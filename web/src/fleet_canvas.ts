@@ -1,6 +1,7 @@
 /** Draws the fleet: as blocks from afar, as single GPUs from near, and only what is in sight. */
 
 import { type Domain, type FleetModel, TITLE } from "./fleet_model.ts";
+import { COLORS, colorOf, isHidden } from "./owner_colors.ts";
 
 export interface View {
   /** Pixels for one GPU. */
@@ -50,8 +51,13 @@ export function paintOf(): Paint {
     quiet: read("--quiet"),
     other: read("--owner-other"),
     onOwner: read("--on-owner"),
-    owners: Array.from({ length: 8 }, (_, at) => read(`--owner-${at}`)),
+    owners: Array.from({ length: COLORS }, (_, at) => read(`--owner-${at}`)),
   };
+}
+
+/** Returns the colour in which GPUs of an owner are painted. */
+export function paintFor(owner: string, paint: Paint): string {
+  return isHidden(owner) ? paint.other : (paint.owners[colorOf(owner)] as string);
 }
 
 /** Returns the view in which the whole fleet is in sight. */

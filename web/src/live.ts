@@ -1,7 +1,7 @@
 /** What is recorded, as it is recorded: one stream for each tab, and pages that ask anew by it. */
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { addressOf, send, wordsOf } from "./api.ts";
+import { addressOf, isUnanswered, send, session, wordsOf } from "./api.ts";
 import { sentEvents } from "./sse.ts";
 
 export interface LedgerEvent {
@@ -12,7 +12,8 @@ export interface LedgerEvent {
   [field: string]: unknown;
 }
 
-export type Connection = "connecting" | "live" | "polling";
+/** `polling`: the service answers, but not with a stream; `away`: it does not answer. */
+export type Connection = "connecting" | "live" | "polling" | "away";
 
 const POLL_MS = 30_000;
 const BACK_OFF_MS = [1_000, 2_000, 5_000, 15_000];
@@ -32,6 +33,7 @@ class Stream {
   private stop: AbortController | null = null;
   private cursor = "";
   private failures = 0;
+  private isAway = false;
   state: Connection = "connecting";
 
   start(): void {
@@ -75,11 +77,12 @@ class Stream {
     while (!signal.aborted) {
       try {
         await this.read(signal);
-      } catch {
+      } catch (error) {
         this.failures += 1;
+        this.isAway = isUnanswered(error) && !(await answers(signal));
       }
       if (signal.aborted) return;
-      this.become(this.failures > 1 ? "polling" : "connecting");
+      this.become(this.failures < 2 ? "connecting" : this.isAway ? "away" : "polling");
       const wait = BACK_OFF_MS[Math.min(this.failures, BACK_OFF_MS.length - 1)] as number;
       await new Promise((done) => setTimeout(done, wait));
     }
@@ -101,6 +104,16 @@ class Stream {
       const event = JSON.parse(sent.data) as LedgerEvent;
       for (const each of this.listeners) each(event);
     }
+  }
+}
+
+/** Returns whether the service answers at all: a proxy may cut off streams and nothing else. */
+async function answers(signal: AbortSignal): Promise<boolean> {
+  try {
+    await session(signal);
+    return true;
+  } catch (error) {
+    return !isUnanswered(error);
   }
 }
 
@@ -186,10 +199,17 @@ export function useLive<T>(
     const off = stream.on((event) => {
       if (now.current.isAbout(event)) want();
     });
+    // What was recorded while the stream was cut off is in no event that comes now.
+    let wasCut = false;
+    const offState = stream.onState((state) => {
+      if (state === "live" && wasCut) again.current();
+      wasCut = state !== "live";
+    });
     return () => {
       stop.abort();
       clearTimeout(timer);
       off();
+      offState();
     };
   }, [key]);
 

@@ -4,6 +4,7 @@ import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { ask, session, signOut, signedOut, wordsOf } from "./api.ts";
 import type { Whoami } from "./api_types.ts";
+import { time } from "./format.ts";
 import { stream, useConnection } from "./live.ts";
 import { comeBack, isBack } from "./oidc.ts";
 import { Palette } from "./palette.tsx";
@@ -104,6 +105,7 @@ function Shell({ who }: { who: Whoami }) {
         </div>
       </nav>
       <main id="content" tabIndex={-1}>
+        <Away />
         {pageAt(parts)}
       </main>
       {isPaletteOpen && <Palette onClose={() => setPaletteOpen(false)} />}
@@ -129,9 +131,28 @@ function Who({ who }: { who: Whoami }) {
   );
 }
 
+/** Says, on every page, that what is shown may be old. */
+function Away() {
+  const [since, setSince] = useState(0);
+  const state = useConnection();
+  useEffect(() => setSince((old) => (state === "live" ? 0 : old || Date.now())), [state]);
+  if (state !== "away") return null;
+  return (
+    <p class="away" role="alert">
+      The service does not answer since {time(since)}. What you see may be old; this page asks again
+      by itself.
+    </p>
+  );
+}
+
 function State() {
   const state = useConnection();
-  const words = { live: "live", connecting: "connecting…", polling: "asked every 30 s" };
+  const words = {
+    live: "live",
+    connecting: "connecting…",
+    polling: "updated every 30 s",
+    away: "no connection",
+  };
   return (
     <div class={`state ${state}`} role="status">
       {words[state]}

@@ -3,8 +3,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { save, wordsOf } from "./api.ts";
-import { fullTime, time, piecesOf } from "./format.ts";
-import type { Loaded } from "./live.ts";
+import { fullTime, number, time, piecesOf } from "./format.ts";
+import { type Loaded, useConnection } from "./live.ts";
 
 export type Tone = "good" | "wait" | "bad" | "quiet" | "plan";
 
@@ -73,10 +73,12 @@ export function Empty({ children, command }: { children: ComponentChildren; comm
 
 /** What was loaded, or that it is loading, or why it could not be. */
 export function Await<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
+  const isAway = useConnection() === "away";
   if (of.value === null && of.error === null) return <div class="loading" role="status">Loading…</div>;
+  // While the service is away, one line over the page says so for all its parts.
   return (
     <>
-      {of.error && (
+      {of.error && !(isAway && of.value !== null) && (
         <p class="fault" role="alert">
           {of.error}
         </p>
@@ -127,6 +129,8 @@ export interface Column<Row> {
   value: (row: Row) => string | number;
   right?: boolean;
   wide?: boolean;
+  /** Never broken into two lines. */
+  whole?: boolean;
 }
 
 interface TableProps<Row> {
@@ -136,6 +140,8 @@ interface TableProps<Row> {
   keyOf: (row: Row) => string;
   empty: ComponentChildren;
   filter?: string;
+  /** Whether the service has more rows than these. */
+  hasMore?: boolean;
   /** Saves all rows, where the service has more than are shown. */
   onSave?: () => Promise<void>;
   /** What is inside a row and shown below it on demand, and what that is called; null for nothing. */
@@ -147,7 +153,7 @@ const DRAWN_MAX = 200;
 
 /** A table that sorts by any column, filters, and is saved as CSV. */
 export function Table<Row>(props: TableProps<Row>) {
-  const { name, columns, rows, keyOf, empty, filter, onSave, inside } = props;
+  const { name, columns, rows, keyOf, empty, filter, hasMore, onSave, inside } = props;
   const [sort, setSort] = useState<{ at: number; down: boolean } | null>(null);
   const [needle, setNeedle] = useState("");
   const [fault, setFault] = useState("");
@@ -173,7 +179,8 @@ export function Table<Row>(props: TableProps<Row>) {
           onInput={(event) => setNeedle(event.currentTarget.value)}
         />
         <span class="count num">
-          {shown.length === rows.length ? rows.length : `${shown.length} of ${rows.length}`}
+          {shown.length === rows.length ? "" : `${number(shown.length)} of `}
+          {hasMore ? `the first ${number(rows.length)}` : number(rows.length)}
         </span>
         <button type="button" class="plain" onClick={() => void saveAll()}>
           Save CSV
@@ -278,7 +285,7 @@ function moveByKey(event: KeyboardEvent): void {
 }
 
 function classOf<Row>(column: Column<Row>): string {
-  return `${column.right ? "right num" : ""} ${column.wide ? "wide" : ""}`.trim();
+  return `${column.right ? "right num" : ""} ${column.wide ? "wide" : ""} ${column.whole ? "whole" : ""}`.trim();
 }
 
 function chosen<Row>(
@@ -354,7 +361,7 @@ export function Confirm({ title, action, children, danger, onDo, onClose }: Conf
       )}
       <div class="buttons">
         <button type="button" class="plain" onClick={onClose}>
-          Leave it
+          Close
         </button>
         <button
           type="button"

@@ -22,6 +22,8 @@ from quorate.cli.settings import Settings
 from quorate.version import __version__
 from quorate.views.exits import CommandError, Exit
 
+ERRORS_SHOWN_MAX: Final = 20
+"""How many errors are printed before the rest are counted."""
 EPILOG: Final = """\b
 Start here:
   quorate demo
@@ -103,7 +105,8 @@ def main(
             click.echo(note, err=True)
         return error.code
     except (click.Abort, KeyboardInterrupt):
-        return _fail(Exit.INTERRUPTED, ("interrupted; nothing that was not reported was recorded",))
+        told = "interrupted; the ledger has only what was printed as recorded"
+        return _fail(Exit.INTERRUPTED, (told,))
     except (SystemExit, BrokenPipeError) as error:
         return _stopped(error)
     except Exception as error:
@@ -122,16 +125,9 @@ def _misused(error: click.ClickException) -> Exit:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return Exit.USAGE
-    return _fail(Exit.USAGE, (_usage(error),))
+    from quorate.cli.usage_errors import usage_error
 
-
-def _usage(error: click.ClickException) -> str:
-    """Return what is wrong with the command line, on one line, and where to read about it."""
-    text = " ".join(error.format_message().split()).rstrip(".")
-    ctx = getattr(error, "ctx", None)
-    path = "quorate" if ctx is None else ctx.command_path
-    has_remedy = text.endswith("?") or "quorate " in text or f"{path} " in text
-    return text if has_remedy else f"{text}; see: {path} --help"
+    return _fail(Exit.USAGE, (usage_error(error),))
 
 
 def _stopped(error: SystemExit | BrokenPipeError) -> Exit:
@@ -150,9 +146,16 @@ def _drop_output() -> None:
 
 
 def _fail(code: Exit, lines: Sequence[str]) -> Exit:
-    """Write ``lines`` as errors and return ``code``."""
-    for line in lines:
-        click.echo(click.style("error: ", fg="red") + line, err=True, color=_color())
+    """Write ``lines`` as errors and return ``code``; of very many the first, and a count.
+
+    Where standard error goes into a pipe that was closed, the code alone says it.
+    """
+    shown = [*lines[:ERRORS_SHOWN_MAX]]
+    if len(lines) > ERRORS_SHOWN_MAX:
+        shown.append(f"{len(lines) - ERRORS_SHOWN_MAX} more errors are not shown; mend these first")
+    with suppress(BrokenPipeError):
+        for line in shown:
+            click.echo(click.style("error: ", fg="red") + line, err=True, color=_color())
     return code
 
 
@@ -167,10 +170,22 @@ def run() -> None:
 
 def run_program(program: click.Command, called: str) -> None:
     """Run ``program`` with the words of the command line, and end with its exit code."""
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its number instead of a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     _leave(int(main(sys.argv[1:], program=program, called=called)))
+
+
+def _open_closed() -> None:
+    """Give a program that was started without an output, as by ``>&-``, one that takes all."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+            setattr(sys, name, open(descriptor, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 def _leave(code: int) -> NoReturn:

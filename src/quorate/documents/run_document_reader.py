@@ -89,7 +89,19 @@ _HINTS: Final = {
     "priorityClassName": _NO_PRIORITY,
     "roles": _ONE_COMMAND,
     "template": _ONE_COMMAND,
+    **dict.fromkeys(
+        ("expectedDuration", "duration", "time", "timeLimit", "walltime"),
+        "write it under spec.runtime, as in runtime: {expectedDuration: 4h}",
+    ),
+    **dict.fromkeys(("gpuType", "gpuTypes", "gpus"), "write it under spec.resources"),
 }
+_RESOURCE_HINTS: Final = {
+    **dict.fromkeys(("flavor", "type"), "did you mean 'gpuType'?"),
+    **dict.fromkeys(("gpus", "gpu", "count"), "did you mean 'totalGPUs'?"),
+}
+_RUNTIME_HINTS: Final = dict.fromkeys(
+    ("expected", "duration", "time", "walltime"), "did you mean 'expectedDuration'?"
+)
 _RESOURCES: Final = frozenset({"gpuType", "gpuTypes", "totalGPUs"})
 _LOCALITY: Final = frozenset({"groupGPUs", "allowCrossGroupSpread", "selector"})
 _MALLEABLE: Final = frozenset({"minTotalGPUs", "maxTotalGPUs", "stepGPUs", "desiredTotalGPUs"})
@@ -231,7 +243,7 @@ def _workload(fields: Fields) -> str | None:
 
 
 def _resources(value: object, at: At) -> _Resources | None:
-    fields = fields_of(value, at, _RESOURCES)
+    fields = fields_of(value, at, _RESOURCES, _RESOURCE_HINTS)
     if fields is None:
         return None
     gpus = fields.required("totalGPUs", values.gpus, remedy="say how many, e.g. totalGPUs: 8")
@@ -273,7 +285,7 @@ def _locality(value: object, at: At) -> _Locality | None:
 
 
 def _runtime(value: object, at: At) -> _Runtime | None:
-    fields = fields_of(value, at, _RUNTIME)
+    fields = fields_of(value, at, _RUNTIME, _RUNTIME_HINTS)
     if fields is None:
         return None
     return (

@@ -5,6 +5,7 @@ Codes are public for ever: they appear in ledgers, in scripts and in people's al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 from msgspec import Struct
@@ -121,8 +122,9 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
                 f"{refusal.limit} {name}" + (f", {wanted} more wanted" if wanted else "")
             )
         case RefusalCode.RESERVED:
+            starts = _first(subject.split(", "))
             return (
-                f"it would not be gone in time: room is kept for {subject}, {short} of {gpus} short"
+                f"it would not end before the planned starts of {starts}: {short} of {gpus} short"
             )
         case RefusalCode.NOT_RESOLVABLE:
             return f"ending all that may be ended for {subject} leaves {short} of {gpus} short"
@@ -147,6 +149,16 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return subject
         case _:
             assert_never(refusal.code)
+
+
+NAMES_MAX: Final = 3
+"""How many names a sentence lists before it counts the rest."""
+
+
+def _first(names: Sequence[str]) -> str:
+    """Return the names as a list in words, of which a long one ends with a count."""
+    more = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 _QUOTA_NAMES: Final = {

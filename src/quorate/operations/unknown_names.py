@@ -31,10 +31,16 @@ def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "
 
     It suggests the nearest name, or else the list of names; ``more`` is said in either case.
     """
-    near = nearest_name(name, _known(view, caller, kind))
+    known = _known(view, caller, kind)
+    near = nearest_name(name, known) or _begun(name, known)
     hint = f"did you mean {near!r}?" if near is not None else f"list them: quorate get {kind}s"
     told = f"there is no {kind} {name!r}; {hint}{more and f' ({more})'}"
     return CommandError(Exit.REFUSED, told, fault=UNKNOWN_NAME)
+
+
+def _begun(name: str, known: Collection[str]) -> str | None:
+    """Return the first of ``known`` that continues ``name`` after a dash, as generated names do."""
+    return next((each for each in known if each.startswith(f"{name}-")), None)
 
 
 def check_run(context: RequestContext, name: str, kind: str = "run", more: str = "") -> None:

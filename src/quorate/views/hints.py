@@ -10,7 +10,7 @@ from typing import Final
 CANDIDATES_MAX: Final = 200
 """How many names are compared letter by letter."""
 WORD_CHARS_MAX: Final = 100
-"""How long a word may be that is compared: what is longer is no queued of the finger."""
+"""How long a word may be that is compared: what is longer is no typing error."""
 
 
 def nearest_name(word: str, known: Collection[str]) -> str | None:

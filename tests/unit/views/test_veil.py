@@ -98,7 +98,7 @@ def test_a_cause_for_unknown_readers_counts_its_objects() -> None:
 def test_a_cause_of_an_old_ledger_for_unknown_readers_names_no_run() -> None:
     said = f"{sentence(reserved(4))}; overdue: of-you; no conflict: none would make room now"
     assert unnamed(MoveCause(MoveCode.AS_RECORDED, (), said)) == (
-        "it would not be gone in time: room is kept for 3 reservations, 4 of 4 GPUs short; "
+        "it would not end before the planned starts of 3 reservations: 4 of 4 GPUs short; "
         "overdue: 1 run; no conflict: none would make room now"
     )
     moved = "reservation of-you@1, made before it, has moved"

@@ -56,7 +56,8 @@ const COLUMNS: Column<Envelope>[] = [
     show: (each) => each.status.owner,
   },
   { title: "Flavor",
-    wide: true, value: (each) => each.spec.flavor, show: (each) => each.spec.flavor },
+    wide: true,
+    whole: true, value: (each) => each.spec.flavor, show: (each) => each.spec.flavor },
   {
     title: "Spent and held",
     value: (each) => each.status.spentGPUMs / (each.status.grantedGPUMs ?? 1),

@@ -6,6 +6,7 @@ import type { Outcome } from "../documents.ts";
 import { gpuHours, number } from "../format.ts";
 import { type LedgerEvent, useLive } from "../live.ts";
 import { type Check, type Declared, type Resolved, check, whyNot } from "../lottery.ts";
+import { Link } from "../router.tsx";
 import { Await, Badge, Card, Empty, Title, When } from "../ui.tsx";
 
 export function ConflictPage({ name }: { name: string }) {
@@ -71,23 +72,28 @@ function Entered({ outcome: { spec, status } }: { outcome: Outcome }) {
       {spec.tokens.length === 0 ? (
         <Empty>No run entered: the structural cuts were enough.</Empty>
       ) : (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Who entered">
         <table class="plain">
           <thead>
             <tr>
               <th>Owner</th>
-              <th class="right">drawn first</th>
+              <th class="right">Owner's odds</th>
               <th>Run</th>
               <th class="right">GPUs</th>
-              <th class="right">drawn first</th>
-              <th>Came out</th>
+              <th class="right">Run's odds</th>
+              <th>Result</th>
             </tr>
           </thead>
           <tbody>
             {spec.tokens.map((token) => (
               <tr key={`${token.owner}/${token.run}`}>
-                <td>{token.owner}</td>
+                <td>
+                  <Link to={["owners", token.owner]}>{token.owner}</Link>
+                </td>
                 <td class="right num">{token.ownerOdds}</td>
-                <td>{token.run}</td>
+                <td>
+                  <Link to={["runs", token.run]}>{token.run}</Link>
+                </td>
                 <td class="right num">{number(token.gpus)}</td>
                 <td class="right num">{token.odds}</td>
                 <td>
@@ -101,6 +107,7 @@ function Entered({ outcome: { spec, status } }: { outcome: Outcome }) {
             ))}
           </tbody>
         </table>
+        </div>
       )}
     </Card>
   );
@@ -190,8 +197,8 @@ function CheckIt({ name, outcome }: { name: string; outcome: Outcome }) {
   return (
     <Card title="Check it yourself">
       <p>
-        Your browser reads the two events of the ledger, hashes the link, makes the seed of its parts
-        and draws again. Nothing of the service is trusted but the events.
+        Your browser reads the two events of this conflict from the ledger, hashes the revealed link,
+        computes the seed and draws again. It trusts the events, and nothing else of the service.
       </p>
       {missing ? (
         <p class="fault">{missing}</p>

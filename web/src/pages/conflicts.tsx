@@ -81,7 +81,7 @@ export function ConflictsPage() {
     <>
       <Title
         title="Conflicts"
-        sub="Nobody has priority. When a firm start needs room, structural cuts come first; then lots are drawn, which you can draw again."
+        sub="No run has priority. When a firm start needs room, spares and malleable runs give way first; then a lottery decides, and you can repeat its draw here."
       />
       <Await of={found}>
         {(listing) => (

@@ -2,11 +2,12 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, wordsOf } from "../api.ts";
-import { type Chosen, type View, drawFleet, fitted, paintOf } from "../fleet_canvas.ts";
+import { type Chosen, type View, drawFleet, fitted, paintFor, paintOf } from "../fleet_canvas.ts";
 import { FleetModel } from "../fleet_model.ts";
 import { number } from "../format.ts";
 import type { Reservation } from "../gantt.ts";
 import { type LedgerEvent, stream, useLive } from "../live.ts";
+import { colorClass, useOwnerColors } from "../owner_colors.ts";
 import { Link, useParam } from "../router.tsx";
 import { Badge, Bar, Card, type Column, Empty, Table, Title } from "../ui.tsx";
 import { oversees, useViewer } from "../viewer.ts";
@@ -110,15 +111,11 @@ export function FleetPage() {
   const [owner, setOwner] = useParam("owner");
   const [run, setRun] = useParam("run");
   const shares = useMemo(() => model?.shares() ?? [], [model, version]);
+  const isColored = useOwnerColors();
   const colors = useMemo(() => {
     const paint = paintOf();
-    const known = shares.slice(0, paint.owners.length).map((share) => share.owner).sort();
-    return new Map(known.map((name, at) => [name, paint.owners[at] as string]));
-  }, [shares]);
-  const rankOf = (name: string): string => {
-    const at = [...colors.keys()].indexOf(name);
-    return at < 0 ? "owner-other" : `owner-${at}`;
-  };
+    return new Map(shares.map(({ owner }) => [owner, paintFor(owner, paint)]));
+  }, [shares, isColored]);
   return (
     <>
       <Title
@@ -153,7 +150,7 @@ export function FleetPage() {
                   aria-pressed={owner === share.owner}
                   onClick={() => setOwner(owner === share.owner ? "" : share.owner)}
                 >
-                  <i class={rankOf(share.owner)} /> {share.owner}{" "}
+                  <i class={colorClass(share.owner)} /> {share.owner}{" "}
                   <span class="num">{number(share.gpus)}</span>
                   {share.spare > 0 && <small class="num"> {number(share.spare)} spare</small>}
                 </button>
@@ -172,7 +169,7 @@ export function FleetPage() {
               <i class="cordoned" /> cordoned
             </li>
             <li title="Promised to firm starts. Which GPUs of a domain a run gets is decided when it starts.">
-              <i class="reserved" /> reserved, of a domain
+              <i class="reserved" /> reserved in its domain
             </li>
           </ul>
           <MapView
@@ -421,7 +418,7 @@ interface Row {
 
 const COLUMNS: Column<Row>[] = [
   { title: "Domain", value: (row) => row.name, show: (row) => row.name },
-  { title: "Flavor", value: (row) => row.flavor, show: (row) => row.flavor },
+  { title: "Flavor", whole: true, value: (row) => row.flavor, show: (row) => row.flavor },
   { title: "Pool", value: (row) => row.pool, show: (row) => row.pool },
   {
     title: "Held",

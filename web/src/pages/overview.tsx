@@ -24,7 +24,7 @@ export function OverviewPage() {
       <Title title="Overview" />
       <Await of={top}>{(value) => <Flavors top={value} />}</Await>
       <div class="columns">
-        <Card title="First in the queue" aside={<Link to={["queue"]}>All of it</Link>}>
+        <Card title="First in the queue" aside={<Link to={["queue"]}>Whole queue</Link>}>
           <Await of={queue}>
             {(listing) =>
               listing.items.length === 0 ? (
@@ -54,7 +54,7 @@ export function OverviewPage() {
             }
           </Await>
         </Card>
-        <Card title="Recorded last" aside={<Link to={["ledger"]}>The ledger</Link>}>
+        <Card title="Latest events" aside={<Link to={["ledger"]}>All events</Link>}>
           <Await of={events}>
             {(found) => (
               <ol class="events">

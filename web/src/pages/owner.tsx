@@ -8,7 +8,7 @@ import { gpuHours, number, percent } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
 import { Await, Card, Empty, Title, When } from "../ui.tsx";
-import { Share } from "./owners.tsx";
+import { Share, scaleOf } from "./owners.tsx";
 
 const THIS_MONTH = new Date().toISOString().slice(0, 7);
 
@@ -96,7 +96,7 @@ function Standing({ owner }: { owner: Owner }) {
                 {percent(share.instantShare, 1)} now, {percent(share.decayedShare, 1)} lately), target{" "}
                 {percent(share.effectiveTarget, 1)}
               </p>
-              <Share share={share.share} target={share.effectiveTarget} />
+              <Share share={share.share} target={share.effectiveTarget} most={scaleOf(owner.status.shares)} />
             </div>
           ))
         )}

@@ -12,7 +12,7 @@ interface Row {
   share: Owner["status"]["shares"][number] | null;
 }
 
-const COLUMNS: Column<Row>[] = [
+const columns = (most: number): Column<Row>[] => [
   {
     title: "Owner",
     value: ({ owner }) => owner.metadata.name,
@@ -30,13 +30,14 @@ const COLUMNS: Column<Row>[] = [
   },
   {
     title: "Flavor",
+    whole: true,
     value: ({ share }) => share?.flavor ?? "",
     show: ({ share }) => share?.flavor ?? "-",
   },
   {
     title: "Share and target",
     value: ({ share }) => share?.share ?? 0,
-    show: ({ share }) => (share ? <Share share={share.share} target={share.effectiveTarget} /> : "-"),
+    show: ({ share }) => (share ? <Share share={share.share} target={share.effectiveTarget} most={most} /> : "-"),
   },
   {
     title: "Share",
@@ -86,9 +87,13 @@ const COLUMNS: Column<Row>[] = [
   },
 ];
 
-/** A share as a bar, with a mark where its target is. */
-export function Share({ share, target }: { share: number; target: number }) {
-  const most = Math.max(share, target, 0.01) * 1.15;
+/** Returns where the bars of several shares end, so that they can be compared. */
+export function scaleOf(shares: { share: number; effectiveTarget: number }[]): number {
+  return 1.15 * Math.max(0.01, ...shares.flatMap((each) => [each.share, each.effectiveTarget]));
+}
+
+/** A share of a flavor as a bar from 0 to `most`, with a mark where its target is. */
+export function Share({ share, target, most }: { share: number; target: number; most: number }) {
   return (
     <div class="share">
       <Bar
@@ -120,13 +125,15 @@ export function OwnersPage() {
     <>
       <Title
         title="Owners"
-        sub="The queue is ordered by how far each owner's share is below its target; the mark is the target."
+        sub="Runs of the owner whose share is furthest below its target come first. The mark on a bar is the target; all bars have one scale."
       />
       <Await of={found}>
         {(listing) => (
           <Table
             name="owners"
-            columns={COLUMNS}
+            columns={columns(
+              scaleOf((listing.items as unknown as Owner[]).flatMap((owner) => owner.status.shares)),
+            )}
             rows={rowsOf(listing.items as unknown as Owner[])}
             keyOf={({ owner, share }) => `${owner.metadata.name} ${share?.flavor ?? ""}`}
             empty={<Empty command="quorate apply -f teams.yaml">There is no owner that you may see.</Empty>}

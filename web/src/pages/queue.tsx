@@ -16,6 +16,8 @@ const PAGE = 100;
 /** Of how many runs the likely start is asked for: those that a pool plans, and a few more. */
 const LIKELY = 50;
 const AGES_MS = 10_000;
+/** How many owners are shown with their odds; the rest are counted, and named on hover. */
+const ODDS_SHOWN = 3;
 
 export function QueuePage() {
   const [owner, setOwner] = useParam("owner");
@@ -77,6 +79,7 @@ export function QueuePage() {
                       }
                     : null
                 }
+                hasMore={next !== undefined}
                 onSave={() => saveCsv("/queue", owner ? { owner } : {}, "queue.csv")}
                 empty={
                   <Empty command="quorate submit --gpus 4 --team TEAM -- python train.py">
@@ -148,7 +151,13 @@ function columns(now: number, likely: Map<string, QueueStart>): Column<ListLine>
       value: ({ run }) => run.spec.resources.totalGPUs,
       show: ({ run }) => number(run.spec.resources.totalGPUs),
     },
-    { title: "Flavor", wide: true, value: ({ run }) => flavorsOf(run), show: ({ run }) => flavorsOf(run) },
+    {
+      title: "Flavor",
+      wide: true,
+      whole: true,
+      value: ({ run }) => flavorsOf(run),
+      show: ({ run }) => flavorsOf(run),
+    },
     {
       title: "Waiting",
       right: true,
@@ -218,14 +227,23 @@ function oddsText(start: QueueStart | undefined): string {
   return start?.odds.map((each) => `${each.owner} ${each.odds}`).join(", ") ?? "";
 }
 
+/** Returns odds such as `9/32` as a number. */
+function share(odds: string): number {
+  const [part, of] = odds.split("/").map(Number);
+  return (part ?? 0) / (of ?? 1);
+}
+
 /** Who could be drawn first where a conflict makes room for the run. */
 function Odds({ start }: { start: QueueStart | undefined }) {
   if (!start?.byConflict && !start?.odds.length) return <>-</>;
   if (!start.odds.length) return <>a conflict</>;
   const words = "A conflict makes room for it; how likely each owner is to be drawn first.";
+  const likeliest = [...start.odds].sort((one, other) => share(other.odds) - share(one.odds)).slice(0, ODDS_SHOWN);
+  const more = start.odds.length - likeliest.length;
   return (
-    <span class="num" title={words}>
-      {oddsText(start)}
+    <span class="odds" title={`${words} ${oddsText(start)}`}>
+      {likeliest.map(({ owner, odds }) => `${owner} ${odds}`).join(", ")}
+      {more > 0 && ` and ${number(more)} more`}
     </span>
   );
 }

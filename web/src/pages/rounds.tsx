@@ -90,7 +90,7 @@ const COLUMNS: Column<Row>[] = [
     show: ({ run }) =>
       run.status.gpus ? `${number(run.status.gpus)} GPUs in ${Object.keys(run.status.domains).join(", ")}` : "-",
   },
-  { title: "Flavor", value: ({ turn }) => turn.flavor, show: ({ turn }) => turn.flavor },
+  { title: "Flavor", whole: true, value: ({ turn }) => turn.flavor, show: ({ turn }) => turn.flavor },
   {
     title: "Share of its time",
     right: true,

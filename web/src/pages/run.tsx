@@ -63,8 +63,8 @@ export function RunPage({ name }: { name: string }) {
           onClose={() => setCancelling(false)}
         >
           <p>
-            Its work is told to stop and has its grace to save. What was not used of its hold is
-            released. It does not start again.
+            Its processes get the stop signal and time to save. GPU-hours that were set aside and not
+            used go back to the budget. The run does not start again.
           </p>
         </Confirm>
       )}
@@ -89,14 +89,10 @@ export function RunPage({ name }: { name: string }) {
               {explanation && <WaitByCause explanation={explanation} />}
               <Paid run={run} />
               <Leases run={run} />
+              {!run.status.tasks && <Story name={name} />}
             </div>
             <div>
-              {!run.status.tasks && (
-                <>
-                  <Output name={name} isOver={OVER.has(run.status.phase)} />
-                  <Story name={name} />
-                </>
-              )}
+              {!run.status.tasks && <Output name={name} isOver={OVER.has(run.status.phase)} />}
               <Card title="As submitted">
                 <pre class="spec" tabIndex={0}>{JSON.stringify(run.spec, null, 2)}</pre>
               </Card>
@@ -331,7 +327,7 @@ function Story({ name }: { name: string }) {
     (event) => JSON.stringify(event).includes(name),
   );
   return (
-    <Card title="Its story">
+    <Card title="History">
       <Await of={events}>
         {(found) => (
           <ol class="events">

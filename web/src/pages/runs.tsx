@@ -79,6 +79,7 @@ export function RunsPage() {
                       }
                     : null
                 }
+                hasMore={next !== undefined}
                 empty={
                   <Empty command="quorate submit --gpus 4 --team TEAM -- python train.py">
                     There is no such run.
@@ -131,7 +132,8 @@ function columns(now: number): Column<Run>[] {
       show: (run) => number(run.status.gpus || run.spec.resources.totalGPUs),
     },
     { title: "Flavor",
-      wide: true, value: flavorsOf, show: flavorsOf },
+      wide: true,
+      whole: true, value: flavorsOf, show: flavorsOf },
     {
       title: "Where",
       wide: true,

@@ -2,10 +2,11 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask } from "../api.ts";
-import { paintOf } from "../fleet_canvas.ts";
+import { paintFor, paintOf } from "../fleet_canvas.ts";
 import { duration, number, time } from "../format.ts";
 import { type Band, type Piece, type Reservation, timeline } from "../gantt.ts";
 import { type LedgerEvent, useLive } from "../live.ts";
+import { colorClass, useOwnerColors } from "../owner_colors.ts";
 import { go, pageOf } from "../router.tsx";
 import { Await, Empty, Title } from "../ui.tsx";
 
@@ -38,18 +39,36 @@ export function TimelinePage() {
     <>
       <Title
         title="Timeline"
-        sub="Each band is a domain, as high as it has GPUs. Pale bars are over, hollow ones are planned. The wheel zooms, dragging moves, a double click opens the run."
+        sub="One band per domain, as tall as it has GPUs. Pale bars have ended or are spare; hollow bars are planned. Scroll to zoom, drag to move, double-click a bar to open its run."
       />
       <Await of={found}>
         {({ bands, pieces }) =>
           bands.length === 0 ? (
             <Empty command="quorate apply -f fleet.yaml">The fleet has no nodes yet.</Empty>
           ) : (
-            <Gantt bands={bands} pieces={pieces} />
+            <>
+              <Owners pieces={pieces} />
+              <Gantt bands={bands} pieces={pieces} />
+            </>
           )
         }
       </Await>
     </>
+  );
+}
+
+/** Whose bar has which colour. */
+function Owners({ pieces }: { pieces: Piece[] }) {
+  useOwnerColors();
+  const names = [...new Set(pieces.map((piece) => piece.owner).filter(Boolean))].sort();
+  return (
+    <ul class="legend owners">
+      {names.map((name) => (
+        <li key={name}>
+          <i class={colorClass(name)} /> {name}
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -84,10 +103,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
     });
   }, [bands]);
   const height = (tops.at(-1) ?? 0) + heightOf(bands.at(-1) as Band) + GAP;
-  const colors = useMemo(() => {
-    const owners = [...new Set(pieces.map((piece) => piece.owner).filter(Boolean))].sort();
-    return new Map(owners.map((owner, at) => [owner, paintOf().owners[at % 8] as string]));
-  }, [pieces]);
+  const isColored = useOwnerColors();
   const x = (at: number): number => {
     const { from, until } = span.current as Span;
     const width = (canvas.current?.clientWidth ?? 0) - LABEL;
@@ -119,7 +135,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
     for (const piece of pieces) {
       const [left, top, width, tall] = box(piece);
       if (left > at.clientWidth || left + width < LABEL) continue;
-      const color = colors.get(piece.owner) ?? paint.other;
+      const color = paintFor(piece.owner, paint);
       context.globalAlpha = piece.kind === "past" ? 0.35 : piece.isSpare ? 0.55 : 1;
       if (piece.kind === "planned") {
         context.strokeStyle = paint.text;
@@ -155,7 +171,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
       context.fillText(`${number(band.gpus)} GPUs`, 10, (tops[row] as number) + 15, LABEL - 20),
     );
   };
-  useEffect(() => draw.current(), [pieces, colors]);
+  useEffect(() => draw.current(), [pieces, isColored]);
   useEffect(() => {
     const at = canvas.current as HTMLCanvasElement;
     const again = (): void => draw.current();

@@ -7,6 +7,7 @@ import click
 from quorate.cli.completing import kinds, names_of_kind
 from quorate.cli.global_options import examples, reader
 from quorate.cli.settings import Settings
+from quorate.views.exits import CommandError
 
 
 @click.command(epilog=examples("quorate describe run train-1", "quorate describe budget/rai"))
@@ -30,7 +31,13 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     from quorate.views.kind_names import kind_named, split_target
 
     kind, names = split_target(kind, names)
-    found = kind_named(kind)
+    try:
+        found = kind_named(kind)
+    except CommandError as error:
+        if names:
+            raise
+        told = f"{error.lines[0]}; to describe a run of that name: quorate describe run {kind}"
+        raise CommandError(error.code, told) from None
     if found.name == "system":
         ask_each(settings, "describe-system" if settings.is_table else "get-system", [GetSystem()])
         return

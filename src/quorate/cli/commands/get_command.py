@@ -45,7 +45,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
 )
 @click.argument("kind", shell_complete=kinds)
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=names_of_kind)
-@click.option("--owner", metavar="OWNER", help="Only runs of this owner.")
+@click.option("--owner", "--team", metavar="OWNER", help="Only runs of this owner.")
 @click.option(
     "--phase",
     type=click.Choice(PHASES, case_sensitive=False),

@@ -13,6 +13,7 @@ import click
 from quorate.cli.completing import names_of
 from quorate.cli.global_options import examples, reader
 from quorate.cli.settings import Settings
+from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from quorate.operations.fleet.looking_operations import LogLine, RunLogs
@@ -91,7 +92,11 @@ def logs(
         return
     asked = RunLogs(run=name, from_=first, tail=tail)
     if settings.is_table:
-        _print_lines(settings, asked, follow=follow, prefix=prefix)
+        try:
+            _print_lines(settings, asked, follow=follow, prefix=prefix)
+        except KeyboardInterrupt:
+            # The usual way to stop reading: not an error.
+            raise CommandError(Exit.INTERRUPTED) from None
     elif follow or prefix:
         raise click.UsageError(
             "-f and --prefix print lines; leave out -o, or leave out -f and --prefix"

@@ -13,7 +13,11 @@ from quorate.cli.settings import Settings
     epilog=examples("quorate queue", "quorate queue --owner rai", "quorate queue -o wide")
 )
 @click.option(
-    "--owner", metavar="OWNER", help="Only runs of this owner.", shell_complete=names_of("owner")
+    "--owner",
+    "--team",
+    metavar="OWNER",
+    help="Only runs of this owner.",
+    shell_complete=names_of("owner"),
 )
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="At most the first N.")
 @reader

@@ -10,6 +10,7 @@ from quorate.cli.completing import names_of
 from quorate.cli.global_options import examples, ledger_options, writer
 from quorate.cli.settings import Settings
 from quorate.cli.slurm.choice_options import choice_options
+from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +62,11 @@ def squeue(
     if which["states"] is not None or jobs:
         phases = (None,)
     rows = asked_jobs(settings, phases, chosen(settings, jobs=jobs, **which))
+    missing = [] if rows else _missing(settings, jobs)
+    if missing:
+        raise CommandError(
+            Exit.REFUSED, f"there is no job {missing[0]!r}; list them: quorate sacct"
+        )
     if which["states"] is None:
         rows = [row for row in rows if row.state in ("PENDING", "RUNNING")]
     rows = rows if each_task else grouped(rows)

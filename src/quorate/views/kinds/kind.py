@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from quorate.documents import API_VERSION
-from quorate.views.kind_names import Called
+from quorate.views.kind_names import OUTCOME, Called
 from quorate.views.runs.instant import Moment
 from quorate.views.table import Column
 
@@ -43,6 +43,8 @@ class Kind:
     @property
     def nothing(self) -> str:
         """The text when there are none."""
+        if self.called is OUTCOME:
+            return "there were no conflicts"
         return f"there are no {self.plural}" if self.plural != self.name else "nothing waits"
 
 

@@ -39,7 +39,10 @@ _WHY: Final = (
         rf'waiting for quota headroom: tenant "{_NAME}" has [0-9]+ of [0-9]+ [a-z_]*'
         r"(?:, [0-9]+ more wanted)?"
     ),
-    rf"it would not be gone in time: room is kept for (?P<kept>{_NAMES}), [0-9]+ of {_GPUS} short",
+    (
+        r"(?:it would not be gone in time: room is kept for|it would not end before the planned "
+        rf"starts of) (?P<kept>{_NAMES})(?: and [0-9]+ more)?[,:] [0-9]+ of {_GPUS} short"
+    ),
     rf"it was cut by conflict {_NAME}, made by hand, and stays away for one notice",
     rf"waiting for (?P<awaited>run {_NAME}) to complete",
     rf"(?P<failed>run {_NAME}), which this run follows, did not complete",
