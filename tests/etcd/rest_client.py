@@ -48,7 +48,8 @@ _OVER: Final = ("Completed", "Cancelled", "Failed")
 class RestClient:
     """Asks one service after the other, on a thread of its own, until it is stopped.
 
-    Reads ask for all that this client was answered before, and say by a header whether they lag.
+    A read that may lag asks for all that this client was answered before. Another one asks for
+    nothing, and what it is answered counts where the service does not say that it lags.
     """
 
     def __init__(self, name: str, addresses: Sequence[str], token: str, seed: int) -> None:
@@ -118,10 +119,10 @@ class RestClient:
             return request, None
         if not isinstance(request, Read):
             return request, _written(reply)
-        found = _found(reply)
-        if found is None:
+        lags = "quorate-lag-ms" in reply.headers
+        if lags and not request.may_lag:
             return request, None
-        return replace(request, may_lag="quorate-lag-ms" in reply.headers), found
+        return replace(request, may_lag=lags), _found(reply)
 
     def _sent(self, http: httpx.Client, run: str, request: Request) -> httpx.Response:
         match request:
@@ -132,8 +133,8 @@ class RestClient:
                 return http.post("/runs", json={"document": tree}, timeout=ANSWER_S)
             case Cancel():
                 return http.post(f"/runs/{run}/cancel", json={}, timeout=ANSWER_S)
-            case Read():
-                least = {"Quorate-Min-Sequence": str(self._seen)} if self._seen else {}
+            case Read(may_lag):
+                least = {"Quorate-Min-Sequence": str(self._seen)} if may_lag and self._seen else {}
                 return http.get(f"/runs/{run}", headers=least, timeout=ANSWER_S)
 
 

@@ -34,14 +34,14 @@ from tests.etcd.fault_writer import OWNERS
 from tests.etcd.history_file import counts_of
 from tests.etcd.rest_client import RestClient
 from tests.etcd_server import pause
-from tests.service.program import client, reserved_port
+from tests.service.program import CLI, client, reserved_port
 
 SERVICES = 3
 CLIENTS = 4
 MOST_KINDS = [each for each in Kind if each is not Kind.RESTART_ALL]
 """Starting three services again takes as long as the rest of the short form."""
 FORMS = [
-    pytest.param(Form(10, 3, MOST_KINDS), id="short", marks=pytest.mark.soak),
+    pytest.param(Form(8, 2, MOST_KINDS), id="short", marks=pytest.mark.soak),
     pytest.param(Form(120), id="two-minutes", marks=pytest.mark.soak),
     pytest.param(Form(1_200), id="twenty-minutes", marks=pytest.mark.soak),
 ]
@@ -55,7 +55,7 @@ class Services:
     One that could not start because etcd did not answer is started again, as its unit says.
     """
 
-    def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack, code: str = CLI) -> None:
         self.names: Sequence[str] = [f"w{at}" for at in range(SERVICES)]
         self._all: dict[str, Daemon] = {}
         archive = folder / "archive"
@@ -65,7 +65,7 @@ class Services:
             url = f"etcd://{cluster.endpoints_for(name)}/d?local={own / 'ledger'}"
             listen = f"127.0.0.1:{stack.enter_context(reserved_port())}"
             daemon = Daemon(name, own, f"{url}&archive={archive}", ("--listen", listen))
-            daemon.address = f"http://{listen}"
+            daemon.address, daemon.code = f"http://{listen}", code
             self._all[name] = daemon
         self.url = f"etcd://{cluster.endpoints}/d?local={folder / 'test'}&archive={archive}"
         self.token = ""
@@ -87,12 +87,25 @@ class Services:
         self.start_all()
         self._unit.start()
         served = daemons.Cluster(list(self._all.values()))
-        self.token = until(served.first_token, "the first leader prints a token")
+        self.token = until(served.first_token, "a leader prints a token", 2 * WAIT_S)
         self.wait_agreed()
 
-    def wait_agreed(self) -> None:
-        """Return when one leads, and all know it."""
-        daemons.Cluster(list(self._all.values())).by_role()
+    def wait_agreed(self) -> str:
+        """Return the name of the leader, once all know it."""
+        leader, _ = daemons.Cluster(list(self._all.values())).by_role()
+        return leader.name
+
+    def apply(self, trees: Sequence[Mapping[str, object]]) -> None:
+        """Apply documents by way of one of the services, once it knows the token and a leader."""
+        answers: list[str] = []
+
+        def is_applied() -> bool:
+            applied = http.post("/apply", json={"documents": trees})
+            answers.append(applied.text)
+            return applied.is_success
+
+        with client(f"{self.addresses[0]}/api/v1", self.token) as http:
+            until(is_applied, "documents are applied", every_s=0.2, tell=lambda: answers[-1])
 
     def pause(self, name: str) -> None:
         with self._turn:
@@ -248,9 +261,7 @@ def test_services_answer_truly_while_machines_and_links_fail(
         services = Services(cluster, tmp_path, stack)
         stack.callback(services.close)
         services.begin()
-        with client(f"{services.addresses[0]}/api/v1", services.token) as http:
-            applied = http.post("/apply", json={"documents": documents()})
-            assert applied.is_success, applied.text
+        services.apply(documents())
         clients = Clients(services, seed)
         with clients.asking():
             clients.wait_recorded()

@@ -36,7 +36,7 @@ from tests.etcd_server import pause, running
 WRITER = Path(__file__).with_name("fault_writer.py")
 WRITERS = 4
 FORMS = [
-    pytest.param(Form(10, faults_max=4), id="short", marks=pytest.mark.soak),
+    pytest.param(Form(8, faults_max=3), id="short", marks=pytest.mark.soak),
     pytest.param(Form(120), id="two-minutes", marks=pytest.mark.soak),
     pytest.param(Form(1_200), id="twenty-minutes", marks=pytest.mark.soak),
 ]

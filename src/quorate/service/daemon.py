@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Final
@@ -115,6 +116,23 @@ def _first_token(engine: Engine) -> str | None:
     return None if engine.stopped else first_token(engine)
 
 
+def _admitted(ledger_thread: LedgerThread, tell: Callable[[str], None]) -> Part:
+    """Return a leader's part that gives the first token to ``tell``, where one is needed.
+
+    A service that leads when it starts may have lost the leadership before its token is recorded;
+    then the next one that leads issues it.
+    """
+
+    @asynccontextmanager
+    async def admitted() -> AsyncIterator[None]:
+        token = await ledger_thread.run(_first_token)
+        if token is not None:
+            tell(token)
+        yield
+
+    return admitted
+
+
 def _trust(configuration: Configuration, clock: Clock) -> Trust | None:
     """Return what checks tokens of the configured OIDC issuer; None where there is none."""
     if configuration.oidc is None:
@@ -154,7 +172,10 @@ class Daemon:
             self._server.should_exit = True
 
     async def run(self, tell: Callable[[Address, str | None], None]) -> None:
-        """Serve until stopped; ``tell`` gets the address and the first token, if any."""
+        """Serve until stopped; ``tell`` gets the address and the first token, if any.
+
+        Where services have a leader it gets the token later, from the first that leads.
+        """
         configuration = self._configuration
         sys.setswitchinterval(SWITCH_S)
         check_tls(configuration)
@@ -226,11 +247,17 @@ class Daemon:
             if supply is not None:
                 own = candidate_address(configuration, self.address, grpc)
                 await ledger_thread.stand(own, ELECTED_S)
-            token = await ledger_thread.run(_first_token)
+            token = None if supply is not None else await ledger_thread.run(_first_token)
             for part in parts:
                 await stack.enter_async_context(while_leading(ledger_thread, part))
             _LOG.info("serving %s at %s", configuration.ledger, self.address)
             tell(self.address, token)
+            if supply is not None:
+                await stack.enter_async_context(
+                    while_leading(
+                        ledger_thread, _admitted(ledger_thread, partial(tell, self.address))
+                    )
+                )
             await self._serve(self._server, listening, ledger_thread)
         _LOG.info("stopped; the ledger is closed")
 

@@ -226,9 +226,14 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 
     set_up(made.log_format, made.log_level)
 
+    is_told = False
+
     def tell(address: Address, token: str | None) -> None:
+        nonlocal is_told
         url = f"{'https' if made.tls_cert else 'http'}://{address}"
-        click.echo(f"serving {made.ledger} at {url}")
+        if not is_told:
+            click.echo(f"serving {made.ledger} at {url}")
+            is_told = True
         if token is None:
             return
         if token_file is not None and _keep(token, token_file):
