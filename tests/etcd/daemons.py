@@ -18,7 +18,7 @@ from quorate.adapters.clock_system import SystemClock
 from quorate.cli.creation import create_ledger
 from tests.bounds import until
 from tests.etcd_server import pause
-from tests.service.program import CLI, Program, client, got, program
+from tests.service.program import Program, client, got, program
 
 SECRETS = ("key", "lottery")
 TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
@@ -26,7 +26,7 @@ TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
 
 @dataclass(slots=True)
 class Daemon:
-    """One service; ``words`` are what it is started with beside its ledger, by ``code``."""
+    """One service; ``words`` are what it is started with beside its ledger."""
 
     name: str
     folder: Path
@@ -35,14 +35,11 @@ class Daemon:
     stack: ExitStack = field(default_factory=ExitStack)
     program: Program | None = None
     address: str = ""
-    code: str = CLI
 
     def begin(self, *more: str) -> Program:
         """Start to serve; return at once."""
         named = ("--ledger", self.ledger, "--quorum-name", self.name)
-        served = self.stack.enter_context(
-            program(self.folder, *named, *self.words, *more, code=self.code)
-        )
+        served = self.stack.enter_context(program(self.folder, *named, *self.words, *more))
         self.program = served
         return served
 

@@ -35,7 +35,7 @@ from tests.etcd.history_file import counts_of
 from tests.etcd.planted_service import CODE_EARLY_ANSWER
 from tests.etcd.rest_client import RestClient
 from tests.etcd_server import pause
-from tests.service.program import CLI, client, reserved_port
+from tests.service.program import client, reserved_port
 
 SERVICES = 3
 CLIENTS = 4
@@ -56,7 +56,7 @@ class Services:
     One that could not start because etcd did not answer is started again, as its unit says.
     """
 
-    def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack, code: str = CLI) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack) -> None:
         self.names: Sequence[str] = [f"w{at}" for at in range(SERVICES)]
         self._all: dict[str, Daemon] = {}
         archive = folder / "archive"
@@ -66,7 +66,7 @@ class Services:
             url = f"etcd://{cluster.endpoints_for(name)}/d?local={own / 'ledger'}"
             listen = f"127.0.0.1:{stack.enter_context(reserved_port())}"
             daemon = Daemon(name, own, f"{url}&archive={archive}", ("--listen", listen))
-            daemon.address, daemon.code = f"http://{listen}", code
+            daemon.address = f"http://{listen}"
             self._all[name] = daemon
         self.url = f"etcd://{cluster.endpoints}/d?local={folder / 'test'}&archive={archive}"
         self.token = ""

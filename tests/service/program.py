@@ -98,10 +98,9 @@ def program(
     *words: str,
     listen: str = "127.0.0.1:0",
     python: Sequence[str] = (),
-    code: str = CLI,
 ) -> Iterator[Program]:
-    """Serve in ``folder`` until the block ends, at the latest; ``code`` starts the program."""
-    found = Program(folder, "--listen", listen, *words, python=python, code=code)
+    """Serve in ``folder`` until the block ends, at the latest."""
+    found = Program(folder, "--listen", listen, *words, python=python)
     try:
         yield found
     finally:
