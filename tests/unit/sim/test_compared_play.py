@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from quorate.cli.simulate_comparison import seeds_of
+from quorate.cli.simulation.simulate_comparison import seeds_of
 from quorate.sim.compared_play import compared_tasks, play_task
 from quorate.sim.outcome import Outcome
 from quorate.sim.report.compare import compare

@@ -49,7 +49,7 @@ def report(
     """
     from quorate.cli.printing import print_tree
     from quorate.cli.recorded_blocks import recorded_blocks
-    from quorate.cli.report_files import given_prices, write_report
+    from quorate.cli.simulation.report_files import given_prices, write_report
     from quorate.sim.report.metrics import metrics_of
     from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
     from quorate.views.reports.report_forms import metrics_lines, metrics_tree

@@ -140,7 +140,7 @@ def simulate(
     before it. Without --gavel-strict the production engine decides, with a ledger, budgets and
     nodes. The same input and seed give the same result, paused or not.
     """
-    from quorate.cli.simulate_pauses import pauses_of, played
+    from quorate.cli.simulation.simulate_pauses import pauses_of, played
     from quorate.sim.round_simulation import RoundsStuckError
     from quorate.sim.scenario import ScenarioError
     from quorate.sim.traces.trace_job import TraceError
@@ -188,7 +188,7 @@ def simulate(
 
 
 def _asked(file: str | None, given: dict[str, Any]) -> Scenario:
-    from quorate.cli.scenario_file import tree_in
+    from quorate.cli.simulation.scenario_file import tree_in
     from quorate.sim.scenario import scenario_of
 
     return scenario_of({} if file is None else tree_in(file), given)
@@ -197,7 +197,7 @@ def _asked(file: str | None, given: dict[str, Any]) -> Scenario:
 def _compare(
     settings: Settings, scenario: str | None, given: dict[str, Any], *, names: str, **how: Any
 ) -> None:
-    from quorate.cli.simulate_comparison import simulate_comparison
+    from quorate.cli.simulation.simulate_comparison import simulate_comparison
 
     if given["policy"] is not None:
         raise click.UsageError("--compare names the policies; leave --policy out")
@@ -264,6 +264,6 @@ def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
 
 
 def _write_report(file: str, stage: Stage) -> None:
-    from quorate.cli.report_files import write_report
+    from quorate.cli.simulation.report_files import write_report
 
     write_report([stage.outcome()], title="Simulation", html=file, csv=None, parquet=None)

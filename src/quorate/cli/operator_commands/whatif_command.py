@@ -69,7 +69,7 @@ def whatif(
     from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.printing import print_tree
     from quorate.cli.recorded_blocks import recorded_blocks
-    from quorate.cli.whatif_changes import changes_of, instant_of
+    from quorate.cli.simulation.whatif_changes import changes_of, instant_of
     from quorate.ledger.fold import fold
     from quorate.operations.pool_policies import check_policies
     from quorate.sim.report.outcome_of_ledger import outcome_of_ledger

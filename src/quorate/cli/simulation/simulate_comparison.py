@@ -10,8 +10,8 @@ import click
 
 from quorate.cli.printing import print_tree
 from quorate.cli.progress import Progress
-from quorate.cli.report_files import write_report
 from quorate.cli.settings import Settings
+from quorate.cli.simulation.report_files import write_report
 from quorate.cli.sources import read_bytes
 from quorate.sim.compared_play import ComparedTask, compared_tasks, play_task
 from quorate.sim.outcome import Outcome

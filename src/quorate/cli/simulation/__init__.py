@@ -1,0 +1,1 @@
+"""What the commands ``simulate`` and ``whatif`` read, compare and write."""
