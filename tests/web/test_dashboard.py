@@ -265,7 +265,7 @@ def test_it_works_under_a_prefix(context: BrowserContext, world: World) -> None:
         seen = Visit(context.new_page(), url)
         seen.watch()
         sign_in(seen.page, f"{url}/", world.admin)
-        seen.page.get_by_role("link", name="Queue").click()
+        seen.page.get_by_role("link", name="Queue", exact=True).click()
         expect(seen.page).to_have_url(f"{url}/queue")
         page = seen.open("runs/pretrain-7b")
         expect(page.get_by_role("heading", level=1)).to_have_text("pretrain-7b")
