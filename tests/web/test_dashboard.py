@@ -184,7 +184,10 @@ def _choose(page: Page, name: str, lines: list[str]) -> None:
 
 
 def test_an_edited_export_is_found_in_the_browser(admin: Visit, world: World) -> None:
+    # Of a task of an array only what differs is recorded, and its whole run is shown.
+    world.submit(run_document("lattice", "vision", "H100", 1, array={"tasks": "0-2"}))
     with world.client() as client:
+        assert client.post("/api/v1/runs/lattice/cancel", json={}).status_code == 200
         lines = client.get("/api/v1/ledger/export").text.splitlines()
     page = admin.open("ledger")
     _choose(page, "true.jsonl", lines)

@@ -28,6 +28,8 @@ const FORMAT = "quorate-export/1";
 const DOMAIN = new TextEncoder().encode("quorate-block/1\0");
 const DECLARED = "conflict-declared/1";
 const RESOLVED = "conflict-resolved/1";
+const RUN = "run-submitted";
+const TASK = "task-submitted";
 
 /** Yields the lines of a stream of bytes. */
 export async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
@@ -109,14 +111,27 @@ function eventsOf(body: Uint8Array, height: number, sequence: number): Packed[][
 /** Returns whether an event is shown with its tag and its plain fields as they were recorded. */
 function isShown(event: Packed[], seq: number, shown: Record<string, unknown>): boolean {
   if (shown.seq !== seq) return false;
+  if (kindOf(event[0]) === TASK) return isTaskShown(event, shown);
   // An event of an older shape is shown in the shape of today, under the tag of today.
-  if (shown.tag !== event[0]) return String(shown.tag).split("/")[0] === String(event[0]).split("/")[0];
+  if (shown.tag !== event[0]) return kindOf(shown.tag) === kindOf(event[0]);
   const fields = Object.keys(shown).filter((name) => name !== "seq" && name !== "tag");
   return fields.every((name, at) => {
     const recorded = event[at + 1];
     const isPlain = ["string", "number", "boolean"].includes(typeof recorded);
     return !isPlain || recorded === shown[name];
   });
+}
+
+/** Returns whether a task of an array, of which only what differs is recorded, is shown as its run. */
+function isTaskShown(event: Packed[], shown: Record<string, unknown>): boolean {
+  const [, atMs, actor, name, task] = event;
+  const run = shown.run as { name?: unknown; task?: unknown } | undefined;
+  const isSame = shown.at_ms === atMs && shown.actor === actor && run?.name === name && run?.task === task;
+  return kindOf(shown.tag) === RUN && isSame;
+}
+
+function kindOf(tag: unknown): string {
+  return String(tag).split("/")[0] ?? "";
 }
 
 /** Returns 1 where `event` is a lottery's outcome, which was drawn again here. */
