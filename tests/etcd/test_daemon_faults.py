@@ -32,7 +32,6 @@ from tests.etcd.fault_play import Form, check, chosen_seed, play
 from tests.etcd.fault_schedule import Kind
 from tests.etcd.fault_writer import OWNERS
 from tests.etcd.history_file import counts_of
-from tests.etcd.planted_service import CODE_EARLY_ANSWER
 from tests.etcd.rest_client import RestClient
 from tests.etcd_server import pause
 from tests.service.program import client, reserved_port
@@ -274,24 +273,3 @@ def test_services_answer_truly_while_machines_and_links_fail(
         print(f"{faults} faults; answers: {dict(counts)}")  # noqa: T201
         assert check(services.url, clients.operations()) == []
     assert counts["done"] >= 2 * CLIENTS
-
-
-@pytest.mark.soak
-def test_services_that_answer_before_the_commit_are_found(
-    etcd_program: Path, tmp_path: Path
-) -> None:
-    with faulty_cluster(etcd_program, tmp_path) as cluster, ExitStack() as stack:
-        services = Services(cluster, tmp_path, stack, CODE_EARLY_ANSWER)
-        stack.callback(services.close)
-        services.begin()
-        services.apply(documents())
-        clients = Clients(services, 1)
-        with clients.asking():
-            clients.wait_recorded(fewest=1)
-            leader = services.wait_agreed()
-            more = len(clients.operations()) + 100
-            until(lambda: len(clients.operations()) > more, "the clients ask", every_s=0.1)
-            services.kill(leader)
-        found = check(services.url, clients.operations())
-        print(f"{len(found)} found, first: {found[:3]}")  # noqa: T201 - shown with -s
-        assert [each for each in found if "run e" in each or "of e" in each], found
