@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("only_resources")]
 
 SPACES = ("adm-rai", "adm-vision", "adm-home")
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+HOOK = "adm-quorate"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 WORK = {"owner": "rai", "resources": {"gpuType": "F", "totalGPUs": 8}}
 FORBIDDEN = 403
@@ -62,7 +63,7 @@ def made(cluster: Server) -> Iterator[Resources]:
     api.apply(f"{BINDINGS}/adm-ada", binding)
     found = Resources(api, SPACES[0])
     yield found
-    api.delete(f"{HOOKS}/quorate")
+    api.delete(f"{HOOKS}/{HOOK}")
     api.delete(f"{BINDINGS}/adm-ada")
     until(lambda: _cleared(found), "all resources are gone")
     api.close()
@@ -88,6 +89,8 @@ def hook(service: Program, authority: Path) -> dict[str, Any]:
         server=service.process,
         tell=lambda: service.err,
     )
+    # The commands of the page install one of its own name, perhaps at the same time.
+    tree["metadata"]["name"] = HOOK
     (only,) = tree["webhooks"]
     only["clientConfig"] = {
         "url": f"https://localhost:{said[1]}{said[2]}",
