@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 KEEP_ALIVE_S: Final = 75
-SWITCH_S: Final = 0.001
+SWITCH_S: Final = 0.0001
 """How long the event loop waits for the interpreter while the ledger's thread decides."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 ELECTED_S: Final = 15.0
