@@ -12,7 +12,6 @@ from quorate.core.admission.admit import Admitted
 from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Command, Complete, Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.lifecycle.follow import eligible_since_ms
 from quorate.core.profile.reserved_refusal import admit_beside
 from quorate.core.tenancy.owner_scores import Scores, budget_used
 from quorate.core.tenancy.queue_order import queue_order, ranked_lines
@@ -23,6 +22,7 @@ from quorate.model.specs import Owner, Pool, Quota, Run
 from quorate.model.state.apply_event import apply, apply_all
 from quorate.model.state.records import Phase
 from quorate.model.state.state import State
+from quorate.model.state.upstreams import eligible_since_ms
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.effort import examples
 

@@ -67,7 +67,11 @@ class PublishedMakespan:
 
 
 def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
-    """Return the makespan at which the published search ends: feasible, within 5 % of one not."""
+    """Return the makespan at which the published search ends: feasible, within 5 % of one not.
+
+    Where it began anew with longer makespans, it may end within 5 % of the longest that it had not
+    tried before, which is itself within 5 % of one that is not feasible.
+    """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
     while True:
         high_s = top_s

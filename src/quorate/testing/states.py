@@ -22,6 +22,7 @@ _SPECIAL: Final = frozenset(
     {
         "_below",
         "_crossings",
+        "_follower_index",
         "_holdings",
         "_line_ranks",
         "_soft",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from quorate.core.commands import Apply, Cancel, Complete, Fail, Submit, Tick
-from quorate.core.lifecycle.follow import eligible_since_ms, follow_due_ms
+from quorate.core.lifecycle.follow import follow_due_ms
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RunEnded
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Follow, Run, UpstreamFailure
 from quorate.model.state.records import Phase
+from quorate.model.state.upstreams import eligible_since_ms
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.lives import Life
 

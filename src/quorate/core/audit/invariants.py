@@ -332,9 +332,7 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
         return
     tried = [view.runs[name].spec for name in view.queued]
     counts = Counter((run.pool, run.owner) for run in tried)
-    tried += [view.runs[n].spec for n in view.in_rounds if view.runs[n].phase is Phase.PENDING]
-    followers = {run.name for run in tried if run.follow is not None}
-    if counts != dict(view.queued_counts) or followers != set(view.followers):
+    if counts != dict(view.queued_counts):
         yield Violation("I8", "queue", "is not what is counted of it")
     yield from _kept_of_queue(view)
 
@@ -364,7 +362,11 @@ def _arrays(view: StateView) -> Iterator[Violation]:
 def _kept_of_queue(view: StateView) -> Iterator[Violation]:
     """Yield cached ranks or cut runs that do not match the state: I8."""
     fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
-    fresh.ranks_changed()
+    fresh.forget_waiting()
+    if view.follower_index.entries() != fresh.follower_index.entries():
+        yield Violation("I8", "queue", "does not know what its followers wait for")
+    if view.waiting.entries() != fresh.waiting.entries():
+        yield Violation("I8", "queue", "is not indexed as it waits")
     if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):
         yield Violation("I8", "queue", "does not stand in the order of its ranks")
     cut = {

@@ -15,7 +15,6 @@ from typing import Final
 
 from quorate.core.admission.admit import Admitted
 from quorate.core.lifecycle.cut_cooldown import held_back
-from quorate.core.lifecycle.follow import waits_for_upstream
 from quorate.core.planning.room_now import NowFree
 from quorate.core.planning.start_now import StartNow
 from quorate.core.planning.walk_plan import WalkPlan
@@ -24,7 +23,7 @@ from quorate.core.tenancy.queue_order import Queue
 from quorate.model.specs import Run
 from quorate.model.state.line_ranks import Ranked
 from quorate.model.state.records import RunRecord
-from quorate.model.state.waiting_index import Line, Need, Place, Shape, need_of
+from quorate.model.state.waiting_index import Line, Need, Place, Shape, need_ms_of
 
 STARTS_MAX: Final = 100
 """How many runs beyond the depth one walk tries to start."""
@@ -200,7 +199,7 @@ class _Tail:
         if not plan.search.fits_now(record.spec):
             # Runs of this shape and line have the same payers and quotas: only shorter ones are
             # tried.
-            column.give_up(need_of(record)[0])
+            column.give_up(need_ms_of(record.spec))
             return 1
         self._start(record)
         return 1
@@ -222,8 +221,7 @@ class _Tail:
         Any other run is not looked at here: if it is new, it is granted or told later.
         """
         plan, run = self._plan, record.spec
-        waits = waits_for_upstream(plan.view, run) or held_back(plan.view, record, plan.log.now_ms)
-        return waits is None and not run.sensitive
+        return held_back(plan.view, record, plan.log.now_ms) is None and not run.sensitive
 
     def _start(self, record: RunRecord) -> None:
         """Start a run in what is left now, or write why it waits."""

@@ -76,7 +76,7 @@ class LeftPlaces:
         view = log.view
         if view.spares or view.pledges or view.lifted or view.holdings.has_bounds:
             return False
-        if view.followers or view.recalls or plan.fruitless_runs or may_burst(view):
+        if view.recalls or plan.fruitless_runs or may_burst(view):
             return False
         if any(record.by_conflict for record in view.reservations.values()):
             return False

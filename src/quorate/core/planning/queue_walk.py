@@ -34,7 +34,7 @@ from quorate.core.profile.node_quota import promised
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.recallable_loans import has_loans, recallable
 from quorate.core.tenancy.queue_order import in_turn, ranked_lines
-from quorate.model.events import MoveCause, MoveCode, RunRequeued, RunSubmitted
+from quorate.model.events import MoveCause, MoveCode, RunEnded, RunRequeued, RunSubmitted
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
 from quorate.model.state.line_ranks import Ranked
@@ -112,9 +112,7 @@ class Walk:
             if self._ends_early:
                 return
         start_beyond(plan, self.starts, self.reasons, self.ranked)
-        for event in tuple(plan.log.events):
-            if isinstance(event, RunSubmitted | RunRequeued):
-                self._told(event.run if isinstance(event, RunRequeued) else event.run.name)
+        self._tell_others()
 
     def keep(self) -> None:
         """Leave the starts that were found to the next walk."""
@@ -138,13 +136,24 @@ class Walk:
             if record.refusal is None:  # A claim is granted when it is asked for, or not at all.
                 grant_claim(plan.log, run)
             return
-        waits = waits_for_upstream(plan.view, run)
-        if waits is not None:
-            self.reasons.tell(record, waits)
-        elif record.reservation is not None:
+        if record.reservation is not None:
             self._firm(record, plan.view.reservations[record.reservation])
         else:
             self._next(record)
+
+    def _tell_others(self) -> None:
+        """Write why runs wait that were not looked at, where this decision may have changed it."""
+        plan = self.plan
+        for event in tuple(plan.log.events):
+            match event:
+                case RunSubmitted():
+                    self._told(event.run.name)
+                case RunRequeued():
+                    self._told(event.run)
+                case RunEnded():
+                    self._tell_followers(plan.view.runs[event.run].spec)
+                case _:
+                    pass
 
     def _told(self, name: str) -> None:
         """Write why a run waits that began to wait in this decision and was not looked at."""
@@ -163,6 +172,17 @@ class Walk:
             self.reasons.tell(record, waits)
         else:
             self.reasons.refuse(record)
+
+    def _tell_followers(self, ended: Run) -> None:
+        """Write that an upstream failed for runs that follow ``ended``, or its array."""
+        view = self.plan.view
+        after = view.follower_index.after
+        for upstream in (ended.name, "" if ended.array is None else ended.array.name):
+            for name in tuple(after.get(upstream, ())):
+                record = view.runs[name]
+                waits = waits_for_upstream(view, record.spec)
+                if waits is not None and record.spec.rounds is None:
+                    self.reasons.tell(record, waits)
 
     def _firm(self, record: RunRecord, promise: ReservationRecord) -> None:
         """Start a firm run, at its turn in the queue, if it can; else keep or move its place."""

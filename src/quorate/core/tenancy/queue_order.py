@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from types import MappingProxyType
 
-from quorate.core.lifecycle.follow import eligible_since_ms
 from quorate.core.tenancy.owner_scores import Line, Scores
 from quorate.model.state import waiting_index
 from quorate.model.state.line_ranks import Rank, Ranked
@@ -50,9 +49,7 @@ def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[s
     lines: dict[waiting_index.Line, list[Place]] = {}
     for name in names:
         record = view.runs[name]
-        since_ms = None if record.spec.follow is None else eligible_since_ms(view, record)
-        place = (record.submitted_ms if since_ms is None else since_ms, record.seq, name)
-        lines.setdefault(("", *line_of(record)), []).append(place)
+        lines.setdefault(("", *line_of(record)), []).append(place_now(view, record))
     for places in lines.values():
         places.sort()
     ranked = sorted((scores.rank(line[1:]), places[0], line) for line, places in lines.items())
@@ -133,11 +130,11 @@ class Queue:
 
 def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
     """Return the place of a waiting run, from 1, and how many runs wait."""
-    if view.followers or view.parked:
-        queue = queue_order(view, now_ms)  # Followers have places outside of their lines.
+    if view.follower_index.blocked or view.parked:
+        queue = queue_order(view, now_ms)  # Blocked runs are in no line.
         return queue.index(run) + 1, len(queue)
     scores, record, lines = Scores(view, now_ms), view.runs[run], view.waiting.lines
-    mine, place = scores.rank(line_of(record)), waiting_index.place_of(record)
+    mine, place = scores.rank(line_of(record)), place_now(view, record)
     ahead = total = 0
     for line, places in lines.items():
         rank = scores.rank(line[1:])
@@ -148,21 +145,25 @@ def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
 
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:
-    """Return the waiting runs in their present order."""
+    """Return the waiting runs in their present order.
+
+    A run that an upstream blocks is shown where it would be if it could have started at once.
+    """
     scores, by_rank = Scores(view, now_ms), dict[Rank, list[Place]]()
     for line, places in view.waiting.lines.items():
         by_rank.setdefault(scores.rank(line[1:]), []).extend(places.places)
+    for name in view.follower_index.blocked:
+        record = view.runs[name]
+        if record.spec.rounds is None:
+            rank = scores.rank(line_of(record))
+            by_rank.setdefault(rank, []).append(waiting_index.place_of(record))
     found = list[str]()
     for _, ranked in sorted(by_rank.items()):
-        if view.followers:
-            ranked = [_place_now(view, place) for place in ranked]  # noqa: PLW2901
         ranked.sort()
         found.extend(place[2] for place in ranked)
     return found
 
 
-def _place_now(view: StateView, place: Place) -> Place:
+def place_now(view: StateView, record: RunRecord) -> Place:
     """Return the place of a waiting run: a follower ages from when its upstreams completed."""
-    if place[2] not in view.followers:
-        return place
-    return eligible_since_ms(view, view.runs[place[2]]) or place[0], *place[1:]
+    return waiting_index.place_of(record, view.follower_index.since.get(record.spec.name))

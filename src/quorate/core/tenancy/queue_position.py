@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from quorate.core.lifecycle.follow import eligible_since_ms
 from quorate.core.tenancy.owner_scores import Line, Scores
-from quorate.core.tenancy.queue_order import line_of, queue_order
+from quorate.core.tenancy.queue_order import line_of, place_now, queue_order
 from quorate.core.tenancy.share_score import Terms
 from quorate.model.state.line_ranks import Rank
 from quorate.model.state.records import ReportRecord, RunRecord
 from quorate.model.state.state_view import StateView
-from quorate.model.state.waiting_index import Place, place_of
+from quorate.model.state.upstreams import eligible_since_ms
+from quorate.model.state.waiting_index import Place
 
 
 class Because(StrEnum):
@@ -74,7 +74,7 @@ def standing_of(
     """
     scores, record = Scores(view, now_ms), view.runs[run]
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
-    if view.followers or view.parked:
+    if view.follower_index.blocked or view.parked:
         names = queue_order(view, now_ms) if queue is None else queue()
         length, ahead = len(names), _ahead_one_by_one(view, scores, record, names)
     else:
@@ -98,9 +98,9 @@ def standing_of(
 
 def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_Why, int]:
     """Return how many runs are ahead of ``record`` and why, in the order of the queue."""
-    line, place = line_of(record), place_of(record)
+    line, place = line_of(record), place_now(view, record)
     _, terms = scores.worst(line)
-    mine, since = scores.rank(line), (record.submitted_ms,)
+    mine, since = scores.rank(line), place[:1]
     ranked = list[tuple[Rank, Place, _Why, int]]()
     for (_, owner, flavors), waiting in view.waiting.lines.items():
         rank, places = scores.rank((owner, flavors)), waiting.places

@@ -530,6 +530,7 @@ def _run_ended(  # noqa: C901 - a replay comes here for every run: no calls
     run.ended_ms = event.at_ms
     if run.spec.array is not None:
         state.close_task(run.spec, run.phase, event.at_ms)
+    state.upstream_ended(event.run)
     if event.note:
         run.note = event.note
 

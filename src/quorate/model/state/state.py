@@ -50,6 +50,7 @@ class State(TenancyState):
         over.ask_cache = self.ask_cache
         over.ends_cache = self.ends_cache.layer()
         over.room_index = self.room_index.layer()
+        over._follower_index = self.follower_index.layer()  # noqa: SLF001
         over._waiting = self.waiting.layer()  # noqa: SLF001
         over._line_ranks = self._line_ranks.layer()  # noqa: SLF001
         over.lifted = self.lifted

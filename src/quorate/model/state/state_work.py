@@ -8,6 +8,7 @@ from quorate.model.specs import (
     Run,
     TaskArray,
 )
+from quorate.model.state.follower_index import FollowerIndex
 from quorate.model.state.holdings import Holdings
 from quorate.model.state.line_ranks import LineRanks
 from quorate.model.state.records import (
@@ -31,7 +32,7 @@ class WorkState(FleetState):
 
     __slots__ = (
         "_cut_runs",
-        "_followers",
+        "_follower_index",
         "_holdings",
         "_node_leases",
         "_owner_leases",
@@ -60,7 +61,6 @@ class WorkState(FleetState):
         self.pending: Table[str, int] = Table()
         self.queued: Table[str, int] = Table()
         self._queued_counts: Table[tuple[str, str], int] = Table()
-        self._followers: Table[str, None] = Table()
         self._cut_runs: Table[str, None] = Table()
         self.parked: Table[str, dict[str, None]] = Table()
         self.growable: Table[str, None] = Table()
@@ -75,6 +75,7 @@ class WorkState(FleetState):
         self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
         self._waiting: Waiting | None = None
+        self._follower_index: FollowerIndex | None = None
         self._holdings: Holdings | None = None
 
     @property
@@ -107,22 +108,30 @@ class WorkState(FleetState):
         return self._queued_counts
 
     @property
-    def followers(self) -> Table[str, None]:
-        """The ``queued`` runs that follow others."""
-        self._index_leases()
-        return self._followers
-
-    @property
     def cut_runs(self) -> Table[str, None]:
         """The runs that a conflict has cut, or steps of them, and that are not over."""
         self._index_leases()
         return self._cut_runs
 
     @property
+    def follower_index(self) -> FollowerIndex:
+        """The followers that wait, by upstream; indexed on first use, so a replay pays nothing."""
+        if self._follower_index is None:
+            records = (self.runs[name] for name in (*self.pending, *self.in_rounds))
+            waiting = (record for record in records if record.phase is Phase.PENDING)
+            self._follower_index = FollowerIndex.of(self, waiting)
+        return self._follower_index
+
+    @property
     def waiting(self) -> Waiting:
         """The waiting runs by line and by shape; indexed on first use, so a replay pays nothing."""
         if self._waiting is None:
-            self._waiting = Waiting.of(self.runs[name] for name in self.pending)
+            known = self.follower_index
+            self._waiting = Waiting.of(
+                (self.runs[name], known.since.get(name))
+                for name in self.pending
+                if name not in known.blocked
+            )
         return self._waiting
 
     @property
@@ -226,8 +235,6 @@ class WorkState(FleetState):
         """Count ``run`` among the ``queued``."""
         whose = (run.pool, run.owner)
         self._queued_counts[whose] = self._queued_counts.get(whose, 0) + 1
-        if run.follow is not None:
-            self._followers[run.name] = None
 
     def discount_queued(self, run: Run) -> None:
         """Stop counting ``run`` among the ``queued``, if they are counted yet."""
@@ -239,8 +246,6 @@ class WorkState(FleetState):
             self._queued_counts[whose] = left
         else:
             del self._queued_counts[whose]
-        if run.follow is not None:
-            del self._followers[run.name]
 
     def open_task(self, run: Run, at_ms: int) -> None:
         """Count ``run``, which was just submitted, among the open tasks of its array."""
@@ -259,10 +264,14 @@ class WorkState(FleetState):
         record = self.arrays.own(array.name)
         record.open_tasks -= 1
         record.ended_ms = at_ms
+        is_first_failure = False
         if phase is not Phase.COMPLETED:
             record.uncompleted += 1
-            if record.failed_ms is None:
+            is_first_failure = record.failed_ms is None
+            if is_first_failure:
                 record.failed_ms = at_ms
+        if is_first_failure or not record.open_tasks:
+            self.upstream_ended(array.name)
         if run.task is not None and record.released.pop(run.task, None) is not None:
             self._release_tasks(array, record, at_ms)
 
@@ -283,22 +292,58 @@ class WorkState(FleetState):
             record.next_position += 1
             if task.ended_ms is None:
                 record.released[index] = at_ms
+                self._look_again(task.spec.name)
+
+    def upstream_ended(self, name: str) -> None:
+        """Let the followers of ``name`` wait for room, or fail: this run or array has ended.
+
+        An array has ended for them, too, when the first of its tasks did not complete.
+        """
+        if self._follower_index is not None:
+            for follower in tuple(self._follower_index.after.get(name, ())):
+                self._look_again(follower)
+
+    def _look_again(self, name: str) -> None:
+        """Index a follower by what has become of its upstreams."""
+        known = self._follower_index
+        # A task may be released while it is being submitted, before it waits.
+        if known is None or not (name in known.blocked or name in known.since):
+            return
+        record = self.runs[name]
+        if known.look_again(self, record) and record.spec.rounds is None:
+            self._add_waiting(record)
 
     def list_waiting(self, record: RunRecord) -> None:
         """Index a run that has begun to wait."""
-        if self._waiting is not None:
-            self._waiting.add(record)
-            self._line_ranks.line_changed(line_of(record.spec))
+        known = self._follower_index
+        if known is not None:
+            if record.spec.follow is not None:
+                known.add(self, record)
+            if record.spec.name not in known.blocked:
+                self._add_waiting(record)
 
     def unlist_waiting(self, record: RunRecord) -> None:
         """Remove a run that no longer waits from the index."""
-        if self._waiting is not None:
-            self._waiting.remove(record)
+        known = self._follower_index
+        if known is None:
+            return
+        name = record.spec.name
+        if self._waiting is not None and name not in known.blocked:
+            self._waiting.remove(record, known.since.get(name))
+            self._line_ranks.line_changed(line_of(record.spec))
+        if record.spec.follow is not None:
+            known.remove(record)
+
+    def _add_waiting(self, record: RunRecord) -> None:
+        """Index a waiting run that may start, by line and by shape."""
+        known = self._follower_index
+        if self._waiting is not None and known is not None:
+            self._waiting.add(record, known.since.get(record.spec.name))
             self._line_ranks.line_changed(line_of(record.spec))
 
     def forget_waiting(self) -> None:
         """Forget the indexes of waiting runs; they are made anew on the next use."""
-        self._waiting = None
+        self._waiting = self._follower_index = None
         self.ranks_changed()
 
     def join_rounds(self, record: RunRecord, known: RoundsRun) -> None:
@@ -306,14 +351,15 @@ class WorkState(FleetState):
         spec = record.spec
         self.in_rounds[spec.name] = known
         self.round_sizes[spec.pool] = self.round_sizes.get(spec.pool, 0) + 1
-        if spec.follow is not None and self.leases_indexed:
-            self._followers[spec.name] = None
+        if spec.follow is not None and self._follower_index is not None:
+            self._follower_index.add(self, record)
 
     def begin_rounds(self, record: RunRecord) -> None:
         """Record that a run has its first GPUs of a round: it counts as running until its end."""
         record.phase, record.refusal = Phase.RUNNING, None
+        if record.spec.follow is not None and self._follower_index is not None:
+            self._follower_index.remove(record)
         if self.leases_indexed:
-            self._followers.pop(record.spec.name, None)
             self.count_run(record.spec.owner, 1)
 
     def leave_rounds(self, record: RunRecord) -> None:
@@ -323,8 +369,9 @@ class WorkState(FleetState):
         self.round_sizes[pool] -= 1
         if not self.round_sizes[pool]:
             del self.round_sizes[pool]
-        if self.leases_indexed:
-            self._followers.pop(name, None)
+        is_indexed = record.spec.follow is not None and self._follower_index is not None
+        if is_indexed and record.phase is Phase.PENDING:
+            self.follower_index.remove(record)
         self.settle_grant(record.spec)
 
     def settle_grant(self, run: Run) -> None:
@@ -347,10 +394,6 @@ class WorkState(FleetState):
             record = self.runs[name]
             if record.cut_by or record.steps_cut_by:
                 self._cut_runs[name] = None
-        for name in self.in_rounds:
-            record = self.runs[name]
-            if record.spec.follow is not None and record.phase is Phase.PENDING:
-                self._followers[name] = None
 
     def _hold(self, holdings: Holdings, run: str, slots: Slots) -> None:
         holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))

@@ -1,4 +1,4 @@
-"""The waiting runs, indexed: by line, in order, and by shape.
+"""The waiting runs that no upstream blocks, indexed: by line, in order, and by shape.
 
 A line has the runs of one owner that ask one pool for the same flavors, so that they have one
 score. A shape is what decides whether there is room for a run, and which payers it has within its
@@ -87,21 +87,21 @@ def shape_of(run: Run) -> Shape:
     )
 
 
-def place_of(record: RunRecord) -> Place:
-    """Return the place of a waiting run in its line."""
-    return record.submitted_ms, record.seq, record.spec.name
+def place_of(record: RunRecord, since_ms: int | None = None) -> Place:
+    """Return the place of a waiting run in its line; a follower may start since ``since_ms``."""
+    return record.submitted_ms if since_ms is None else since_ms, record.seq, record.spec.name
 
 
-def need_of(record: RunRecord) -> Need:
-    """Return how long a waiting run says that it needs its GPUs, grace included, and its place."""
-    run = record.spec
-    return (run.expected_duration_ms or 0) + run.checkpoint_ms, place_of(record)
+def need_ms_of(run: Run) -> int:
+    """Return how long a run says that it needs its GPUs, grace included."""
+    return (run.expected_duration_ms or 0) + run.checkpoint_ms
 
 
 class Waiting:
-    """Every waiting run: by line, and by shape and line; each in order.
+    """Every waiting run that may start: by line, and by shape and line; each in order.
 
-    ``needs`` has the runs of a shape and a line once more, the shortest first.
+    A follower is here from when the last of its upstreams is over, and stands where a run does that
+    was submitted then. ``needs`` has the runs of a shape and a line once more, the shortest first.
     """
 
     __slots__ = ("_is_layer", "lines", "needs", "shapes")
@@ -113,11 +113,11 @@ class Waiting:
         self.needs: Table[Shape, dict[Line, list[Need]]] = Table()
 
     @classmethod
-    def of(cls, records: Iterable[RunRecord]) -> Waiting:
-        """Return the index of ``records``."""
+    def of(cls, records: Iterable[tuple[RunRecord, int | None]]) -> Waiting:
+        """Return the index of ``records``, each with what ``add`` takes."""
         found = cls()
-        for record in records:
-            found.add(record)
+        for record, since_ms in records:
+            found.add(record, since_ms)
         return found
 
     def layer(self) -> Waiting:
@@ -129,25 +129,35 @@ class Waiting:
         over.needs = self.needs.layer()
         return over
 
-    def add(self, record: RunRecord) -> None:
-        """Add a run."""
-        place, line, shape = place_of(record), line_of(record.spec), shape_of(record.spec)
+    def entries(self) -> list[object]:
+        """Return every entry, for comparing."""
+        return [
+            {line: each.places for line, each in self.lines.items()},
+            dict(self.shapes),
+            dict(self.needs),
+        ]
+
+    def add(self, record: RunRecord, since_ms: int | None) -> None:
+        """Add a run; a follower may start since ``since_ms``."""
+        run, place = record.spec, place_of(record, since_ms)
+        line, shape = line_of(run), shape_of(run)
         if line in self.lines:
             self.lines.own(line).add(place)
         else:
             self.lines[line] = Places([place])
         self._insert(self.shapes, shape, line, place)
-        self._insert(self.needs, shape, line, need_of(record))
+        self._insert(self.needs, shape, line, (need_ms_of(run), place))
 
-    def remove(self, record: RunRecord) -> None:
-        """Remove a run."""
-        place, line, shape = place_of(record), line_of(record.spec), shape_of(record.spec)
+    def remove(self, record: RunRecord, since_ms: int | None) -> None:
+        """Remove a run that was added with ``since_ms``."""
+        run, place = record.spec, place_of(record, since_ms)
+        line, shape = line_of(run), shape_of(run)
         places = self.lines.own(line)
         places.remove(place)
         if not places.places:
             del self.lines[line]
         self._delete(self.shapes, shape, line, place)
-        self._delete(self.needs, shape, line, need_of(record))
+        self._delete(self.needs, shape, line, (need_ms_of(run), place))
 
     def _insert(
         self, table: Table[Shape, dict[Line, list[E]]], shape: Shape, line: Line, entry: E

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quorate.core.lifecycle.follow import eligible_since_ms
 from quorate.core.tenancy.owner_scores import Scores
 from quorate.core.tenancy.queue_order import line_of
 from quorate.documents.times import time_text
+from quorate.model.state.upstreams import eligible_since_ms
 from quorate.views import kind_names
 from quorate.views.kinds.kind import Kind, Row, Tree
 from quorate.views.kinds.kinds_work import plan_texts, run_trees

@@ -8,6 +8,7 @@ from typing import Protocol
 from quorate.model.specs import (
     EnvelopeId,
 )
+from quorate.model.state.follower_index import FollowerIndex
 from quorate.model.state.records import (
     ArrayRecord,
     Lease,
@@ -48,8 +49,8 @@ class WorkView(Protocol):
         ...
 
     @property
-    def followers(self) -> Mapping[str, None]:
-        """Those of ``queued`` that follow other runs."""
+    def follower_index(self) -> FollowerIndex:
+        """The waiting runs that follow others, by upstream."""
         ...
 
     @property
@@ -64,7 +65,7 @@ class WorkView(Protocol):
 
     @property
     def waiting(self) -> Waiting:
-        """The waiting runs by line and by shape."""
+        """The waiting runs that no upstream blocks, by line and by shape."""
         ...
 
     @property

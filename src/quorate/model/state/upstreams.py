@@ -1,0 +1,110 @@
+"""What became of the runs and arrays that others follow, and since when a follower may start.
+
+What is followed is a run, or an array: that completes with the last of its tasks, and fails with
+the first of them that does not complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from quorate.model.specs import Run, UpstreamFailure
+from quorate.model.state.records import ArrayRecord, Phase, RunRecord
+from quorate.model.state.run_table import Runs
+from quorate.model.task_arrays import upstreams_of
+
+_UNCOMPLETED = (Phase.FAILED, Phase.CANCELLED)
+
+
+class UpstreamView(Protocol):
+    """The runs and arrays that may be followed."""
+
+    @property
+    def runs(self) -> Runs:
+        """Every run ever submitted, by name."""
+        ...
+
+    @property
+    def arrays(self) -> Mapping[str, ArrayRecord]:
+        """Every array ever submitted, by name."""
+        ...
+
+
+class Ended(NamedTuple):
+    """What became of a run or an array.
+
+    ``failed_ms`` is when it, or the first of its tasks, failed or was cancelled; ``over_ms`` is
+    when it, or the last of its tasks, ended. None: not yet.
+    """
+
+    failed_ms: int | None
+    over_ms: int | None
+    phase: Phase
+
+
+class Failing(NamedTuple):
+    """When a follower fails because of an upstream, and which upstream that is."""
+
+    at_ms: int
+    upstream: str
+
+
+def ended(view: UpstreamView, name: str) -> Ended:
+    """Return what became of the run or array ``name``."""
+    array = view.arrays.get(name)
+    if array is not None:
+        over_ms = None if array.open_tasks else array.ended_ms
+        return Ended(array.failed_ms, over_ms, Phase.FAILED)
+    record = view.runs[name]
+    has_failed = record.phase in _UNCOMPLETED
+    return Ended(record.ended_ms if has_failed else None, record.ended_ms, record.phase)
+
+
+def is_released(view: UpstreamView, run: Run) -> bool:
+    """Return whether the limit of its array, if any, lets ``run`` start."""
+    if run.array is None or run.array.at_once_max is None:
+        return True
+    return run.task in view.arrays[run.array.name].released
+
+
+def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
+    """Return since when no upstream keeps a run from starting; None while one does.
+
+    That is when it was submitted or, for a follower, when the last of its upstreams completed or,
+    where any end is enough, ended in any way.
+    """
+    run, since_ms = record.spec, record.submitted_ms
+    if not is_released(view, run):
+        return None
+    if run.array is not None and run.task is not None:
+        since_ms = max(since_ms, view.arrays[run.array.name].released.get(run.task, 0))
+    for upstream in upstreams_of(run):
+        found = ended(view, upstream.name)
+        if found.over_ms is None or (not upstream.any_end and found.failed_ms is not None):
+            return None
+        since_ms = max(since_ms, found.over_ms)
+    return since_ms
+
+
+def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:
+    """Return when a follower fails because an upstream did; None while it need not.
+
+    Its grace begins when the first upstream fails, or when it is submitted after that.
+    """
+    follow = record.spec.follow
+    if follow is None or follow.on_upstream_failure is not UpstreamFailure.FAIL:
+        return None
+    first = min(_failed(view, record.spec), default=None)
+    if first is None:
+        return None
+    failed_ms, upstream = first
+    return Failing(max(failed_ms, record.submitted_ms) + follow.grace_ms, upstream)
+
+
+def _failed(view: UpstreamView, run: Run) -> Iterator[tuple[int, str]]:
+    """Yield when each upstream failed that has failed and had to complete."""
+    for upstream in upstreams_of(run):
+        failed_ms = None if upstream.any_end else ended(view, upstream.name).failed_ms
+        if failed_ms is not None:
+            yield failed_ms, upstream.name
