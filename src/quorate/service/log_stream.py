@@ -4,6 +4,9 @@ What reads the log may stop: a terminal after Ctrl-S, a frozen program behind a 
 that hangs. A write would then wait, and with it every thread that has a line to log: the service
 would answer no request, not even SIGTERM. So a line is written at once where the stream takes it,
 and kept in memory where it does not, up to a bound. Lines beyond that are left out and counted.
+
+There is a line for each request. Those are gathered for a moment and written together: while the
+ledger decides, each write costs the thread that answers requests its turn at the interpreter.
 """
 
 from __future__ import annotations
@@ -12,11 +15,15 @@ import logging
 import os
 import select
 from collections import deque
-from threading import Thread
+from threading import Event, Thread
 from typing import Final
+
+from quorate.service.request_log import Handled
 
 KEPT_BYTES_MAX: Final = 1024 * 1024
 """How much of the log is kept for a reader that is behind."""
+GATHER_S: Final = 0.05
+"""How long lines of requests are gathered."""
 LAST_S: Final = 1.0
 """How long the end of the service waits for such a reader."""
 _LOOK_MS: Final = 1_000
@@ -32,6 +39,8 @@ class StreamLog(logging.Handler):
         self._kept_bytes = 0
         self._left_out = 0
         self._writer: Thread | None = None
+        self._is_asked = Event()
+        self._is_closing = Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write ``record``, or keep it; the lock is held."""
@@ -45,17 +54,26 @@ class StreamLog(logging.Handler):
         else:
             self._keep_left_out()
             self._keep(line)
-        self._write_kept()
-        if self._kept and self._writer is None:
-            self._writer = Thread(target=self._write_later, name="log", daemon=True)
-            self._writer.start()
+        if not _is_of_request(record):
+            self._write_kept()
+        if self._kept and not self._is_asked.is_set():
+            self._ask_writer()
 
     def close(self) -> None:
         """Wait for what is kept to be read, for ``LAST_S`` at most, and log no more."""
         writer = self._writer
         if writer is not None:
+            self._is_closing.set()
+            self._is_asked.set()
             writer.join(LAST_S)
         super().close()
+
+    def _ask_writer(self) -> None:
+        """Have the writer's thread write what is kept; the lock is held."""
+        self._is_asked.set()
+        if self._writer is None or not self._writer.is_alive():
+            self._writer = Thread(target=self._write_later, name="log", daemon=True)
+            self._writer.start()
 
     def _keep(self, line: bytes) -> None:
         # In parts that a pipe takes whole once it is ready for any.
@@ -76,24 +94,42 @@ class StreamLog(logging.Handler):
     def _write_kept(self) -> None:
         """Write what is kept until the stream takes no more; the lock is held."""
         while self._kept and self._is_ready(0):
-            part = self._kept.popleft()
-            self._kept_bytes -= len(part)
+            parts = self._next_parts()
+            chunk = b"".join(parts)
+            self._kept_bytes -= len(chunk)
             try:
-                written = os.write(self._stream, part)
+                written = os.write(self._stream, chunk)
             except BlockingIOError:
                 written = 0  # Another process has made the stream one that does not wait.
             except OSError:
                 # Its reader is gone, or its disk is full: there is no other place to say so.
-                self._left_out += part.endswith(b"\n")
+                self._left_out += sum(part.endswith(b"\n") for part in parts)
                 continue
-            if written < len(part):
-                self._kept.appendleft(part[written:])
-                self._kept_bytes += len(part) - written
+            if written < len(chunk):
+                self._kept.appendleft(chunk[written:])
+                self._kept_bytes += len(chunk) - written
                 return
             if not self._kept:
                 self._keep_left_out()
 
+    def _next_parts(self) -> list[bytes]:
+        """Remove and return the first parts that are kept, as many as a pipe takes whole."""
+        parts = [self._kept.popleft()]
+        length = len(parts[0])
+        while self._kept and length + len(self._kept[0]) <= select.PIPE_BUF:
+            length += len(self._kept[0])
+            parts.append(self._kept.popleft())
+        return parts
+
     def _write_later(self) -> None:
+        """Write what is kept, a moment after each time it is asked, until the log is closed."""
+        while not self._is_closing.is_set():
+            self._is_asked.wait()
+            self._is_closing.wait(GATHER_S)
+            self._is_asked.clear()
+            self._write_all()
+
+    def _write_all(self) -> None:
         """Write what is kept as soon as the stream takes it, until nothing is."""
         while True:
             self._is_ready(_LOOK_MS)
@@ -101,7 +137,6 @@ class StreamLog(logging.Handler):
             try:
                 self._write_kept()
                 if not self._kept:
-                    self._writer = None
                     return
             finally:
                 self.release()
@@ -110,3 +145,10 @@ class StreamLog(logging.Handler):
         looking = select.poll()
         looking.register(self._stream, select.POLLOUT)
         return bool(looking.poll(wait_ms))
+
+
+def _is_of_request(record: logging.LogRecord) -> bool:
+    """Return whether ``record`` says how a request was answered, and nothing is wrong."""
+    return isinstance(getattr(record, "handled", None), Handled) and (
+        record.levelno < logging.WARNING
+    )

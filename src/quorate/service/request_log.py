@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_hex
@@ -12,6 +13,7 @@ KEY: Final = "quorate.handled"
 """Where in the scope of a request it is kept."""
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ID_BYTES: Final = 8
+_IDS_AT_ONCE: Final = 256
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +33,21 @@ class Handled:
 
 def request_id_of(sent: str) -> str:
     """Return the id that the client gave its request where it is one, else a new one."""
-    return sent if _ID.fullmatch(sent) else token_hex(_ID_BYTES)
+    return sent if _ID.fullmatch(sent) else _new_id()
+
+
+def _new_id() -> str:
+    """Return an id by chance. Many are drawn at once: each draw asks the system."""
+    try:
+        return _DRAWN.pop()
+    except IndexError:
+        digits, drawn = 2 * _ID_BYTES, token_hex(_ID_BYTES * _IDS_AT_ONCE)
+        _DRAWN.extend(drawn[at : at + digits] for at in range(0, len(drawn), digits))
+        return token_hex(_ID_BYTES)
+
+
+_DRAWN: Final = deque[str]()
+"""Ids that are not given yet; every thread takes from them."""
 
 
 def handled(scope: Any) -> Handled:

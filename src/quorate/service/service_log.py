@@ -85,6 +85,8 @@ def _fields(found: Handled) -> dict[str, Any]:
 
 def _printable(text: str) -> str:
     """Return ``text`` on one line: a client must not be able to forge log lines."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

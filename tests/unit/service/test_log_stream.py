@@ -12,8 +12,10 @@ from threading import Thread
 import pytest
 
 from quorate.service.log_stream import KEPT_BYTES_MAX, StreamLog
+from quorate.service.request_log import Handled
 from tests.bounds import until
 
+DONE = Handled(request_id="1", method="GET", path="/")
 LONG = "x" * (3 * select.PIPE_BUF)
 
 
@@ -62,6 +64,30 @@ def test_lines_are_written_before_the_call_returns(ends: Ends) -> None:
     said(log, "one")
     assert os.read(ends.reading, 100) == b"one\n"
     log.close()
+
+
+def test_lines_of_requests_are_gathered_and_come_in_their_order(ends: Ends) -> None:
+    log = StreamLog(ends.writing)
+    told = [str(number) for number in range(50)]
+    for text in told:
+        log.handle(logging.makeLogRecord({"msg": text, "levelno": logging.INFO, "handled": DONE}))
+    assert ends.lines("49") == told
+    log.close()
+
+
+def test_lines_of_requests_are_not_gathered_when_something_is_wrong(ends: Ends) -> None:
+    log = StreamLog(ends.writing)
+    for level, text in ((logging.INFO, "one"), (logging.WARNING, "two")):
+        log.handle(logging.makeLogRecord({"msg": text, "levelno": level, "handled": DONE}))
+    assert os.read(ends.reading, 100) == b"one\ntwo\n"
+    log.close()
+
+
+def test_the_last_lines_of_requests_are_written_when_the_log_is_closed(ends: Ends) -> None:
+    log = StreamLog(ends.writing)
+    log.handle(logging.makeLogRecord({"msg": "one", "levelno": logging.INFO, "handled": DONE}))
+    log.close()
+    assert os.read(ends.reading, 100) == b"one\n"
 
 
 def test_lines_for_a_reader_that_is_behind_are_kept_in_order(ends: Ends) -> None:
