@@ -19,7 +19,7 @@ from tools.demo_picture import picture
 
 TRANSCRIPT: Final = Path("docs/demo.txt")
 PICTURE: Final = Path("docs/demo.svg")
-SECONDS_MAX: Final = 180
+SECONDS_MAX: Final = 500
 _MASKS: Final = (
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>"),
     (r"\((?:in )?\d+(?:ms|s|m|h)(?: \d+\w)?(?: ago)?\)", "(<span>)"),
@@ -36,7 +36,8 @@ _MASKS: Final = (
     (r"\b\d+\.\d{3}\b", "<x.xxx>"),
     (r"\b\d+\.\d\d\b(?! %)", "<x.xx>"),
     (r"\b[01]\.\d{4}\b", "<score>"),
-    (r"(?<= )\d+s(?= )", "<s>"),
+    (r"(?<=told to stop: )\d+ s\b", "<s>"),
+    (r"(?<= )(?:in )?\d+[smhd](?: \d+[smh])?(?= )", "<s>"),
 )
 """What differs from one time to the next."""
 _MASKED: Final = re.compile(r"<[a-z.]+>")

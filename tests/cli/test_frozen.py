@@ -14,11 +14,12 @@ from time import monotonic
 import pytest
 
 from quorate.cli.settings import ANSWER_TIMEOUT_S, Settings
+from tests.bounds import WAIT_S
 from tests.oracles.effort import few_of
 
 CLI = "from quorate.cli.main import run; run()"
 TIMEOUT_S = 2
-ENDS_S_MAX = 40.0
+ENDS_S_MAX = 2 * WAIT_S
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def frozen(tmp_path: Path) -> Iterator[dict[str, str]]:
     finally:
         daemon.send_signal(signal.SIGCONT)
         daemon.terminate()
-        daemon.wait(30)
+        daemon.wait(WAIT_S)
         if daemon.stdout is not None:
             daemon.stdout.close()
 

@@ -67,4 +67,4 @@ def test_killed_at_any_instant_it_has_what_it_acknowledged_and_nothing_by_halves
         outbox.close()
         taken = cursor
         delivered |= {f"untold-{len(delivered)}" for _ in range(gone - len(delivered))}
-    assert taken > KILLS
+    assert taken >= KILLS  # Each life takes in one at least.

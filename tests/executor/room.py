@@ -17,6 +17,8 @@ from quorate.adapters.executors.exec_local import LocalExecutor
 from quorate.adapters.executors.keepers import run_folder
 from quorate.adapters.executors.logs_local import LocalLogs
 from quorate.adapters.executors.silent_keepers import SILENT_LOOKS
+from quorate.keeper.process_environ import environ_of
+from quorate.keeper.sessions import stat
 from quorate.model.events import EndReason, LeaseStarted
 from quorate.model.specs import Processes, Run
 from quorate.ports.executor_port import EndLease, LeaseGone, Order, Report, RunExited, StopLease
@@ -27,14 +29,17 @@ from tests.bounds import WAIT_S, Deadline, until
 
 T = TypeVar("T")
 
+PATIENT_S = (0.0, *[0.02] * round(WAIT_S / 0.02))
+"""The pauses between looks at a process that begins a program: until it has, on any machine."""
+
 
 def environ(pid: int) -> dict[str, str]:
-    """Return the environment that a process was started with; empty when it has gone."""
-    try:
-        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return {}
-    return dict(each.partition("=")[::2] for each in text.split("\0") if each)
+    """Return the environment that a process was started with; empty when it has gone.
+
+    One that begins a program, and shows none for an instant, is looked at again.
+    """
+    found = (each.decode(errors="replace") for each in environ_of(pid, PATIENT_S))
+    return dict(each.partition("=")[::2] for each in found if each)
 
 
 def is_alive(pid: int) -> bool:
@@ -49,6 +54,12 @@ def is_alive(pid: int) -> bool:
 def has_gone(pid: int) -> bool:
     """Return whether nothing is left of a process but its exit code, if that."""
     return not is_alive(pid)
+
+
+def leads_group(pid: int) -> bool:
+    """Return whether a process is there and the first of its group."""
+    found = stat(pid)
+    return found is not None and found.group == pid
 
 
 def marked(folder: Path) -> dict[int, dict[str, str]]:
@@ -160,6 +171,14 @@ class Room:
         """Return the environments of all processes of a run, but for its keeper."""
         return {pid: env for pid, env in marked(self.home(run)).items() if "RANK" in env}
 
+    def leaders(self, run: str) -> dict[int, dict[str, str]]:
+        """Return the environments of the processes that a keeper has started, one for each rank.
+
+        What those start themselves comes and goes; each leads a group of its own.
+        """
+        found = self.ranks(run)
+        return {pid: env for pid, env in found.items() if leads_group(pid)}
+
     def keepers(self, run: str) -> list[int]:
         """Return the keepers of a run."""
         return [pid for pid, env in marked(self.home(run)).items() if "RANK" not in env]
@@ -192,7 +211,7 @@ def sweep(folder: Path) -> None:
     """End all that runs below the folder of an executor."""
     below = f"{FOLDER}={folder}/".encode()
     deadline = Deadline(f"nothing runs below {folder}")
-    while pids := [pid for pid in _pids() if below in _raw(pid)]:
+    while pids := [pid for pid in _pids() if _has_mark(pid, below)]:
         deadline.check(lambda: pids)
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -204,11 +223,8 @@ def _pids() -> list[int]:
     return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
 
 
-def _raw(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""
+def _has_mark(pid: int, mark: bytes) -> bool:
+    return any(each.startswith(mark) for each in environ_of(pid, PATIENT_S))
 
 
 PYTHON = sys.executable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import time
@@ -64,12 +65,17 @@ if sys.argv[1] == "done":
 sys.exit(0 if sys.argv[1] == "done" else int(sys.argv[1]))
 """
 FILLING = """
-import os
+import os, time
 line = {line!r}.encode() * 100
 for _ in range({times}):
     os.write(1, line)
 os.write(1, b"end\\n")
+open("written", "x").close()
+while not os.path.exists("go"):
+    time.sleep(0.02)
 """
+LONG_S = 600.0
+"""A grace that is not over before the test is."""
 SLOW_SAVING = """
 import signal, sys, time
 def save(*_):
@@ -124,7 +130,9 @@ def test_the_others_are_told_to_stop_when_one_process_fails(place: Room) -> None
     found = place.exited("r")
     assert (found.code, found.note) == (9, "rank 1 on n1 exited with code 9: out of memory")
     assert not place.ranks("r")
-    assert "quorate: told to stop: 5 s to save and to exit" in place.lines("r")
+    # Of five seconds, less what the keeper has taken to tell.
+    told = re.compile(r"quorate: told to stop: [0-5] s to save and to exit")
+    assert [line for line in place.lines("r") if told.fullmatch(line)]
 
 
 def test_one_that_ignores_the_warning_is_killed_in_time_and_not_before(place: Room) -> None:
@@ -172,28 +180,20 @@ def test_whatever_is_written_disk_and_memory_stay_bounded(place: Room, line: str
     total = (SEGMENTS_MAX + 4) * SEGMENT_BYTES
     script = FILLING.format(line=line, times=total // (100 * len(line)))
     place.launch("r", PYTHON, "-c", script, slots={"n1": [0]})
-    peak_kib = 0
-
-    def ended() -> bool:
-        nonlocal peak_kib
-        for pid in place.keepers("r"):
-            for status in _lines_of(Path(f"/proc/{pid}/status")):
-                if status.startswith("VmHWM"):
-                    peak_kib = max(peak_kib, int(status.split()[1]))
-        return any(isinstance(each, RunExited) for each in place.reports())
-
-    place.until(ended, "it ends")
+    home = place.home("r") / HOME
+    place.until((home / "written").exists, "all is written")
+    (keeper,) = place.keepers("r")
+    (peak,) = [line for line in _lines_of(keeper) if line.startswith("VmHWM")]
+    (home / "go").touch()
+    assert place.exited("r").code == 0
     kept = sum(each.stat().st_size for each in (place.home("r") / OUTPUT).iterdir())
     assert (SEGMENTS_MAX - 2) * SEGMENT_BYTES < kept < (SEGMENTS_MAX + 1) * SEGMENT_BYTES
-    assert 0 < peak_kib < 48 * 1024
+    assert 0 < int(peak.split()[1]) < 48 * 1024, peak
     assert place.lines("r")[-1].endswith("end")
 
 
-def _lines_of(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
+def _lines_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/status").read_text().splitlines()
 
 
 def test_what_goes_on_writing_after_a_failure_does_not_hold_it_up(place: Room) -> None:
@@ -209,8 +209,8 @@ def test_one_that_exits_in_its_grace_has_gone_and_goes_on_another_time(
 ) -> None:
     lease = place.launch("r", PYTHON, "-c", SAVING, str(code))
     place.said("r", "up")
-    place.stop(lease, within_s=10)
-    place.gone(lease, wait_s=5)
+    place.stop(lease, within_s=LONG_S)
+    place.gone(lease)
     assert place.reports() == [LeaseGone(lease)]
     assert "stop" in place.lines("r")
 
@@ -218,8 +218,8 @@ def test_one_that_exits_in_its_grace_has_gone_and_goes_on_another_time(
 def test_one_that_is_done_in_its_grace_has_completed(place: Room) -> None:
     lease = place.launch("r", PYTHON, "-c", SAVING, "done")
     place.said("r", "up")
-    place.stop(lease, within_s=10)
-    assert place.exited("r", wait_s=5).code == 0
+    place.stop(lease, within_s=LONG_S)
+    assert place.exited("r").code == 0
     assert LeaseGone(lease) in place.reports()
 
 
@@ -230,8 +230,8 @@ def test_a_shell_that_dies_of_the_warning_takes_no_time_from_what_it_started(
     script = f"{PYTHON} {tmp_path}/slow.py; true"
     lease = place.launch("r", "sh", "-c", script)
     place.said("r", "up")
-    place.stop(lease, within_s=10)
-    place.gone(lease, wait_s=5)
+    place.stop(lease, within_s=LONG_S)
+    place.gone(lease)
     assert "saved" in place.lines("r")
 
 

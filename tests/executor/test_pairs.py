@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
@@ -23,6 +25,10 @@ def _pair(place: Room, first: str, second: str, bounds: tuple[LeaseBound, ...] =
     order = StartLease(replace(fact, partner="two"), one, 5_000, two, bounds=bounds)
     place.executor.carry_out([order])
     return order
+
+
+def _all_up(place: Room, run: str) -> bool:
+    return place.lines(run).count("up") == len(SLOTS)
 
 
 def test_both_run_on_the_same_gpus_each_as_its_own(place: Room) -> None:
@@ -62,8 +68,8 @@ def test_one_that_exits_is_reported_and_the_lease_waits_for_the_other(
 ) -> None:
     scripts = {early: UNTIL_TOLD, late: WAITING}
     _pair(place, scripts["one"], scripts["two"])
-    place.said(late, "up")
-    place.said(early, "up")
+    for name in (late, early):
+        place.until(partial(_all_up, place, name), f"all of {name} are up")
     (place.home(early) / "home" / "done").touch()
     found = place.exited(early)
     assert (found.run, found.lease, found.code) == (early, "one/0", 3)
@@ -85,12 +91,12 @@ def test_a_service_that_comes_back_finds_both(place: Room) -> None:
     order = _pair(place, WAITING, WAITING)
     pids = {}
     for name in ("one", "two"):
-        place.said(name, "up")
-        pids[name] = min(place.ranks(name))
+        place.until(partial(_all_up, place, name), f"all of {name} are up")
+        pids[name] = set(place.leaders(name))
     place.executor.close()
     place.open([order])
     for name in ("one", "two"):
-        assert min(place.ranks(name)) == pids[name]
+        assert set(place.leaders(name)) == pids[name]
     place.stop("one/0", within_s=5)
     place.gone("one/0")
     assert not place.ranks("one")

@@ -16,11 +16,12 @@ import pytest
 from quorate.adapters.executors.exec_local import LocalExecutor
 from quorate.adapters.executors.keepers import run_folder, work_folder
 from quorate.adapters.executors.logs_local import LocalLogs
+from quorate.keeper.wanted import HOME
 from quorate.service.daemon import Extras
 from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S, until
 from tests.cli.shell import process
-from tests.executor.room import PYTHON, is_alive, marked, sweep
+from tests.executor.room import PYTHON, is_alive, leads_group, marked, sweep
 from tests.executor.test_ends import SAVING
 from tests.executor.test_training import documents
 from tests.service.program import client, program
@@ -28,6 +29,13 @@ from tests.service.serving import LOCAL, Served, new_ledger, serving
 from tests.service.worlds import run_tree
 
 STUBBORN = ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"]
+UNTIL_LET_GO = [
+    "sh",
+    "-c",
+    "trap '' TERM; echo up; until [ -e go-$QUORATE_GENERATION ]; do sleep 0.05; done",
+]
+LONG = {"checkpoint": "5m", "expectedDuration": "1h"}
+"""A promise of time that is not over before the test is."""
 T = TypeVar("T")
 
 
@@ -68,6 +76,15 @@ class Asking:
         folder = run_folder(work_folder(self.ledger), name)
         return {pid: env for pid, env in marked(folder).items() if "RANK" in env}
 
+    def leaders(self, name: str) -> dict[int, dict[str, str]]:
+        """Return the processes that the keeper of a run has started, one for each rank."""
+        return {pid: env for pid, env in self.ranks(name).items() if leads_group(pid)}
+
+    def let_go(self, name: str, generation: int) -> None:
+        """Let the processes of a generation end that wait for it."""
+        home = run_folder(work_folder(self.ledger), name) / HOME
+        (home / f"go-{generation}").touch()
+
     def until(self, look: Callable[[], T], what: str, wait_s: float = WAIT_S) -> T:
         """Return what ``look`` finds, as soon as it finds anything."""
         return until(look, what, wait_s)
@@ -97,35 +114,37 @@ def asked(tmp_path: Path) -> Iterator[Asking]:
 
 
 def test_a_failed_node_is_empty_at_once_though_its_run_only_waits_again(asked: Asking) -> None:
-    promised = {"checkpoint": "4s", "expectedDuration": "1h"}
-    asked.submit("r", 4, STUBBORN, locality={"groupGPUs": 4}, runtime=promised)
+    asked.submit("r", 4, UNTIL_LET_GO, locality={"groupGPUs": 4}, runtime=LONG)
     asked.until(lambda: asked.is_up("r", 4), "all work")
-    node = next(iter(asked.ranks("r").values()))["QUORATE_NODE"]
-    others = [pid for pid, env in asked.ranks("r").items() if env["QUORATE_NODE"] != node]
+    before = asked.leaders("r")
+    node = next(iter(before.values()))["QUORATE_NODE"]
+    others = [pid for pid, env in before.items() if env["QUORATE_NODE"] != node]
     asked.post(f"nodes/{node}/fail")
     gone = lambda: all(env["QUORATE_NODE"] != node for env in asked.ranks("r").values())  # noqa: E731
-    asked.until(gone, "the node is empty", 3)
+    asked.until(gone, "the node is empty")
     # The others have the time that they were promised, and then it starts on other nodes.
+    assert all(is_alive(pid) for pid in others)
+    asked.let_go("r", 1)
     asked.until(lambda: not any(is_alive(pid) for pid in others), "they are gone")
     asked.until(lambda: asked.is_up("r", 8), "it starts again")
     assert node not in {env["QUORATE_NODE"] for env in asked.ranks("r").values()}
 
 
 def test_a_run_that_a_person_completes_is_gone_before_others_have_its_gpus(asked: Asking) -> None:
-    asked.submit("r", 8, STUBBORN)
+    asked.submit("r", 8, UNTIL_LET_GO, runtime=LONG)
     asked.until(lambda: asked.is_up("r", 8), "all work")
     before = list(asked.ranks("r"))
-    asked.submit("next", 8, ["sh", "-c", "echo up; sleep 1000"])
+    asked.submit("next", 8, ["sh", "-c", "echo up; exec sleep 1000"])
     asked.post("runs/r/complete", {"note": "good enough"})
     assert asked.phase("r") == "Running"
+    asked.let_go("r", 1)
     asked.until(lambda: asked.ranks("next"), "the next one starts")
     assert not any(is_alive(pid) for pid in before)
     assert asked.phase("r") == "Completed"
 
 
 def test_a_stubborn_run_is_killed_at_once_by_a_cancel_without_grace(asked: Asking) -> None:
-    promised = {"checkpoint": "5m", "expectedDuration": "1h"}
-    asked.submit("r", 2, STUBBORN, runtime=promised)
+    asked.submit("r", 2, STUBBORN, runtime=LONG)
     asked.until(lambda: asked.is_up("r", 2), "all work")
     asked.post("runs/r/cancel", {"note": "typo"})
     assert asked.phase("r") == "Running"
@@ -137,7 +156,7 @@ def test_a_stubborn_run_is_killed_at_once_by_a_cancel_without_grace(asked: Askin
 
 @pytest.mark.parametrize("ending", ["done", "0"])
 def test_one_that_ends_while_it_is_drained_is_done_or_goes_on(asked: Asking, ending: str) -> None:
-    asked.submit("r", 2, [PYTHON, "-c", SAVING, ending], runtime={"checkpoint": "20s"})
+    asked.submit("r", 2, [PYTHON, "-c", SAVING, ending], runtime=LONG)
     asked.until(lambda: asked.is_up("r", 2), "both work")
     node = next(iter(asked.ranks("r").values()))["QUORATE_NODE"]
     asked.post(f"nodes/{node}/drain")
@@ -156,11 +175,11 @@ def test_one_that_fails_tells_its_owner_why(asked: Asking) -> None:
 
 
 def test_without_a_command_there_is_nothing_to_wait_for(asked: Asking) -> None:
-    body = {"document": run_tree("bare", "ours", 2, sparesPerGroup=2)}
+    body = {"document": run_tree("bare", "ours", 2, sparesPerGroup=2, runtime=LONG)}
     asked.post("runs", body)
     assert asked.phase("bare") == "Running"
     asked.post("runs/bare/cancel")
-    asked.until(lambda: asked.phase("bare") == "Cancelled", "it is gone at once", 5)
+    asked.until(lambda: asked.phase("bare") == "Cancelled", "it is gone at once")
 
 
 def break_down() -> None:
@@ -195,7 +214,7 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
             with client(first.wait_ready(), first.token) as found:
                 asked = Asking(found, tmp_path / "l.db")
                 asked.post("apply", {"documents": documents()})
-                asked.submit("r", 2, ["sh", "-c", "echo up; sleep 1000"])
+                asked.submit("r", 2, ["sh", "-c", "echo up; exec sleep 1000"])
                 asked.until(lambda: asked.is_up("r", 2), "both work")
                 pids = list(asked.ranks("r"))
             token = first.token

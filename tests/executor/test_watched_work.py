@@ -16,7 +16,7 @@ import pytest
 from quorate import Client
 from quorate.adapters.executors.keepers import run_folder, work_folder
 from quorate.keeper.wanted import HOME
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.cli.shell import Shell, start
 from tests.executor.room import PYTHON, sweep
 from tests.executor.test_training import documents
@@ -104,8 +104,8 @@ class Reading:
         """Interrupt it as a person does, and return its exit code."""
         with self.process:
             self.process.send_signal(signal.SIGINT)
-            self._thread.join(30)
-            return self.process.wait(30)
+            self._thread.join(WAIT_S)
+            return self.process.wait(WAIT_S)
 
 
 def test_rows_that_change_are_printed_again(site: Site) -> None:

@@ -25,7 +25,7 @@ RATE: Final = 0.002
 EVERY: Final = 10
 """How many steps lie between two checkpoints."""
 STEP_S: Final = 0.01
-JOIN_S: Final = 20.0
+JOIN_S: Final = 60.0
 
 Weights = tuple[float, float]
 
@@ -149,7 +149,7 @@ def main(goal: Path) -> int:
             lead(peers, goal, world)
     except ConnectionError:
         # Whoever it was, was lost; then this one is told to stop as well, a moment later.
-        end_s = time.monotonic() + 5
+        end_s = time.monotonic() + JOIN_S
         while not runtime.stop_requested():
             if time.monotonic() > end_s:
                 raise

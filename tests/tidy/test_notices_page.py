@@ -59,7 +59,7 @@ def test_the_receiver_of_the_page_prints_ours_once_and_refuses_others() -> None:
             text=True,
         ) as receiver,
     ):
-        poster = Poster(f"http://127.0.0.1:{port}/", 10.0)
+        poster = Poster(f"http://127.0.0.1:{port}/", WAIT_S)
         now_s, ours = int(time.time()), Seal(KEY)
         headers = ours.headers("msg_1", now_s, BODY)
         until(

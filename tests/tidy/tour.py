@@ -23,7 +23,7 @@ from typing import Final
 from tests.bounds import started, until
 
 _MARK: Final = "<<<status>>>"
-_SECONDS_MAX: Final = 120
+_SECONDS_MAX: Final = 400
 _STAYS: Final = "quorate serve"
 _MASKS: Final = (
     (

@@ -22,6 +22,7 @@ from quorate.runtime import (
     NOTICE_FILE,
     STEPS,
 )
+from tests.bounds import WAIT_S
 
 BEGIN = """
 import json, os, signal, sys, time
@@ -54,7 +55,7 @@ def tried(script: str, env: Mapping[str, str], folder: Path) -> list[dict[str, A
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=2 * WAIT_S,
     )
     assert found.returncode == 0, found.stderr
     return [json.loads(line) for line in found.stdout.splitlines()]

@@ -55,16 +55,25 @@ class Serve:
         secret.touch(mode=0o600)
         secret.write_text(TOKEN + "\n", encoding="utf-8")
         self.config = folder / "quorate.toml"
+        self._url, self._secret = url, secret
+        self.configure()
+        self.program: Program | None = None
+        self.served: Served | None = None
+        self.url = self.admin = ""
+        self._declare()
+
+    def configure(self, stale_s: int = 600) -> None:
+        """Write the configuration; an answer counts for ``stale_s``."""
         self.config.write_text(
             f"""
             listen = "127.0.0.1:0"
             ledger = "{self.ledger}"
             [waldur]
-            url = "{url}"
-            token_file = "{secret}"
+            url = "{self._url}"
+            token_file = "{self._secret}"
             timeout_s = 60
             refresh_s = 1
-            stale_s = 5
+            stale_s = {stale_s}
             report_s = 1
             [waldur.links.physics]
             resource = "{PHYSICS.resource}"
@@ -76,10 +85,6 @@ class Serve:
             """,
             encoding="utf-8",
         )
-        self.program: Program | None = None
-        self.served: Served | None = None
-        self.url = self.admin = ""
-        self._declare()
 
     def _declare(self) -> None:
         now_ms = SystemClock().now_ms()
@@ -146,6 +151,12 @@ class Serve:
         headers = {"Authorization": f"Bearer {token or self.admin}"} | more.pop("headers", {})
         url = f"{self.url}/api/v1{path}"
         return httpx.request(method, url, headers=headers, timeout=60, trust_env=False, **more)
+
+    def metrics(self) -> str:
+        """Return its metrics."""
+        headers = {"Authorization": f"Bearer {self.admin}"}
+        found = httpx.get(f"{self.url}/metrics", headers=headers, trust_env=False, timeout=WAIT_S)
+        return found.text
 
     def submit(self, name: str, owner: str, gpus: int) -> None:
         """Let a run begin."""
@@ -306,18 +317,15 @@ def test_whose_figure_counts_is_shown_everywhere(serve: Serve, waldur: Waldur) -
     lines = serve.ask("GET", "/owners/physics/description").text
     assert "waldur tells 250.00 of 250.00 GPU-hours" in lines
     serve.submit("small", "physics", 1)
-    metrics = httpx.get(
-        f"{serve.url}/metrics",
-        headers={"Authorization": f"Bearer {serve.admin}"},
-        trust_env=False,
-        timeout=60,
-    ).text
-    assert 'quorate_accounting_owners{source="accounting"} 2.0' in metrics
+    serve.wait_for(lambda: 'quorate_accounting_owners{source="accounting"} 2.0' in serve.metrics())
+    serve.wait_for(lambda: serve.ask("GET", "/accounting").json()["waiting"] is not None)
     status = serve.ask("GET", "/accounting").json()
     assert [each["owner"] for each in status["items"]] == ["chemistry", "physics"]
     assert status["items"][1]["lastAnswer"]
-    assert status["waiting"] is not None
     waldur.fault = gone
+    serve.stop()
+    serve.configure(stale_s=1)
+    serve.start()
     serve.wait_for(lambda: source() == "ledger")
     assert serve.ask("GET", "/owners/physics").json()["status"]["budgetReport"]["note"]
 

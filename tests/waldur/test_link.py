@@ -16,6 +16,7 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import BudgetFellBack, BudgetReported
 from quorate.service.accounting.accounting_link import SINK, Pace
 from quorate.service.accounting.consumption import HUNDREDTH_MS
+from tests.bounds import WAIT_S
 from tests.oracles.accounts import LinkWorld
 from tests.waldur.server import (
     CHEMISTRY,
@@ -45,12 +46,17 @@ def waldur() -> Waldur:
 
 
 @pytest.fixture
-def world(waldur: Waldur, tmp_path: Path) -> Iterator[LinkWorld]:
+def url(waldur: Waldur) -> Iterator[str]:
+    with waldur_served(waldur) as found:
+        yield found
+
+
+@pytest.fixture
+def world(url: str, tmp_path: Path) -> Iterator[LinkWorld]:
     outbox = SqliteOutbox.open(tmp_path / "outbox")
-    with waldur_served(waldur) as url:
-        accounting = WaldurAccounting(url, TOKEN, timeout_s=1)
-        yield LinkWorld(accounting, outbox, CALM)
-        accounting.close()
+    accounting = WaldurAccounting(url, TOKEN, timeout_s=WAIT_S)
+    yield LinkWorld(accounting, outbox, CALM)
+    accounting.close()
     outbox.close()
 
 
@@ -112,35 +118,40 @@ def test_every_failure_passes(world: LinkWorld, waldur: Waldur, fault: Fault, wh
     told_is_true(world, waldur)
 
 
-def test_a_slow_answer_delays_one_round_and_is_sent_again(world: LinkWorld, waldur: Waldur) -> None:
-    until = Event()
+def test_a_slow_answer_delays_one_round_and_is_sent_again(
+    world: LinkWorld, waldur: Waldur, url: str
+) -> None:
+    until, patient = Event(), world.accounting
     name = world.submit("physics", 5)
     world.pass_time(HOUR_MS)
     waldur.fault_after = held(until)
+    hasty = world.accounting = WaldurAccounting(url, TOKEN, timeout_s=1)
+    world.begin()
     world.pass_time(10 * MINUTE_MS)
     assert "cannot be asked" in world.link.status.troubles["physics"]
     waldur.fault_after = None
     until.set()
+    hasty.close()
+    world.accounting = patient
+    world.begin()
     world.complete(name)
     world.pass_time(HOUR_MS)
     told_is_true(world, waldur)
 
 
 def test_a_wrong_token_is_said_and_nothing_is_lost(
-    waldur: Waldur, world: LinkWorld, tmp_path: Path
+    waldur: Waldur, world: LinkWorld, url: str
 ) -> None:
-    del tmp_path
     right = world.accounting
-    with waldur_served(waldur) as url:
-        world.accounting = WaldurAccounting(url, "wrong", timeout_s=1)
-        world.begin()
-        name = world.submit("physics", 8)
-        world.pass_time(2 * HOUR_MS)
-        assert "does not know the token" in world.engine.view.reports["physics"].note
-        assert not waldur.told
-        assert world.link.status.waiting is not None
-        assert "token_file" in world.link.status.waiting.trouble
-        world.accounting.close()
+    wrong = world.accounting = WaldurAccounting(url, "wrong", timeout_s=WAIT_S)
+    world.begin()
+    name = world.submit("physics", 8)
+    world.pass_time(2 * HOUR_MS)
+    assert "does not know the token" in world.engine.view.reports["physics"].note
+    assert not waldur.told
+    assert world.link.status.waiting is not None
+    assert "token_file" in world.link.status.waiting.trouble
+    wrong.close()
     world.accounting = right
     world.begin()
     world.complete(name)

@@ -7,7 +7,6 @@ import math
 import os
 import selectors
 import signal
-import socket
 import sys
 import time
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from typing import Final
 from quorate.keeper import cgroups, processes, sessions
 from quorate.keeper.confinement import Confinement, confined
 from quorate.keeper.job_files import read_job_file
+from quorate.keeper.master_port import free_port
 from quorate.keeper.next_step import (
     Drop,
     Dues,
@@ -201,7 +201,7 @@ class Keeper:
             self._complain(error)
             return False
         self._status = status
-        ranks = ranks_of(wanted.work, wanted.slots, _free_port(), generation)
+        ranks = ranks_of(wanted.work, wanted.slots, free_port(LOOPBACK), generation)
         gpus = _counted(len(wanted.slots), "GPU", "s")
         self._say(f"start {generation}: {_counted(len(ranks), 'process', 'es')} on {gpus}")
         self._work = _Work(Gang(life=wanted.life, slots=frozenset(wanted.slots)))
@@ -456,13 +456,6 @@ def notify(folder: Path) -> None:
         pass  # So many notices are queued that the daemon will read all runs.
     finally:
         os.close(room)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _soon_ms() -> int:

@@ -18,6 +18,7 @@ from typing import Final
 
 from quorate.keeper import cgroups, sessions
 from quorate.keeper.confinement import Confinement
+from quorate.keeper.process_environ import environ_of
 from quorate.keeper.ranks import RANK, Rank
 from quorate.keeper.start_errors import CODE_NOT_STARTED, StartError, check_folder, start_error
 from quorate.keeper.wanted import JOB_FOLDER, JOBS, Work
@@ -229,7 +230,7 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
         each
         for each in _descendants({os.getpid()})
         if each[0] in below
-        or not marks.isdisjoint(_environ(each[0]))
+        or not marks.isdisjoint(environ_of(each[0]))
         or sessions.number_of(each[0]) in leaders
     ]
     for group in roots:
@@ -252,7 +253,7 @@ def kill_leftovers(folder: Path) -> int:
         pid
         for pid in _all_pids()
         if pid != os.getpid()
-        and (pid in inside or not marks.isdisjoint(_environ(pid)) or sessions.is_of(pid, left))
+        and (pid in inside or not marks.isdisjoint(environ_of(pid)) or sessions.is_of(pid, left))
     ]
     return sum(_signal(pid, signal.SIGKILL) for pid in found)
 
@@ -307,10 +308,3 @@ def _descendants(roots: Collection[int]) -> list[tuple[int, int]]:
         front = [child for parent, _ in front for child in children.get(parent, ())]
         found += front
     return found
-
-
-def _environ(pid: int) -> frozenset[bytes]:
-    try:
-        return frozenset(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-    except OSError:
-        return frozenset()  # Another user's, or ended.

@@ -247,7 +247,7 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.testing.store_contract import fill
 with SqliteStore.open(Path(sys.argv[1])) as store:
     print("open", flush=True)
-    for _ in range(2_000):
+    while store.head().height < 2_040 or not Path(sys.argv[2]).exists():
         fill(store, blocks=1)
     print(store.head().height, flush=True)
 """
@@ -256,7 +256,8 @@ with SqliteStore.open(Path(sys.argv[1])) as store:
 @pytest.mark.slow
 def test_readers_who_come_while_another_process_writes_find_a_sound_ledger(path: Path) -> None:
     heights: list[int] = []
-    with run_python(WRITER, path) as writer:
+    seen_some = path.with_name("seen-some")
+    with run_python(WRITER, path, seen_some) as writer:
         assert writer.stdout is not None
         deadline = Deadline("the writer ends", 4 * WAIT_S)
         assert writer.stdout.readline() == "open\n"
@@ -266,13 +267,14 @@ def test_readers_who_come_while_another_process_writes_find_a_sound_ledger(path:
                 heights.append(store.head().height)
                 last = store.blocks(from_height=heights[-1])
                 assert next(last).head.height == heights[-1]
+            if len(set(heights)) > 2:  # Some came in between.
+                seen_some.touch()
             with suppress(
                 subprocess.TimeoutExpired
             ):  # Reading all the time only takes time from the writer.
                 writer.wait(0.05)
-        assert writer.stdout.readline() == "2040\n"
+        assert int(writer.stdout.readline()) >= 2_040
     assert heights == sorted(heights)
-    assert len(set(heights)) > 2  # some did come in between
 
 
 @pytest.mark.heavy
@@ -383,7 +385,7 @@ def test_writer_waits_for_the_one_before_it(path: Path) -> None:
     began_s = time.monotonic()
     letting_go.start()
     with SqliteStore.open(path, wait_s=30):
-        assert 0.2 < time.monotonic() - began_s < 20
+        assert time.monotonic() - began_s > 0.2
         with pytest.raises(LedgerHeldError):
             SqliteStore.open(path, wait_s=0.1)
     letting_go.join(WAIT_S)

@@ -63,7 +63,7 @@ class World:
     def __post_init__(self) -> None:
         self.counts = DeliveryCounts(self.registry, DELIVERY_METRICS["webhook"])
 
-    def sink(self, timeout_s: float = 5.0, **more: Any) -> NoticeSink:
+    def sink(self, timeout_s: float = WAIT_S, **more: Any) -> NoticeSink:
         fields = {"name": "ops", "url": self.receiver.url, "secret_file": NONE, **more}
         hook = Webhook(**fields)
         source = Source(ledger_id="test", reading=lambda: self.engine.store, look_up=self.look_up)

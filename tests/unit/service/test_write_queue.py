@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from quorate.ports.errors import ClusterDownError, ClusterError
 from quorate.service.custom_resources.write_queue import (
+    REST_S,
     WRITERS,
     Key,
     Rank,
@@ -98,22 +99,21 @@ def test_the_newest_of_what_waits_is_made_and_statuses_come_first() -> None:
 def test_what_has_failed_rests_longer_each_time_and_others_do_not_wait_for_it() -> None:
     made = Made()
     made.goes_on.set()
+    now_s = 100.0
 
     async def play() -> None:
-        queue = WriteQueue(made.is_over)
+        nonlocal now_s
+        queue = WriteQueue(made.is_over, lambda: now_s)
         assert put(queue, made, "a", "fails", fails=True) is None
         await until_async(lambda: made.over == [("a", "away")], "the failure is reported")
-        first_s = put(queue, made, "a", "too early")
-        assert first_s is not None
+        assert put(queue, made, "a", "too early") == 100.0 + REST_S
         assert put(queue, made, "b", "others") is None
-        rested_s = queue.rested_in_s()
-        assert rested_s is not None
-        await asyncio.sleep(rested_s)
+        assert queue.rested_in_s() == REST_S
+        now_s += REST_S
+        assert queue.rested_in_s() is None
         assert put(queue, made, "a", "again", fails=True) is None
         await until_async(lambda: made.over.count(("a", "away")) == 2, "it fails again")
-        second_s = put(queue, made, "a", "too early")
-        assert second_s is not None
-        assert second_s - first_s >= 2.0
+        assert put(queue, made, "a", "too early") == now_s + 2 * REST_S
         await queue.close()
 
     asyncio.run(play())

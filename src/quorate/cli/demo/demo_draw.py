@@ -47,7 +47,7 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
     stage.type("get", "resolveroutcomes")
     found = _outcome(stage)
     stage.say(
-        f"""The lot fell on {found.victim} of {found.owner}. It was told, had three seconds to save,
+        f"""The lot fell on {found.victim} of {found.owner}. It was told, had ten seconds to save,
         and only when its last process was gone did its GPUs go to grasp:"""
     )
     stage.type("logs", found.victim, pipe=("grep", "stop"))

@@ -28,7 +28,7 @@ WORDS: Final = (
 OUTPUT: Final = "serve.out"
 LOG: Final = "serve.log"
 START_S: Final = 60.0
-STOP_S: Final = 20.0
+STOP_S: Final = 60.0
 CLEAR_S: Final = 8.0
 """How long work has to end when the demo is broken off; then it is killed."""
 POLL_S: Final = 0.05

@@ -60,11 +60,16 @@ class WriteQueue:
     """For one event loop, which alone calls it; the requests are made on threads of its own.
 
     ``over`` is called, in the loop, when a request is over: with its key, the write, and why it
-    failed, if it did.
+    failed, if it did. ``clock`` returns seconds, by which objects rest.
     """
 
-    def __init__(self, over: Callable[[Key, Write, ClusterError | None], None]) -> None:
+    def __init__(
+        self,
+        over: Callable[[Key, Write, ClusterError | None], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._over = over
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(WRITERS, "resources")
         self._waiting: dict[Rank, dict[Key, Write]] = {rank: {} for rank in Rank}
@@ -90,7 +95,7 @@ class WriteQueue:
         Returns until when the object rests, and has to be put again; None where it does not.
         """
         rest = self._rests.get(key)
-        if rest is not None and monotonic() < rest.until_s:
+        if rest is not None and self._clock() < rest.until_s:
             return rest.until_s
         if key in self._under_way or self._is_closed:
             return None
@@ -103,7 +108,7 @@ class WriteQueue:
 
     def rested_in_s(self) -> float | None:
         """Return in how long the next object has rested; None where none rests."""
-        now_s = monotonic()
+        now_s = self._clock()
         # An object that is gone is not put again.
         self._rests = {
             key: each for key, each in self._rests.items() if now_s < each.until_s + REST_S_MAX
@@ -146,4 +151,4 @@ class WriteQueue:
         before = self._rests.pop(key, None)
         if failure is not None:
             for_s = REST_S if before is None else min(2 * before.for_s, REST_S_MAX)
-            self._rests[key] = _Rest(for_s, monotonic() + for_s)
+            self._rests[key] = _Rest(for_s, self._clock() + for_s)

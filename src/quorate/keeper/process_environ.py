@@ -1,0 +1,52 @@
+"""The environment of a process as the kernel shows it, by which the processes of a run are known.
+
+A process that begins another program shows none for an instant: its old memory has gone, and the
+new one is not filled yet. Processes that are looked for by their environment must not be missed
+then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+PAUSES_S: Final = (0.0, 0.001, 0.01, 0.1, 0.4)
+"""How long to wait before each further look at a process that begins a program."""
+_BYTES, _START, _END = 20, 47, 48
+"""Where the kernel's record has the size of the memory, and the place of the environment in it."""
+
+
+def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[bytes]:
+    """Return the variables of a process, as ``NAME=value``; none where it has ended.
+
+    There are none, either, where it is another user's, or begins a program for longer than the
+    pauses between the looks: a file system may hold that up, and must not hold up the caller.
+    """
+    for pause_s in pauses_s:
+        try:
+            text = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return frozenset()  # Another user's, or ended.
+        if text or not may_show_more(pid):
+            return frozenset(text.split(b"\0"))
+        time.sleep(pause_s)
+    return frozenset()
+
+
+def may_show_more(pid: int) -> bool:
+    """Return whether a process that has just shown no environment may show one soon.
+
+    Processes that have ended and threads of the kernel have no memory; and one that was started
+    with an empty environment has a place for it.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    # The name of the program, in brackets, may contain anything.
+    words = text[text.rindex(b")") + 2 :].split()
+    has_memory = int(words[_BYTES]) > 0
+    is_empty = 0 < int(words[_END]) == int(words[_START])
+    return has_memory and not is_empty
