@@ -35,9 +35,13 @@ from waldur_api_client.models.resource_limit_usage import ResourceLimitUsage
 from waldur_api_client.models.resource_limits import ResourceLimits
 from waldur_api_client.types import Unset
 
+from tests.bounds import WAIT_S
+
 TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of a server that tests start
 PHYSICS = UUID(int=1)
 CHEMISTRY = UUID(int=2)
+HELD_S_MAX = 5 * WAIT_S
+"""How long a request is held at most: longer than any test waits for its answer."""
 Fault = Callable[["Handler"], bool]
 """Does something else than answering; returns whether the request is not to be answered."""
 
@@ -188,7 +192,7 @@ def waldur_served(waldur: Waldur, port: int = 0) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(WAIT_S)
 
 
 def new_waldur() -> Waldur:
@@ -222,7 +226,7 @@ def held(until: Event, method: str = "") -> Fault:
     def answer(handler: Handler) -> bool:
         if method not in {"", handler.command}:
             return False
-        until.wait(30)
+        until.wait(HELD_S_MAX)
         return gone(handler)
 
     return answer

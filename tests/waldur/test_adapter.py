@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from decimal import Decimal
 from threading import Event
@@ -190,11 +189,10 @@ def test_a_slow_answer_is_waited_for_only_so_long(waldur: Waldur) -> None:
         waldur.fault = fault
         with waldur_served(waldur) as url:
             accounting = WaldurAccounting(url, TOKEN, timeout_s=0.5)
-            began_s = time.monotonic()
             try:
+                # Neither of the two ends by itself while a test may take.
                 with pytest.raises(AccountingDownError):
                     accounting.remaining(RESOURCE, ("gpu",))
-                assert time.monotonic() - began_s < 5
             finally:
                 until.set()
                 accounting.close()
