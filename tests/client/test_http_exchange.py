@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.client.http_exchange import Exchange, NotHttpError, Response
+from tests.bounds import WAIT_S
 
-TIMEOUT_S = 10.0
 HEADERS = {"Accept": "application/json"}
 
 
@@ -27,20 +27,20 @@ def answering(*pieces: bytes) -> Iterator[tuple[Exchange, list[bytes]]]:
         def serve() -> None:
             peer, _ = server.accept()
             with peer:
-                peer.settimeout(TIMEOUT_S)
+                peer.settimeout(WAIT_S)
                 got.append(peer.recv(1 << 16))
                 for piece in pieces:
                     peer.sendall(piece)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        exchange = Exchange(*server.getsockname()[:2], tls=None, timeout_s=TIMEOUT_S)
+        exchange = Exchange(*server.getsockname()[:2], tls=None, timeout_s=WAIT_S)
         exchange.connect()
         try:
             yield exchange, got
         finally:
             exchange.close()
-            thread.join(TIMEOUT_S)
+            thread.join(WAIT_S)
             assert not thread.is_alive()
 
 

@@ -79,6 +79,10 @@ class Daemon:
         tree: dict[str, Any] = found.json()
         return tree
 
+    def term(self) -> int:
+        """Return the term that it knows of, once it answers."""
+        return int(until(lambda: self.standing().get("term"), f"{self.name} knows of a term"))
+
 
 @dataclass(slots=True)
 class Cluster:
@@ -96,6 +100,15 @@ class Cluster:
     def by_role(self) -> tuple[Daemon, list[Daemon]]:
         """Return the leader and the others, once all that run agree who leads."""
         return until(self._agreed, "one leads, and all that run know it", tell=self._said)
+
+    def term(self) -> int:
+        """Return the term that all that run agree on."""
+
+        def agreed() -> int | None:
+            terms = {each.term() for each in self._running()}
+            return terms.pop() if len(terms) == 1 else None
+
+        return until(agreed, "all that run are of one term", tell=self._said)
 
     def client(self, daemon: Daemon) -> httpx.Client:
         """Return a client of one service, with the admin's token."""

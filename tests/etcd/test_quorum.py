@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from itertools import count
 from typing import Any
 
@@ -16,7 +17,7 @@ from quorate.ledger.chain import verify_blocks
 from quorate.service.grpc.grpc_protocol import message_class
 from quorate.service.grpc.grpc_schema import name_of
 from quorate.service.grpc.grpc_shape import message_name
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.etcd.daemons import Cluster, Daemon, cluster
 from tests.etcd_server import Member
 from tests.service.conftest import documents_of
@@ -43,6 +44,30 @@ def trio(etcd_member: Member, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def a_name() -> str:
     return f"run-{next(_NUMBERS)}"
+
+
+def of_one_term(test: Callable[[Cluster], None]) -> Callable[[Cluster], None]:
+    """Have a test that needs one leader from its begin to its end see one term.
+
+    A leader that a busy machine does not let renew its lease within seconds is replaced, as it
+    should be. Then the test begins again; what fails under one term fails.
+    """
+
+    @wraps(test)
+    def trying(trio: Cluster) -> None:
+        def tried() -> bool:
+            term = trio.term()
+            try:
+                test(trio)
+            except AssertionError:
+                if trio.term() == term:
+                    raise
+                return False
+            return True
+
+        until(tried, "one leads for as long as the test takes", 4 * WAIT_S)
+
+    return trying
 
 
 def submit(http: httpx.Client, name: str) -> httpx.Response:
@@ -78,6 +103,7 @@ def names_of(cluster: Cluster, daemon: Daemon, seq: str) -> set[str]:
     return {each["metadata"]["name"] for each in answer.json()["items"]}
 
 
+@of_one_term
 def test_follower_forwards_a_command_and_reads_its_own_write(trio: Cluster) -> None:
     _, (one, other) = trio.by_role()
     name = a_name()
@@ -93,6 +119,7 @@ def test_follower_forwards_a_command_and_reads_its_own_write(trio: Cluster) -> N
         assert submit(http, name).json() == answer.json(), "the same key, the same answer"
 
 
+@of_one_term
 def test_refusal_of_a_read_says_how_old_it_may_be(trio: Cluster) -> None:
     leader, (follower, _) = trio.by_role()
     name = a_name()
@@ -111,6 +138,7 @@ def test_refusal_of_a_read_says_how_old_it_may_be(trio: Cluster) -> None:
     assert int(said["quorate-lag-ms"]) >= 0
 
 
+@of_one_term
 def test_watcher_of_a_follower_gets_what_the_leader_records(trio: Cluster) -> None:
     leader, (follower, _) = trio.by_role()
     name = a_name()
@@ -127,6 +155,7 @@ def test_watcher_of_a_follower_gets_what_the_leader_records(trio: Cluster) -> No
         assert any(name in line for line in lines)
 
 
+@of_one_term
 def test_command_that_was_forwarded_once_is_not_forwarded_again(trio: Cluster) -> None:
     leader, (follower, _) = trio.by_role()
     name = a_name()
@@ -141,6 +170,7 @@ def test_command_that_was_forwarded_once_is_not_forwarded_again(trio: Cluster) -
         assert http.post("/runs", json=body, headers=sent).is_success
 
 
+@of_one_term
 def test_follower_forwards_a_call_of_grpc_and_gives_the_leaders_refusal(trio: Cluster) -> None:
     _, (follower, _) = trio.by_role()
     name = a_name()
@@ -172,6 +202,7 @@ def called(channel: grpc.Channel, asked: str, token: str, /, **fields: Any) -> t
     return found
 
 
+@of_one_term
 def test_revoked_token_is_refused_by_every_service(trio: Cluster) -> None:
     _, (one, other) = trio.by_role()
     with trio.client(one) as http:
@@ -186,7 +217,13 @@ def test_revoked_token_is_refused_by_every_service(trio: Cluster) -> None:
     with client(f"{one.address}/api/v1", token) as http:
         assert http.get("/whoami").status_code == 401
     until(lambda: not _any_takes(trio, token), "every service refuses the token")
-    assert other.standing()["lagMs"] < 1_000 * (1 + time.monotonic() - began_s)
+    standing = until(lambda: _with_lag(other), "the other one says how far behind it is")
+    assert standing["lagMs"] < 1_000 * (1 + time.monotonic() - began_s)
+
+
+def _with_lag(daemon: Daemon) -> dict[str, Any] | None:
+    found = daemon.standing()
+    return found if "lagMs" in found else None
 
 
 def _all_take(cluster: Cluster, token: str) -> bool:
@@ -203,8 +240,8 @@ def _takes(daemon: Daemon, token: str) -> bool:
 
 
 def test_leader_steps_down_for_an_operator_who_asks_any_service(trio: Cluster) -> None:
+    term = trio.term()
     old, (follower, _) = trio.by_role()
-    term = old.standing()["term"]
     with trio.client(follower) as http:
         members = http.get("/cluster/members").json()["items"]
         assert {each["name"]: each["role"] for each in members} == {
@@ -217,47 +254,47 @@ def test_leader_steps_down_for_an_operator_who_asks_any_service(trio: Cluster) -
         answer = http.post("/cluster/step-down")
         assert answer.is_success, answer.text
         assert answer.json()["name"] == old.name
-    until(lambda: follower.standing()["term"] > term, "another term has begun")
+    until(lambda: follower.term() > term, "another term has begun")
     leader, _ = trio.by_role()
-    assert leader is not old
+    assert leader is not old or leader.term() > term + 1
     submit_until_accepted(trio, old, a_name())
 
 
 def test_paused_leader_comes_back_and_decides_nothing_under_its_old_term(trio: Cluster) -> None:
+    term = trio.term()
     old, (one, _) = trio.by_role()
-    term = old.standing()["term"]
     old.pause()
     try:
         name = a_name()
         answer = submit_until_accepted(trio, one, name)
-        assert one.standing()["term"] > term
+        next_term = one.term()
+        assert next_term > term
     finally:
         old.go_on()
     # Sent to the service that believed to lead: it forwards, or says that it leads no longer.
     again = submit_until_accepted(trio, old, a_name())
     assert int(again.headers["quorate-sequence"]) > int(answer.headers["quorate-sequence"])
     leader, _ = trio.by_role()
-    assert leader is not old
-    assert old.standing()["role"] == "follower"
+    assert leader is not old or leader.term() > next_term, "it is elected again at the earliest"
     assert name in names_of(trio, old, answer.headers["quorate-sequence"])
 
 
 def test_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(trio: Cluster) -> None:
     old, (one, other) = trio.by_role()
     kept = [a_name() for _ in range(5)]
-    with trio.client(old) as http:
-        for name in kept:
-            assert submit(http, name).is_success
+    for name in kept:
+        submit_until_accepted(trio, old, name)
     old.kill()
     kept.append(a_name())
     answer = submit_until_accepted(trio, one, kept[-1])
+    next_term = one.term()
     seq = answer.headers["quorate-sequence"]
     assert set(kept) <= names_of(trio, one, seq) & names_of(trio, other, seq)
     old.begin()
     old.wait_ready()
     leader, followers = trio.by_role()
-    assert leader is not old
-    assert old in followers
+    assert len(followers) == 2
+    assert leader is not old or leader.term() > next_term
     assert set(kept) <= names_of(trio, old, seq)
     with store_urls.read_store(one.ledger) as store:
         verify_blocks(store.blocks())

@@ -30,6 +30,7 @@ from quorate.service.grpc.grpc_surface import GrpcSettings, grpc_surface
 from quorate.service.ledger_thread import LedgerThread
 from quorate.testing.builders import run
 from quorate.testing.memory_engines import HandClock
+from tests.bounds import WAIT_S
 from tests.service.serving import Served, serving
 from tests.unit.operations.two_tenants import TwoTenants
 
@@ -117,7 +118,7 @@ class Doors:
         kind = self.channel.unary_stream if method.is_stream else self.channel.unary_unary
         metadata = (("authorization", f"Bearer {self.tokens[user]}"),)
         return kind(method.path, bytes, gives)(
-            message.SerializeToString(), metadata=metadata, timeout=30
+            message.SerializeToString(), metadata=metadata, timeout=WAIT_S
         )
 
 

@@ -158,7 +158,7 @@ class Served:
         """Return the answer to a message, or to bytes that may be none."""
         data = message if isinstance(message, bytes) else message.SerializeToString()
         metadata = [] if token is None else [("authorization", f"Bearer {token}")]
-        more.setdefault("timeout", 30)
+        more.setdefault("timeout", WAIT_S)
         return self._caller(method)(data, metadata=more.pop("metadata", metadata), **more)
 
     def with_call(self, asked: str, token: str, /, **fields: Any) -> tuple[Any, grpc.Call]:
@@ -170,7 +170,7 @@ class Served:
         )
         return found
 
-    def stream(self, asked: str, token: str, timeout_s: float = 30, /, **fields: Any) -> Any:
+    def stream(self, asked: str, token: str, timeout_s: float = WAIT_S, /, **fields: Any) -> Any:
         """Return the call of a stream, which is read by iterating over it."""
         method = METHODS[asked]
         message = message_class(message_name(method.operation.takes))(**fields)

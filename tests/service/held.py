@@ -12,10 +12,11 @@ from time import sleep
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head
 from quorate.service.daemon import Extras
+from tests.bounds import WAIT_S
 from tests.service.serving import Served, new_ledger
 from tests.service.worlds import run_tree
 
-HELD_S_MAX = 60.0
+HELD_S_MAX = 5 * WAIT_S
 
 
 class HeldLedger(SqliteStore):

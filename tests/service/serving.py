@@ -30,7 +30,8 @@ from quorate.service.ledger_thread import LedgerThread
 from tests.bounds import WAIT_S
 from tests.service.program import TRUSTING_NOBODY
 
-START_S = 30.0
+START_S = 2 * WAIT_S
+"""How long a start or an end may take: what a service waits for itself, on a busy machine."""
 T = TypeVar("T")
 LOCAL = {"executor": "local", "executor.allow_root": "true"}
 """Work runs on this machine as the user who runs the tests, also where that is root."""
@@ -122,6 +123,26 @@ class Served:
         assert loop is not None
         return asyncio.run_coroutine_threadsafe(work, loop)
 
+    @contextmanager
+    def held_up(self) -> Iterator[None]:
+        """Have the service's event loop do nothing while this is entered.
+
+        What a client does meanwhile comes to the service at once, however slow the client is.
+        """
+        begun, let_go = Event(), Event()
+
+        async def hold() -> None:
+            begun.set()
+            assert let_go.wait(WAIT_S)
+
+        holding = self.on_loop(hold())
+        assert begun.wait(WAIT_S)
+        try:
+            yield
+        finally:
+            let_go.set()
+            holding.result(WAIT_S)
+
     def under_way(self) -> int:
         """Return how many requests have come with their heads and are not answered yet."""
         server = self.daemon._server
@@ -133,7 +154,7 @@ class Served:
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_bytes is not None:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        found.settimeout(20)
+        found.settimeout(WAIT_S)
         found.connect((self.address.host, self.address.port))
         return found
 

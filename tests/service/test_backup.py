@@ -16,7 +16,7 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Head, Verified, verify_blocks
 from quorate.ledger.checkpoint import verify_signature
 from quorate.ports.errors import CorruptLedgerError, KeyFileError, LedgerExistsError, StoreError
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.service.lives import prepared
 from tests.service.serving import new_ledger, serving
 from tests.service.worlds import run_tree
@@ -53,7 +53,7 @@ def test_backup_under_load_has_everything_that_was_acknowledged_before_it(tmp_pa
                 heads.append(head)
         finally:
             is_over.set()
-            thread.join(30)
+            thread.join(WAIT_S)
     assert heads[0].height < heads[-1].height
     with SqliteStore.read(ledger) as whole:
         hashes = {block.height: block.hash for block in whole.blocks()}

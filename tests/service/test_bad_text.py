@@ -16,6 +16,7 @@ from quorate.operations.operation import Effect
 from quorate.operations.table import OPERATIONS
 from quorate.service.http.decoding import has_body, shape_of
 from quorate.views.error_length import LINE_CHARS_MAX, LINES_CHARS_MAX
+from tests.bounds import WAIT_S
 from tests.service.families import METHODS, Doors, Families, both_doors, families
 
 HALF: Final = '"\\ud800"'
@@ -127,7 +128,7 @@ def test_half_of_a_character_by_grpc_is_an_invalid_argument(doors: Doors) -> Non
             kind = doors.channel.unary_stream if method.is_stream else doors.channel.unary_unary
             metadata = (("authorization", f"Bearer {doors.tokens['root']}"),)
             with pytest.raises(grpc.RpcError) as raised:
-                list(kind(method.path, bytes, bytes)(data, metadata=metadata, timeout=20))
+                list(kind(method.path, bytes, bytes)(data, metadata=metadata, timeout=WAIT_S))
             error: Any = raised.value
             assert error.code() is grpc.StatusCode.INVALID_ARGUMENT, (operation, number, error)
 

@@ -25,7 +25,7 @@ from quorate.service.reply import Form
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine
 from quorate.views.exits import CommandError
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.oracles.effort import sized
 from tests.service.held import held_service
 from tests.service.serving import Served, new_ledger, serving
@@ -101,7 +101,7 @@ def test_small_writes_wait_for_one_large_request_of_others_at_most(tmp_path: Pat
         ):
             held.hold.set()
             holding = pool.submit(admin.post, "/api/v1/tenants", json={"id": "first"})
-            assert held.entered.wait(30)
+            assert held.entered.wait(WAIT_S)
             asking = [pool.submit(ann.post, "/api/v1/runs/batch", json=body) for body in bodies]
             fleet_body = {"documents": [render(Owner(name=f"o{n}")) for n in range(LARGE + 1)]}
             applying = pool.submit(admin.post, "/api/v1/apply", json=fleet_body)
@@ -166,7 +166,7 @@ def test_a_dry_run_is_answered_while_the_ledger_is_held_up(tmp_path: Path) -> No
     ):
         held.hold.set()
         writing = pool.submit(client.post, "/api/v1/tenants", json={"id": "slow"})
-        assert held.entered.wait(30)
+        assert held.entered.wait(WAIT_S)
         for path, body in (
             ("/runs/batch", {"documents": [run_tree("a"), run_tree("b")]}),
             ("/runs", {"document": run_tree("c")}),
@@ -178,7 +178,7 @@ def test_a_dry_run_is_answered_while_the_ledger_is_held_up(tmp_path: Path) -> No
             assert tried.json()["dryRun"], path
         assert not writing.done()
         held.let_go.set()
-        assert writing.result(30).status_code == 200
+        assert writing.result(WAIT_S).status_code == 200
 
 
 def test_writes_are_answered_while_a_dry_run_is_under_way(served: Served) -> None:
@@ -194,7 +194,7 @@ def test_writes_are_answered_while_a_dry_run_is_under_way(served: Served) -> Non
             assert made.status_code == 200, made.text
             with pytest.raises(TimeoutError):
                 trying.result(2)
-        tried = trying.result(60)
+        tried = trying.result(WAIT_S)
         assert tried.status_code == 200, tried.text
 
 

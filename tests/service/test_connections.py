@@ -17,7 +17,7 @@ import pytest
 from quorate.service.daemon import Extras
 from quorate.service.descriptors import RESERVE, connections_within
 from quorate.service.http.accepting import IDLE_S_MIN, Connections
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.service.certificates import certificate
 from tests.service.serving import Served, new_ledger, serving
 
@@ -69,7 +69,7 @@ def test_handshakes_that_do_not_end_count_and_make_room_for_others(tmp_path: Pat
         until(lambda: sum(map(_is_closed, silent)) >= 7, "those beyond the limit are closed")
         until(lambda: not served.connections.trouble, "one has been idle long enough")
         url = f"https://localhost:{served.address.port}/healthz"
-        with httpx.Client(verify=context, trust_env=False) as client:
+        with httpx.Client(verify=context, trust_env=False, timeout=WAIT_S) as client:
             assert client.get(url).status_code == 200
 
 
@@ -122,7 +122,7 @@ def _limited(folder: Path, files: int) -> Iterator[tuple[str, str, Path]]:
         yield address[1], token[0], log
     finally:
         daemon.terminate()
-        daemon.wait(30)
+        daemon.wait(WAIT_S)
         daemon.stdout.close()
 
 
@@ -137,10 +137,12 @@ def test_connections_leave_descriptors_to_the_ledger(tmp_path: Path) -> None:
     with _limited(tmp_path, FILES) as (address, token, log), ExitStack() as stack:
         host, _, port = address.partition(":")
         for _ in range(FILES + 50):
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=5))
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=WAIT_S))
         headers = {"Authorization": f"Bearer {token}"}
         base = f"http://{address}"
-        with httpx.Client(base_url=base, headers=headers, trust_env=False, timeout=30) as client:
+        with httpx.Client(
+            base_url=base, headers=headers, trust_env=False, timeout=WAIT_S
+        ) as client:
             until(lambda: _is_ready(client), "idle connections have made room")
             made = client.post("/api/v1/tenants", json={"id": "team"})
             assert made.status_code == 200, made.text

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from quorate.service.setting_table import LEDGER_DEFAULT
 from quorate.views.runs.event_text import entries
 from tests.oracles.effort import sized
 from tests.service.conftest import documents_of
-from tests.service.crowd import Place, Told, Watcher, closed
+from tests.service.crowd import HEAD_END, Place, Told, Watcher, closed
 from tests.service.program import Program, program
 from tests.service.worlds import run_tree
 
@@ -87,6 +88,13 @@ async def submit(
     """Return the events of one run, submitted on a connection of its own when the gate opens."""
     body = json.dumps({"document": run_tree(f"run-{number}", "rai", gpus=1)}).encode()
     reader, writer = await asyncio.open_connection(place.host, place.port)
+    # One that has asked already may wait for as long as it takes to connect the others.
+    writer.write(place.request("GET", "/healthz"))
+    head = await reader.readuntil(HEAD_END)
+    assert head.startswith(b"HTTP/1.1 200 "), head
+    length = re.search(rb"content-length: (\d+)", head)
+    assert length is not None, head
+    await reader.readexactly(int(length[1]))
     ready.release()
     await gate.wait()
     headers = (f"Idempotency-Key: {number}", "Connection: close")

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.bounds import WAIT_S
 from tests.oracles.effort import few_of
 from tests.service.certificates import certificate
 from tests.service.program import client, program
@@ -173,7 +174,7 @@ def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
     with program(tmp_path) as served:
         url, token = served.wait_ready(), served.token
         host, _, port = url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), timeout=20) as connection:
+        with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
             body = json.dumps(owners("late")).encode()
             connection.sendall(
                 b"POST /api/v1/apply HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -195,7 +196,7 @@ def test_tls_is_served_and_a_key_that_others_may_read_is_refused(tmp_path: Path)
         url = served.wait_ready().replace("127.0.0.1", "localhost")
         assert url.startswith("https://")
         context = ssl.create_default_context(cafile=str(cert))
-        with httpx.Client(verify=context, trust_env=False) as asking:
+        with httpx.Client(verify=context, trust_env=False, timeout=WAIT_S) as asking:
             assert asking.get(f"{url}/healthz").status_code == 200
         assert served.end() == 0
     key.chmod(0o644)

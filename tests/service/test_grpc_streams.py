@@ -61,17 +61,23 @@ def test_an_event_has_all_that_its_tag_has(served: Served) -> None:
 
 def test_whoever_watches_sees_what_is_theirs(served: Served) -> None:
     served.call("submit-run", "user", document=document(run_tree("r1")))
-    mine, others = ([each.tag for each in _events(served, token)] for token in ("user", "stranger"))
-    assert any(tag.startswith("run-") for tag in mine)
-    assert not any(tag.startswith("run-") for tag in others)
+    served.call("submit-run", "stranger", document=document(run_tree("r2", "other")))
+    served.call("submit-run", "user", document=document(run_tree("r3")))
+    assert _runs(served, "user", "r3") == ["r1", "r3"]
+    assert _runs(served, "stranger", "r2") == ["r2"]
 
 
-def _events(served: Served, token: str) -> list[Any]:
-    """Return what may be watched from the beginning, as far as it comes at once."""
-    found: list[Any] = []
-    with pytest.raises(grpc.RpcError):
-        found.extend(served.stream("watch-events", token, 0.5, first=1))
-    return found
+def _runs(served: Served, token: str, last: str) -> list[str]:
+    """Return the runs whose submits are seen from the beginning up to that of ``last``."""
+    found: list[str] = []
+    watch = served.stream("watch-events", token, first=1)
+    for event in watch:
+        if event.tag.startswith("run-submitted/"):
+            found.append(read_tree(event, EventTold)["run"]["name"])
+            if found[-1] == last:
+                watch.cancel()
+                return found
+    raise AssertionError("the watch ended early")
 
 
 def test_a_cursor_that_leads_nowhere_is_refused(served: Served) -> None:

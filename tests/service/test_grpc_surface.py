@@ -33,6 +33,7 @@ from quorate.service.grpc.grpc_surface import GrpcSettings, grpc_surface, tls_of
 from quorate.service.ledger_thread import LedgerThread
 from quorate.testing.memory_engines import HandClock
 from quorate.views.exits import CommandError
+from tests.bounds import WAIT_S
 from tests.service.grpc_world import METHODS, document
 from tests.service.worlds import ADMIN, run_tree, small_ledger
 
@@ -60,7 +61,7 @@ class Client:
             response_deserializer=message_class(name_of(method.gives)).FromString,
         )
         metadata = (("authorization", f"Bearer {self.tokens.get(role, role)}"),)
-        return caller(request, metadata=metadata, timeout=20)
+        return caller(request, metadata=metadata, timeout=WAIT_S)
 
 
 def settings(tls: GrpcTls | None = None, rate: int = RATE) -> GrpcSettings:

@@ -40,7 +40,7 @@ def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
         ledger_thread = LedgerThread(small_ledger)
         await ledger_thread.start()
         let_go = Event()
-        busy = asyncio.create_task(ledger_thread.run(lambda _: let_go.wait(20)))
+        busy = asyncio.create_task(ledger_thread.run(lambda _: let_go.wait(WAIT_S)))
         asking = [
             asyncio.create_task(ledger_thread.ask(ADMIN, operation, resource_operations.ListRuns()))
             for _ in range(2)
@@ -100,7 +100,7 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
         held.hold.set()
         with held.served.connect() as first, held.served.connect() as waiting:
             first.sendall(held.submit("first"))
-            assert held.entered.wait(10)
+            assert held.entered.wait(WAIT_S)
             waiting.sendall(held.submit("second"))
             with held.served.client(held.served.token) as client:
                 assert client.get("/api/v1/runs").status_code == 200  # The readers are there.
@@ -134,7 +134,7 @@ def test_a_scrape_ends_with_whoever_asked_for_it(
         held.hold.set()
         with held.served.connect() as first:
             first.sendall(held.submit("first"))
-            assert held.entered.wait(10)
+            assert held.entered.wait(WAIT_S)
             with held.served.connect() as reading:
                 reading.sendall(held.head("GET /metrics"))
                 until(lambda: held.served.ledger_thread.waiting == 1, "the scrape waits")

@@ -32,7 +32,7 @@ from quorate.testing.builders import run
 from quorate.testing.memory_engines import HandClock
 from quorate.views.exits import CommandError
 from quorate.views.statuses import TIMED_OUT
-from tests.bounds import until_async
+from tests.bounds import WAIT_S, until_async
 from tests.service.worlds import ADMIN, ALICE, BOB, run_tree, small_ledger
 
 SUBMIT = OPERATIONS["submit-run"]
@@ -56,7 +56,7 @@ class SlowStore(MemoryStore):
         if self.is_slow:
             self.is_slow = False
             self.entered.set()
-            assert self.let_go.wait(10)
+            assert self.let_go.wait(WAIT_S)
         super().append(block, expected=expected)
 
 

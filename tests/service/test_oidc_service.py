@@ -18,7 +18,7 @@ from quorate.service.auth.issuer_http import FETCH_S_MAX
 from quorate.service.auth.oidc import KEYS_MS_MAX, KEYS_MS_MIN
 from quorate.service.daemon import Extras
 from quorate.testing.memory_engines import HandClock
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.test_auth import AUDIENCE, ISSUER, Issuer
 
@@ -162,7 +162,7 @@ def test_a_slow_provider_holds_up_no_caller_whose_key_is_known(
                 assert whoami(served, issuer.token(key, exp=exp)).status_code == 200
             assert not waiting, "the provider is still being asked"
             provider.gate.set()
-            thread.join(20)
+            thread.join(WAIT_S)
             assert "does not have" in refused(waiting[0])
             assert provider.asked == asked + 1
 

@@ -14,7 +14,6 @@ from socket import socket
 from threading import Event, Thread
 from time import monotonic, sleep
 
-import httpx
 import pytest
 
 from quorate.operations.caller import Caller, Role
@@ -325,7 +324,7 @@ def test_a_rejected_connection_is_kept_and_serves_again(tmp_path: Path) -> None:
             connection.sendall(submit(number))
             crowd.append(connection)
         assert held.entered.wait(WAIT_S)
-        until(lambda: not _is_ready(held), "there is no place left")
+        until(lambda: held.served.ledger_thread.admission.is_full, "there is no place left")
         late = stack.enter_context(held.served.connect())
         late.settimeout(WAIT_S)
         for _ in range(3):
@@ -457,12 +456,11 @@ def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_pat
             stack.callback(held.slow_down, 0.0)
             anybody = stack.enter_context(held.served.client(None))
 
-            def crowded() -> httpx.Response | None:
-                ready = anybody.get("/readyz")
-                return None if ready.status_code == 200 else ready
-
             assert held.entered.wait(WAIT_S)
-            assert "requests are under way" in until(crowded, "it is not ready").json()["detail"]
+            admission = held.served.ledger_thread.admission
+            trouble = until(lambda: admission.trouble, "there is no place left")
+            assert "requests are under way" in trouble
+            assert not _is_ready(held)
             assert anybody.get("/healthz").status_code == 200
             connection = stack.enter_context(held.served.connect())
             connection.settimeout(WAIT_S)

@@ -27,6 +27,7 @@ from quorate.service.grpc.grpc_protocol import message_class
 from quorate.service.grpc.grpc_schema import name_of, schema
 from quorate.service.grpc.grpc_surface import configured_surface
 from quorate.testing.builders import budget, envelope
+from tests.bounds import WAIT_S
 from tests.service.program import reserved_port
 from tests.service.serving import new_ledger, serving
 
@@ -66,7 +67,7 @@ def by_grpc(channel: grpc.Channel, token: str) -> Removal:
         call = channel.unary_unary(method.path, bytes, given.FromString)
         metadata = (("authorization", f"Bearer {token}"),)
         try:
-            found = call(write_struct(asked).SerializeToString(), metadata=metadata, timeout=30)
+            found = call(write_struct(asked).SerializeToString(), metadata=metadata, timeout=WAIT_S)
         except grpc.RpcError as error:
             return _CODES[error.code()]
         return int(MessageToDict(found)["head"]["sequence"])

@@ -37,6 +37,7 @@ from quorate.service.grpc.grpc_protocol import message_class
 from quorate.service.grpc.grpc_schema import name_of, schema
 from quorate.service.grpc.grpc_surface import configured_surface
 from quorate.testing import spec_strategies as drawn
+from tests.bounds import WAIT_S
 from tests.oracles.effort import examples
 from tests.service.program import reserved_port
 from tests.service.serving import Served, new_ledger, serving
@@ -107,7 +108,7 @@ class Grpc:
         given_class = message_class(name_of(method.gives))
         call = self.channel.unary_unary(method.path, bytes, given_class.FromString)
         data = write_struct(question).SerializeToString()
-        return call(data, metadata=(("authorization", f"Bearer {self.token}"),), timeout=30)
+        return call(data, metadata=(("authorization", f"Bearer {self.token}"),), timeout=WAIT_S)
 
 
 @dataclass

@@ -255,7 +255,7 @@ def test_a_tenant_whose_requests_wait_does_not_keep_another_waiting(tmp_path: Pa
         held.hold.set()
         first = stack.enter_context(held.served.connect())
         first.sendall(held.submit("first"))
-        assert held.entered.wait(10)
+        assert held.entered.wait(WAIT_S)
         connections = []
         for number, token in enumerate([*mine * 4, other]):
             team = "other" if token is other else "team"

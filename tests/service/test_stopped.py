@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import local
 from typing import Any, TypeVar
 
 import httpx
@@ -28,6 +29,7 @@ from quorate.service.daemon import Extras
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.service_log import JsonFormatter, TextFormatter
 from quorate.service.violations import evidence_path
+from tests.bounds import WAIT_S
 from tests.service.conftest import documents_of
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.worlds import run_tree
@@ -38,18 +40,25 @@ STEPPED = 45 * DAY_MS
 
 @dataclass
 class SteeredClock:
-    """The system's clocks, each as far off as a test says."""
+    """The system's clocks, each as far off as a test says.
+
+    A service reads one after the other, on threads of its own: a test that has time pass on both
+    does not come between the two.
+    """
 
     step_ms: int = 0
     passed_ms: int = 0
     boot: str = "boot-1"
     system: SystemClock = field(default_factory=SystemClock)
+    _read: local = field(default_factory=local)
 
     def now_ms(self) -> int:
-        return self.system.now_ms() + self.passed_ms + self.step_ms
+        self._read.passed_ms = passed_ms = self.passed_ms
+        return self.system.now_ms() + passed_ms + self.step_ms
 
     def steady(self) -> Steady:
-        return Steady(self.boot, self.system.steady().ms + self.passed_ms)
+        passed_ms = self._read.__dict__.pop("passed_ms", self.passed_ms)
+        return Steady(self.boot, self.system.steady().ms + passed_ms)
 
 
 class Inside:
@@ -69,7 +78,9 @@ class Inside:
     def run(self, do: Callable[[Engine], T]) -> T:
         assert self._ledger_thread is not None
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(self._ledger_thread.run(do), self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(self._ledger_thread.run(do), self._loop).result(
+            WAIT_S
+        )
 
 
 def extras(ledger: Path, clock: SteeredClock, inside: Inside | None = None) -> Extras:

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from select import select
 from threading import Event
-from time import monotonic
 
 import httpx
 import pytest
@@ -50,10 +49,8 @@ def test_an_office_ends_though_its_thread_does_not() -> None:
 
         busy = asyncio.create_task(ledger_thread.run(hold))
         await until_async(begun.is_set, "the ledger's thread is busy")
-        began_s = monotonic()
         with pytest.raises(CommandError, match="did not end within") as caught:
             await ledger_thread.stop(0.2)
-        assert monotonic() - began_s < 10
         assert "what was acknowledged is recorded" in caught.value.lines[0]
         let_go.set()
         await busy
@@ -67,7 +64,7 @@ def test_a_service_whose_ledger_is_stuck_is_alive_and_not_ready(tmp_path: Path) 
         held.hold.set()
         with held.served.connect() as first:
             first.sendall(held.submit("first"))
-            assert held.entered.wait(10)
+            assert held.entered.wait(WAIT_S)
             ready = until(lambda: _readyz(client, 503), "not ready", STUCK_S + WAIT_S, every_s=0.2)
             assert ready.headers["retry-after"]
             said = "not ready: the ledger's thread has been busy with submits for "
@@ -90,7 +87,7 @@ def test_what_is_given_up_at_the_end_is_told_to_come_back(tmp_path: Path) -> Non
     try:
         with held.served.connect() as writing, held.served.connect() as reading:
             writing.sendall(held.head("POST /api/v1/tenants", b'{"id": "team"}'))
-            assert held.entered.wait(10)
+            assert held.entered.wait(WAIT_S)
             reading.sendall(held.head("GET /api/v1/runs"))
             until(lambda: select([reading], [], [], 0)[0], "the read is answered")
             held.served.daemon.stop()
@@ -115,10 +112,9 @@ def test_a_service_ends_with_an_error_though_its_ledger_is_stuck(tmp_path: Path)
     try:
         with held.served.connect() as first:
             first.sendall(held.head("POST /api/v1/tenants", b'{"id": "team"}'))
-            assert held.entered.wait(10)
-            began_s = monotonic()
+            assert held.entered.wait(WAIT_S)
             with pytest.raises(CommandError, match="the ledger's thread did not end within 10 s"):
                 held.served.stop()
-            assert monotonic() - began_s < 25
+            assert not held.let_go.is_set()
     finally:
         held.let_go.set()

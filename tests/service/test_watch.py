@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -131,13 +130,11 @@ def test_watchers_are_let_go_with_their_cursor_when_the_service_stops(tmp_path: 
     ):
         found = messages(answer.iter_lines())
         assert next(found).id == 1
-        began = time.monotonic()
         served.daemon.stop()
         last = list(found)[-1]
     served.stop()
     assert last.event == "stopping"
     assert last.data["from"] == last.data["cursor"] + 1
-    assert time.monotonic() - began < 10
 
 
 @pytest.mark.slow

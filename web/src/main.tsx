@@ -1,7 +1,7 @@
 /** The dashboard: who is signed in, the navigation, and the page of the address. */
 
 import { render } from "preact";
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ask, session, signOut, signedOut, wordsOf } from "./api.ts";
 import type { Whoami } from "./api_types.ts";
 import { time } from "./format.ts";
@@ -54,21 +54,27 @@ function App() {
 
 function Shell({ who }: { who: Whoami }) {
   const parts = useHere();
-  const [isPaletteOpen, setPaletteOpen] = useState(false);
+  const palette = useRef<HTMLDialogElement>(null);
+  const [openings, setOpenings] = useState(0);
+  /** Opens a new palette in place of the last one, unless that is still open. */
+  const openPalette = (): void => {
+    if (!palette.current?.open) setOpenings((before) => before + 1);
+  };
   // On a phone the pages are one line, which is moved by hand.
   useEffect(() => {
     document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   }, [parts[0]]);
-  useEffect(() => {
+  // As the page is drawn, not a frame later: no key is missed that is pressed once it is seen.
+  useLayoutEffect(() => {
     let before = "";
     const pressed = (event: KeyboardEvent): void => {
       const isTyping = (event.target as HTMLElement).matches("input, textarea, select");
       if ((event.metaKey || event.ctrlKey) && event.key === "k") {
         event.preventDefault();
-        setPaletteOpen(true);
+        openPalette();
       } else if (!isTyping && event.key === "/") {
         event.preventDefault();
-        setPaletteOpen(true);
+        openPalette();
       } else if (!isTyping && before === "g") {
         const area = AREAS.find((each) => each.key === event.key);
         if (area) go(pageOf(...area.at));
@@ -97,7 +103,7 @@ function Shell({ who }: { who: Whoami }) {
           ))}
         </ul>
         <div class="foot">
-          <button type="button" class="plain find" onClick={() => setPaletteOpen(true)}>
+          <button type="button" class="plain find" onClick={openPalette}>
             Go to… <kbd>Ctrl K</kbd>
           </button>
           <Who who={who} />
@@ -108,7 +114,7 @@ function Shell({ who }: { who: Whoami }) {
         <Away />
         {pageAt(parts)}
       </main>
-      {isPaletteOpen && <Palette onClose={() => setPaletteOpen(false)} />}
+      {openings > 0 && <Palette key={openings} dialog={palette} />}
     </div>
   );
 }

@@ -1,6 +1,7 @@
 /** The palette: type a few letters of a page, a run or another thing, and go there. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { RefObject } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { ProblemError, ask, wordsOf } from "./api.ts";
 import { AREAS } from "./pages.tsx";
 import { go, pageOf } from "./router.tsx";
@@ -48,15 +49,19 @@ export function fit(name: string, typed: string): number {
   return 100 + from;
 }
 
-/** A dialog with what fits; Enter goes to the chosen one, and a run that is not listed by name. */
-export function Palette({ onClose }: { onClose: () => void }) {
-  const dialog = useRef<HTMLDialogElement>(null);
+/**
+ * A dialog with what fits; Enter goes to the chosen one, and a run that is not listed by name.
+ *
+ * It is open as soon as it is drawn, so that the next key is typed into it. Whether it still is,
+ * `dialog` itself says: a browser tells of Escape a frame late, when the next one may be open.
+ */
+export function Palette({ dialog }: { dialog: RefObject<HTMLDialogElement | null> }) {
   const [typed, setTyped] = useState("");
   const [more, setMore] = useState<Place[]>([]);
   const [chosen, setChosen] = useState(0);
   const [fault, setFault] = useState("");
+  useLayoutEffect(() => dialog.current?.showModal(), []);
   useEffect(() => {
-    dialog.current?.showModal();
     places().then(setMore, (error) => setFault(wordsOf(error)));
   }, []);
   const found = useMemo(() => {
@@ -73,7 +78,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   }, [typed, more]);
   const open = (place: Place | undefined): void => {
     if (!place) return;
-    onClose();
+    dialog.current?.close();
     go(pageOf(...place.at));
   };
   const pressed = (event: KeyboardEvent): void => {
@@ -84,7 +89,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
     event.preventDefault();
   };
   return (
-    <dialog ref={dialog} class="palette" onClose={onClose} aria-label="Go to">
+    <dialog ref={dialog} class="palette" aria-label="Go to">
       <input
         type="text"
         role="combobox"

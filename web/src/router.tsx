@@ -1,7 +1,7 @@
 /** Addresses of pages: paths relative to where the dashboard is, so that each can be shared. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { BASE } from "./api.ts";
 
 const MOVED = "quorate-moved";
@@ -27,7 +27,7 @@ export function go(href: string): void {
 /** Returns where the viewer is, and again after each move. */
 export function useHere(): string[] {
   const [parts, setParts] = useState(here);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const moved = (): void => setParts(here());
     addEventListener(MOVED, moved);
     addEventListener("popstate", moved);

@@ -1,10 +1,11 @@
 /** The parts that pages are made of. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { save, wordsOf } from "./api.ts";
 import { fullTime, number, time, piecesOf } from "./format.ts";
 import { type Loaded, useConnection } from "./live.ts";
+import { useModal } from "./modal.ts";
 
 export type Tone = "good" | "wait" | "bad" | "quiet" | "plan";
 
@@ -336,22 +337,21 @@ interface ConfirmProps {
 
 /** Asks before something is changed; it stays open while that is under way, and says why not. */
 export function Confirm({ title, action, children, danger, onDo, onClose }: ConfirmProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
+  const modal = useModal(onClose);
   const [fault, setFault] = useState("");
   const [isBusy, setBusy] = useState(false);
-  useEffect(() => dialog.current?.showModal(), []);
   const act = async (): Promise<void> => {
     setBusy(true);
     try {
       await onDo();
-      onClose();
+      modal.close();
     } catch (error) {
       setFault(wordsOf(error));
       setBusy(false);
     }
   };
   return (
-    <dialog ref={dialog} onClose={onClose} aria-labelledby="confirm-title">
+    <dialog {...modal.props} aria-labelledby="confirm-title">
       <h2 id="confirm-title">{title}</h2>
       {children}
       {fault && (
@@ -360,7 +360,7 @@ export function Confirm({ title, action, children, danger, onDo, onClose }: Conf
         </p>
       )}
       <div class="buttons">
-        <button type="button" class="plain" onClick={onClose}>
+        <button type="button" class="plain" onClick={modal.close}>
           Close
         </button>
         <button

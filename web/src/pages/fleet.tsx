@@ -1,6 +1,6 @@
 /** The fleet as a live map: who has which GPU, what is spare, free and lost. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, wordsOf } from "../api.ts";
 import { type Chosen, type View, drawFleet, fitted, paintFor, paintOf } from "../fleet_canvas.ts";
 import { FleetModel } from "../fleet_model.ts";
@@ -206,12 +206,12 @@ function MapView({ model, version, colors, chosen, reserved }: MapProps) {
     view.current ??= fitted(model, at.clientWidth, at.clientHeight);
     drawFleet(at, model, view.current, { colors, chosen, reserved });
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     view.current = null;
     redraw.current();
   }, [model]);
-  useEffect(() => redraw.current(), [version, colors, chosen.owner, chosen.run, reserved]);
-  useEffect(() => {
+  useLayoutEffect(() => redraw.current(), [version, colors, chosen.owner, chosen.run, reserved]);
+  useLayoutEffect(() => {
     const at = canvas.current as HTMLCanvasElement;
     const again = (): void => redraw.current();
     const resized = new ResizeObserver(again);

@@ -1,6 +1,6 @@
 /** The timeline: leases that were, are, and will be, domain by domain. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask } from "../api.ts";
 import { paintFor, paintOf } from "../fleet_canvas.ts";
 import { duration, number, time } from "../format.ts";
@@ -171,8 +171,8 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
       context.fillText(`${number(band.gpus)} GPUs`, 10, (tops[row] as number) + 15, LABEL - 20),
     );
   };
-  useEffect(() => draw.current(), [pieces, isColored]);
-  useEffect(() => {
+  useLayoutEffect(() => draw.current(), [pieces, isColored]);
+  useLayoutEffect(() => {
     const at = canvas.current as HTMLCanvasElement;
     const again = (): void => draw.current();
     const resized = new ResizeObserver(again);
