@@ -24,6 +24,7 @@ from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
 from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL, Placement
 from quorate.adapters.kubernetes.pod_orders import PodOrders
 from quorate.adapters.kubernetes.pod_watch import PodWatch
+from quorate.adapters.kubernetes.start_refusals import StartRefusals
 from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, gone, next_step
 from quorate.keeper.wanted import Exited, Status, Wanted, Work
 from quorate.model.amounts import SECOND_MS
@@ -108,6 +109,7 @@ class KubernetesExecutor:
         self._late: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
         self._complaints: dict[str, str] = {}
+        self._refusals = StartRefusals()
 
     @property
     def trouble(self) -> str:
@@ -425,15 +427,31 @@ class KubernetesExecutor:
         return refused or crew.exited
 
     def _start(self, orders: PodOrders, spec: Run, wanted: Wanted, generation: int) -> bool:
-        """Start the pods of a run; return False: whether they work is seen later."""
-        place = Placement(ledger=self._ledger, namespace=self._namespaces.of(spec), run=spec.name)
+        """Start the pods of a run; return False: whether they work is seen later.
+
+        A start that the cluster has refused is tried again after a pause, whatever happens to its
+        pods meanwhile: those that were made before the refusal are on their way out.
+        """
+        name, life = spec.name, wanted.life
+        until_s = self._refusals.until_s(name, life)
+        if monotonic() < until_s:
+            self._late[name] = until_s
+            return False
+        place = Placement(ledger=self._ledger, namespace=self._namespaces.of(spec), run=name)
         try:
             orders.start(place, spec, wanted, generation)
         except ClusterRefusedError as error:
-            if error.status != INVALID:
-                raise
-            note = f"the API server does not accept its pods: {error}"
-            self._refused[spec.name] = Exited(life=wanted.life, code=CODE_INVALID, note=note)
+            if error.status == INVALID:
+                note = f"the API server does not accept its pods: {error}"
+                self._refused[name] = Exited(life=life, code=CODE_INVALID, note=note)
+                self._refusals.forget(name)
+                return False
+            why = place.without_numbers(str(error))
+            if self._refusals.note(name, life, why, monotonic()):
+                _LOG.warning("run %s cannot be started, and is tried again: %s", name, why)
+            self._late[name] = self._refusals.until_s(name, life)
+            return False
+        self._refusals.forget(name)
         return False
 
     def _keep(self, name: str, crew: Crew, status: Status) -> bool:
@@ -448,6 +466,7 @@ class KubernetesExecutor:
                     self._exited.setdefault(name, crew.finished_ms or _now_ms())
                 return is_news
             self._book.drop(name)
+            self._refusals.forget(name)
             for kept in (self._status, self._exited, self._refused):
                 kept.pop(name, None)
         return is_news

@@ -8,6 +8,7 @@ are there: so a run starts whole or not at all, on servers with scheduling gates
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -88,6 +89,10 @@ class Placement:
     def pod(self, generation: int, rank: int) -> str:
         """Return the name of a pod, which is its host name too."""
         return f"{self.service}-{generation}-{rank}"
+
+    def without_numbers(self, text: str) -> str:
+        """Return ``text`` with the Service in the place of each pod: the same for every start."""
+        return re.sub(rf"\b{re.escape(self.service)}-\d+-\d+\b", self.service, text)
 
 
 def service_manifest(place: Placement, generation: int) -> Tree:
