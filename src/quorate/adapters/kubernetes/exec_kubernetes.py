@@ -74,12 +74,19 @@ class Namespaces:
 class KubernetesExecutor:
     """Runs the work of leases as pods of the cluster behind ``api``, which it closes at its end.
 
-    Orders are taken on one thread, and given to the cluster on another.
+    Orders are taken on one thread, and given to the cluster on another. All pods tolerate taints
+    with the keys ``tolerated``.
     """
 
-    def __init__(self, api: KubeApi, namespaces: Namespaces | None = None) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        namespaces: Namespaces | None = None,
+        tolerated: tuple[str, ...] = (),
+    ) -> None:
         self._api = api
         self._namespaces = namespaces or Namespaces()
+        self._tolerated = tolerated
         self._owner = ClusterOwner(api, self._namespaces.home)
         self._book = Book(_has_work, _work_of)
         self._ledger = ""
@@ -437,7 +444,12 @@ class KubernetesExecutor:
         if monotonic() < until_s:
             self._late[name] = until_s
             return False
-        place = Placement(ledger=self._ledger, namespace=self._namespaces.of(spec), run=name)
+        place = Placement(
+            ledger=self._ledger,
+            namespace=self._namespaces.of(spec),
+            run=name,
+            tolerated=self._tolerated,
+        )
         try:
             orders.start(place, spec, wanted, generation)
         except ClusterRefusedError as error:
