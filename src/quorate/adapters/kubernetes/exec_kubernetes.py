@@ -23,6 +23,7 @@ from quorate.adapters.kubernetes.object_names import object_name, owner_namespac
 from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
 from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL, Placement
 from quorate.adapters.kubernetes.pod_orders import PodOrders
+from quorate.adapters.kubernetes.pod_readiness import readiness_of
 from quorate.adapters.kubernetes.pod_watch import PodWatch
 from quorate.adapters.kubernetes.start_refusals import StartRefusals
 from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, gone, next_step
@@ -36,7 +37,7 @@ from quorate.ports.errors import (
     ClusterRefusedError,
     OldTermError,
 )
-from quorate.ports.executor_port import FenceNode, Order, Report, StartLease
+from quorate.ports.executor_port import FenceNode, Order, Readiness, Report, StartLease
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ class KubernetesExecutor:
         self._status: dict[str, Status] = {}
         self._exited: dict[str, int] = {}
         self._refused: dict[str, Exited] = {}
+        self._readiness: dict[str, Readiness] = {}
         self._changed: dict[str, None] = {}
         self._wipes = WipeNotices()
         self._lost: set[str] = set()
@@ -238,6 +240,11 @@ class KubernetesExecutor:
             if steps:
                 found[run] = max(steps)
         return found
+
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
+        """Return whether the pods of those of ``runs`` work of which it was seen."""
+        with self._lock:
+            return {run: self._readiness[run] for run in runs if run in self._readiness}
 
     def _take(self, orders: Sequence[Order]) -> None:
         self._note(self._book.take(orders, {}))
@@ -468,10 +475,13 @@ class KubernetesExecutor:
 
     def _keep(self, name: str, crew: Crew, status: Status) -> bool:
         """Store the status of a run, or forget it when it is over; return whether it is new."""
+        ready = readiness_of(crew, self._refusals.why(name))
         with self._lock:
             is_news = self._status.get(name, Status()) != status
             if self._book.has_open(name) or crew.pods:
                 self._status[name] = status
+                is_news |= self._readiness.get(name) != ready
+                self._readiness[name] = ready
                 if status.exited is None:
                     self._exited.pop(name, None)
                 else:
@@ -479,7 +489,7 @@ class KubernetesExecutor:
                 return is_news
             self._book.drop(name)
             self._refusals.forget(name)
-            for kept in (self._status, self._exited, self._refused):
+            for kept in (self._status, self._exited, self._refused, self._readiness):
                 kept.pop(name, None)
         return is_news
 
