@@ -10,8 +10,10 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from quorate.cli.commands.runs_command import with_namespace_first
 from quorate.testing.memory_engines import HandClock
 from tests.cli.shell import EXAMPLES, ROOT, Said, process
 from tests.client.running import Running, running
@@ -56,7 +58,7 @@ def kubectl(place: tuple[Running, Path], *words: str) -> Said:
         [sys.executable, "-c", f"from {module} import {function}; {function}()", *words],
         cwd=folder,
         env={
-            "PATH": os.environ["PATH"],
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "HOME": str(folder),
             "PYTHONPATH": str(ROOT / "src"),
             "LC_ALL": "C.UTF-8",
@@ -139,3 +141,54 @@ def test_a_copy_with_more_sponsors_keeps_those_that_the_run_has(
     refused = kubectl(place, "sponsors", "add", "wide", "org", "--name", "wider")
     assert refused.code == 1
     assert "wider" in refused.err
+
+
+PLAYED = """\
+#!/bin/sh
+case "$*" in
+  *"-- missing") echo 'Error from server (NotFound): runs "missing" not found' >&2; exit 1 ;;
+  *"-- early") ;;
+  "get runs.quorate.dev --namespace=quorate-rai --output=jsonpath={.status.ledgerName} -- train")
+    printf wide ;;
+  *) echo "asked for $*" >&2; exit 9 ;;
+esac
+"""
+
+
+def test_a_namespace_has_runs_named_by_their_resources_wherever_it_stands(
+    place: tuple[Running, Path],
+) -> None:
+    assert kubectl(place, "submit", "--file", "wide.yaml").code == 0
+    played = place[1] / "bin" / "kubectl"
+    played.parent.mkdir()
+    played.write_text(PLAYED, "utf-8")
+    played.chmod(0o755)
+    for words in (
+        ("explain", "train", "-n", "quorate-rai"),
+        ("--namespace=quorate-rai", "leases", "run/train"),
+        ("cancel", "--namespace", "quorate-rai", "train"),
+    ):
+        said = kubectl(place, *words)
+        assert said.code == 0, said
+        assert "wide" in said.out
+    gone = kubectl(place, "explain", "missing", "-n", "quorate-rai")
+    assert gone.code == 1
+    assert "(NotFound)" in gone.err
+    early = kubectl(place, "explain", "early", "-n", "quorate-rai")
+    assert early.code == 1
+    assert "kubectl describe runs.quorate.dev early --namespace=quorate-rai" in early.err
+    named = kubectl(place, "queue", "-n", "quorate-rai")
+    assert named.code == 2
+    assert "queue names none" in named.err
+    # Without a namespace a name is the ledger's, and no cluster is asked.
+    assert kubectl(place, "explain", "wide").code == 0
+
+
+def test_what_follows_two_dashes_is_not_read_as_a_namespace() -> None:
+    words = ["submit", "--gpus", "8", "--", "head", "-n", "3"]
+    assert with_namespace_first(words) == words
+    assert with_namespace_first(["explain", "-n", "a", "b", "--", "-n"]) == [
+        *("-n", "a", "explain", "b", "--", "-n")
+    ]
+    with pytest.raises(click.UsageError, match="-n needs the name of a namespace"):
+        with_namespace_first(["explain", "b", "-n"])

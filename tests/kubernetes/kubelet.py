@@ -1,8 +1,9 @@
 """A kubelet that is played: it patches the status of pods as a real one would, and runs nothing.
 
 What a pod does is said by its command: ``[ends, MS]``, ``[fails, MS, CODE]``, ``[stays]``,
-``[defies]`` and ``[counts]``. A pod that is deleted goes at once, unless it defies: then it
-has its grace, as a real kubelet counts it. A pod that is not bound is not seen.
+``[defies]``, ``[counts]`` and ``[unpulled]``, whose image is not there. A pod that is deleted goes
+at once, unless it defies: then it has its grace, as a real kubelet counts it. A pod that is not
+bound is not seen.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _Kept:
     stop_s: float | None = None
     is_over: bool = False
     is_told: bool = False
-    """Whether the API server has heard of the end."""
+    """Whether the API server has heard of the end, or of what keeps it from its begin."""
     began_ms: float = 0.0
     ended_ms: float = inf
 
@@ -183,6 +184,12 @@ class Kubelet:
             if time.monotonic() >= pod.stop_s:
                 pod.end()
                 self.api.delete(pod.path, grace_s=0, uid=pod.uid)
+            return
+        if pod.command[0] == "unpulled":
+            if not pod.is_told:
+                why = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+                self._say(pod, {"containerStatuses": [_container("waiting", why)]})
+                pod.is_told = True
             return
         if not pod.began_s:
             self._say(pod, {"phase": "Running", "containerStatuses": [_container("running", {})]})

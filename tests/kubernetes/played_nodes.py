@@ -32,9 +32,13 @@ class PlayedNodes:
     def cordon(self, name: str, *, is_cordoned: bool) -> None:
         self._api.merge(f"{NODES}/{name}", {"spec": {"unschedulable": is_cordoned or None}})
 
-    def taint(self, name: str, *keys: str) -> None:
+    def offer(self, name: str, gpus: int) -> None:
+        """Have the device plugin of a node offer so many GPUs."""
+        self._say(name, {"allocatable": {"nvidia.com/gpu": str(gpus)}})
+
+    def taint(self, name: str, *keys: str, effect: str = "NoExecute") -> None:
         """Give a node these taints and no others."""
-        taints = [{"key": key, "effect": "NoExecute"} for key in keys]
+        taints = [{"key": key, "effect": effect} for key in keys]
         self._api.merge(f"{NODES}/{name}", {"spec": {"taints": taints}})
 
     def remove(self, name: str) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from threading import Event
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from quorate.adapters.kubernetes.cluster_owner import OWNER_CONFIG, TERM
@@ -19,8 +21,9 @@ from quorate.adapters.kubernetes.exec_kubernetes import (
     Namespaces,
 )
 from quorate.adapters.kubernetes.kube_api import GONE, KubeApi
-from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD, STEP
+from quorate.adapters.kubernetes.pod_manifest import GPU, SERVICE_RECORD, STEP, ServiceRecord
 from quorate.adapters.kubernetes.pod_watch import PODS
+from quorate.adapters.kubernetes.start_refusals import PAUSE_S
 from quorate.model.events import EndReason, StartReason
 from quorate.model.specs import Processes
 from quorate.ports.errors import ClusterRefusedError, OldTermError, WorkFolderError
@@ -161,13 +164,48 @@ def test_a_run_that_a_quota_of_its_namespace_halves_does_not_start_until_all_of_
     status = {"hard": {"pods": "1"}, "used": {"pods": "0"}}
     place.admin.merge(f"{path}/pods/status", {"status": status})
     place.executor.resume([wide()])
-    until(lambda: bool(place.executor._complaints), "the quota is noticed")
-    assert "exceeded quota" in place.executor._complaints["r"]
+    until(lambda: place.executor._refusals.why("r"), "the quota is noticed")
+    assert "exceeded quota" in place.executor._refusals.why("r")
     until(lambda: not place.pods(), "the pod that was made is gone again")
     assert place.kubelet.started == []
     place.admin.delete(f"{path}/pods")
     until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
     assert place.kubelet.started == ["r", "r"]
+
+
+def test_a_start_that_is_refused_halfway_is_tried_again_after_a_pause_and_not_before(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    most = {"type": "Container", "max": {GPU: "1"}}
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "gpus"},
+        "spec": {"limits": [most]},
+    }
+    path = f"/api/v1/namespaces/{place.space}/limitranges"
+    place.admin.create(path, limits)
+    # The pod of rank 0 is made, and deleted again each time: the executor sees both.
+    spec = builders.run("r", 3, command=("stays",), image="played", processes=Processes.NODE)
+    order = start_lease(spec, lease_started("r/0", {"n1": [0], "n2": [4, 5]}))
+    began_s = monotonic()
+    place.executor.resume([order])
+    until(lambda: _starts(place) >= 2, "it was started twice")
+    assert monotonic() - began_s >= PAUSE_S
+    assert "maximum nvidia.com/gpu usage per Container is 1" in place.executor._refusals.why("r")
+    place.admin.delete(f"{path}/gpus")
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    assert place.executor._refusals.why("r") == ""
+    said = [each for each in caplog.messages if "cannot be started" in each]
+    assert len(said) == 1, said
+
+
+def _starts(place: Place) -> int:
+    """Return how often the run ``r`` was started, as its Service says."""
+    for each in place.admin.list_all(f"/api/v1/namespaces/{place.space}/services")[0]:
+        text = each["metadata"]["annotations"][SERVICE_RECORD]
+        return msgspec.json.decode(text, type=ServiceRecord).generation
+    return 0
 
 
 def test_a_run_whose_pods_are_not_accepted_fails_and_says_why(place: Place) -> None:

@@ -41,6 +41,9 @@ def test_resources_are_listed_anew_after_410_gone_and_followed_from_there(
     cluster: Server, made: Resources
 ) -> None:
     made.create("Run", "a", WORK)
+    tree = made.get("Run", "a")
+    assert tree is not None
+    assert {each["manager"] for each in tree["metadata"]["managedFields"]} == {"quorate"}
     api = FromFarBack(cluster.access, RUN.all_path)
     changed = Event()
     watch = ResourceWatch(api, "west", changed.set)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from quorate.adapters.kubernetes.node_health import OUT_OF_SERVICE
+from quorate.adapters.kubernetes.node_taints import OUT_OF_SERVICE
 from quorate.model.api_version import API_VERSION
 from tests.bounds import until
 from tests.kubernetes.engines import Server
@@ -44,7 +44,7 @@ def example(cluster: Server) -> Iterator[Example]:
 
 
 class Person:
-    """Types what people type, with the ledger's names of runs where ``kubectl runs`` asks."""
+    """Types what people type; ``kubectl runs`` takes the names of resources with ``-n``."""
 
     def __init__(self, example: Example, folder: Path, url: str) -> None:
         self.example = example
@@ -65,8 +65,7 @@ class Person:
         self.shell.type("kubectl apply -f applied.json")
 
     def runs(self, words: str, name: str, owner: str = "rai") -> str:
-        ledger_name = self.example.of[owner].status("Run", name)["ledgerName"]
-        return self.shell.type(f"kubectl runs {words.format(ledger_name)}")
+        return self.shell.type(f"kubectl runs {words.format(name)} -n {SPACES[owner]}")
 
 
 def test_the_worked_example_from_a_loan_to_cuts_without_lots_and_a_shrink(

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from quorate.adapters.kubernetes.node_health import OUT_OF_SERVICE
+from quorate.adapters.kubernetes.cluster_owner import OWNER_CONFIG
+from quorate.adapters.kubernetes.node_taints import OUT_OF_SERVICE
 from quorate.documents.text_source import read_source
 from tests.bounds import until
 from tests.kubernetes.cut_line import line_to
@@ -39,10 +40,11 @@ PLACE = {"region": "us", "fabric_domain": "A", "gpu_flavor": "H100"}
 def nodes(cluster: Server) -> Iterator[PlayedNodes]:
     api = cluster.api()
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}
-    api.create("/api/v1/namespaces", body)
+    api.apply(f"/api/v1/namespaces/{HOME}", body)
     found = PlayedNodes(api)
     yield found
     found.remove_all()
+    api.delete(f"/api/v1/namespaces/{HOME}/configmaps/{OWNER_CONFIG}")
     api.close()
 
 
@@ -51,12 +53,23 @@ def phases(http: httpx.Client) -> dict[str, str]:
     return {each["metadata"]["name"]: each["status"]["status"] for each in items}
 
 
+def apply(http: httpx.Client, text: str) -> None:
+    sources = read_source(text)
+    assert isinstance(sources, tuple), sources
+    asked = {"documents": [each.tree for each in sources]}
+    assert http.post("/api/v1/apply", json=asked).is_success
+
+
+def events(http: httpx.Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = http.get("/api/v1/ledger/events?limit=500").json()["items"]
+    return found
+
+
 def marks(http: httpx.Client) -> list[tuple[str, str, str]]:
     """Return the node, the status and the actor of every mark in the ledger."""
-    events: list[dict[str, Any]] = http.get("/api/v1/ledger/events?limit=500").json()["items"]
     return [
         (each["node"], each["status"], each["actor"])
-        for each in events
+        for each in events(http)
         if each["tag"].startswith("node-marked")
     ]
 
@@ -82,10 +95,7 @@ def test_nodes_are_declared_fail_recover_and_are_cordoned_as_the_cluster_says(
     with program(tmp_path, *words) as first:
         url, token = first.wait_ready(), first.token
         with client(url, token) as http:
-            sources = read_source(WORLD)
-            assert isinstance(sources, tuple), sources
-            asked = {"documents": [each.tree for each in sources]}
-            assert http.post("/api/v1/apply", json=asked).is_success
+            apply(http, WORLD)
             until_phases(http, w1="Ready", w2="Ready", w3="Ready", elsewhere="Ready")
             assert marks(http) == []
             nodes.ready("w1", is_ready=False)
@@ -125,3 +135,38 @@ def test_nodes_are_declared_fail_recover_and_are_cordoned_as_the_cluster_says(
         assert found[7:] == [("w2", "Failed", actor), ("w2", "Ready", actor)]
         assert third.end() == 0
     line.close()
+
+
+def test_taints_and_gpus_that_are_missing_keep_new_work_away(
+    cluster: Server, nodes: PlayedNodes, tmp_path: Path
+) -> None:
+    words = (
+        *("--kubernetes-clusters", f"west={cluster.kubeconfig}", "--kubernetes-home", HOME),
+        *("--kubernetes-declare-nodes", "west"),
+        *("--kubernetes-tolerated-taints", "nvidia.com/gpu,dedicated"),
+    )
+    for name in ("t1", "t2", "t3", "t4", "t5"):
+        nodes.add(name, gpus=8, **PLACE)
+    nodes.taint("t5", "starting", effect="NoSchedule")
+    with program(tmp_path, *words) as service:
+        with client(service.wait_ready(), service.token) as http:
+            apply(http, WORLD)
+            until_phases(http, t1="Ready", t2="Ready", t3="Ready", t4="Ready")
+            # What takes no work in the cluster is not declared before it does.
+            assert "t5" not in phases(http)
+            nodes.taint("t1", "maintenance", effect="NoSchedule")
+            nodes.taint("t2", "broken")
+            nodes.taint("t3", "dedicated")
+            nodes.offer("t4", 7)
+            nodes.taint("t5", "nvidia.com/gpu", effect="NoSchedule")
+            until_phases(http, t1="Cordoned", t2="Cordoned", t3="Ready", t4="Cordoned", t5="Ready")
+            noted = (each for each in events(http) if each["tag"].startswith("node-marked"))
+            notes = {each["node"]: each["note"] for each in noted}
+            assert "maintenance:NoSchedule; kubectl taint node t1 maintenance-" in notes["t1"]
+            assert "broken:NoExecute" in notes["t2"]
+            assert notes["t4"] == "it offers 7 GPUs, and was declared with 8"
+            nodes.taint("t1")
+            nodes.taint("t2")
+            nodes.offer("t4", 8)
+            until_phases(http, t1="Ready", t2="Ready", t3="Ready", t4="Ready", t5="Ready")
+        assert service.end() == 0

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from quorate.adapters.kubernetes.pod_manifest import GPU
 from tests.bounds import until
 from tests.kubernetes.cut_line import line_to
 from tests.kubernetes.engines import Server
@@ -128,6 +129,32 @@ def submitted(http: httpx.Client) -> Counter[tuple[str, str]]:
     )
 
 
+def hold_up(site: Site) -> None:
+    """Have runs whose pods do not start: they say why, and the second one starts in the end."""
+    made = site.resources
+    made.create("Run", "unpulled", work(8, "unpulled"))
+    made.until_condition("Run", "unpulled", "PodsReady", "False", "ImagePullBackOff")
+    assert made.status("Run", "unpulled")["reason"] == "ImagePullBackOff"
+    made.delete("Run", "unpulled")
+    made.until_gone("Run", "unpulled")
+    path = f"/api/v1/namespaces/{SPACES[0]}/limitranges"
+    limits = {"limits": [{"type": "Container", "max": {GPU: "1"}}]}
+    head = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "gpus"}}
+    site.api.create(path, head | {"spec": limits})
+    made.create("Run", "limited", work(8, "stays"))
+    made.until_condition("Run", "limited", "PodsReady", "False", "StartRefused")
+    (told,) = (
+        each["message"]
+        for each in made.status("Run", "limited")["conditions"]
+        if each["type"] == "PodsReady"
+    )
+    assert "maximum nvidia.com/gpu usage per Container is 1" in told
+    site.api.delete(f"{path}/gpus")
+    made.until_condition("Run", "limited", "PodsReady", "True", "Started")
+    made.delete("Run", "limited")
+    made.until_gone("Run", "limited")
+
+
 def test_resources_in_any_order_become_runs_and_a_deleted_one_is_cancelled(
     site: Site, tmp_path: Path
 ) -> None:
@@ -148,6 +175,7 @@ def test_resources_in_any_order_become_runs_and_a_deleted_one_is_cancelled(
             made.create("Pool", "west", POOL)
             made.until_phase("short", "Completed")
             made.until_condition("Run", "short", "Finished", "True", "Completed")
+            hold_up(site)
             made.create("Run", "long", work(16, "stays"))
             made.create("Run", "waits", work(8, "stays"))
             made.until_condition("Run", "long", "Admitted", "True", "Admitted")
@@ -171,9 +199,11 @@ def test_resources_in_any_order_become_runs_and_a_deleted_one_is_cancelled(
                 each["metadata"]["name"]: each["status"]["phase"]
                 for each in http.get("/api/v1/runs").json()["items"]
             }
-            assert sorted(names.values()) == ["Cancelled", "Cancelled", "Completed"]
+            assert sorted(names.values()) == [*["Cancelled"] * 4, "Completed"]
             assert submitted(http) == {
                 ("short", "rai/ada"): 1,
+                ("unpulled", "rai/kubernetes"): 1,
+                ("limited", "rai/kubernetes"): 1,
                 ("long", "rai/kubernetes"): 1,
                 ("waits", "rai/kubernetes"): 1,
             }

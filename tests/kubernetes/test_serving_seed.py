@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from quorate.adapters.kubernetes.node_health import OUT_OF_SERVICE
+from quorate.adapters.kubernetes.node_taints import OUT_OF_SERVICE
 from quorate.adapters.kubernetes.resource_objects import KINDS
 from tests.bounds import until
 from tests.kubernetes.engines import Server

@@ -28,6 +28,7 @@ from quorate.model.state.records import Phase
 from quorate.operations.caller import Caller
 from quorate.operations.recent_blocks import Recent
 from quorate.operations.request_context import RequestContext
+from quorate.ports.executor_port import Readiness
 from quorate.service.custom_resources.ledger_picture import Wanted, read_picture
 from quorate.service.custom_resources.picture_reader import PictureReader
 from quorate.service.custom_resources.resource_status import is_news
@@ -61,6 +62,7 @@ def _submit(name: str, owner: str, gpus: int, kind: str) -> Command:
     return Submit(run(name, gpus, owner, expected_duration_ms=HOUR_MS, **more))
 
 
+STARTED = Readiness(is_ready=True, reason="Started")
 commands = st.one_of(
     st.builds(
         _submit,
@@ -105,12 +107,14 @@ def test_what_was_kept_of_a_picture_is_what_a_whole_one_shows(
         if not is_looked_at:
             continue
         context = RequestContext(engine, context.caller, recent=context.recent)
-        found = reader.read(context, wanted)
+        found = reader.read(context, wanted, lambda names: dict.fromkeys(names, STARTED))
         whole = read_picture(context, wanted, {})
         assert found.runs.keys() == whole.runs.keys()
         for name, run_now in whole.runs.items():
             seen = found.runs[name]
             assert seen.status["phase"] == run_now.status["phase"], name
+            is_running = run_now.status["phase"] == Phase.RUNNING.value
+            assert seen.ready == (STARTED if is_running else None)
             assert (seen.is_over, seen.is_stopping) == (run_now.is_over, run_now.is_stopping)
             if run_now.status["phase"] == Phase.PENDING.value:
                 continue  # It also waits for what happens to others.
@@ -118,3 +122,21 @@ def test_what_was_kept_of_a_picture_is_what_a_whole_one_shows(
             assert run_now.leases.keys() == seen.leases.keys()
             for lease, tree in run_now.leases.items():
                 assert not is_news(tree, seen.leases[lease]), lease
+
+
+def test_a_picture_is_another_one_only_where_the_work_has_begun_or_stopped() -> None:
+    clock = HandClock()
+    engine = memory_engine(MemoryStore(), clock)
+    assert not engine.execute(DECLARED, actor="root").decision.refusals
+    for name in RUNS[:2]:
+        engine.execute(_submit(name, "lab", 1, "plain"), actor="root")
+    context = RequestContext(engine, Caller.owner_of_file("root"), recent=Recent(engine.store))
+    reader, wanted = PictureReader(), Wanted(runs=RUNS[:2])
+    first = reader.read(context, wanted, lambda names: dict.fromkeys(names, STARTED)).runs
+    again = reader.read(context, wanted, lambda names: dict.fromkeys(names, STARTED)).runs
+    assert all(again[name] is first[name] for name in RUNS[:2])
+    waits = Readiness(is_ready=False, reason="Starting")
+    later = reader.read(context, wanted, lambda _: {RUNS[0]: waits}).runs
+    assert later[RUNS[0]].ready == waits
+    # What is not known any more is as it was.
+    assert later[RUNS[1]] is first[RUNS[1]]

@@ -5,9 +5,24 @@ from __future__ import annotations
 import click
 
 
+def typed_run(word: str) -> str:
+    """Return ``word`` with the name that the run, or the array, has in the ledger.
+
+    Raises ``CommandError`` where its custom resource does not say which.
+    """
+    from quorate.cli.resource_names import name_in_ledger
+
+    name, bracket, tasks = word.removeprefix("run/").partition("[")
+    return name_in_ledger(name) + bracket + tasks
+
+
 def run_names(word: str) -> tuple[str, ...]:
-    """Return the runs that ``word`` names; raises ``UsageError``."""
-    word = word.removeprefix("run/")
+    """Return the runs that ``word`` names; raises ``UsageError``, and as ``typed_run`` does."""
+    return names_of_typed(typed_run(word))
+
+
+def names_of_typed(word: str) -> tuple[str, ...]:
+    """Return the runs that ``word``, of ``typed_run``, names; raises ``UsageError``."""
     if "[" not in word:
         return (word,)
     from quorate.model.task_arrays import named_runs

@@ -19,7 +19,7 @@ RACKS: Final = (RACK, "topology.kubernetes.io/rack")
 FLAVORS: Final = (FLAVOR_LABEL, "nvidia.com/gpu.product")
 """Labels of a cluster's nodes that say the same: Quorate's own, then those of others."""
 
-_LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
+LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _AT_LEAST_ONE: Final = (
     "must contain at least one label",
     'name a place, e.g. selector: {region: us-west}, or all of them: {region: "*"}',
@@ -28,7 +28,7 @@ _AT_LEAST_ONE: Final = (
 
 def label_key(value: object, at: At) -> str | None:
     """Return ``value`` when it may be the key of a label."""
-    if isinstance(value, str) and _LABEL_KEY.fullmatch(value):
+    if isinstance(value, str) and LABEL_KEY.fullmatch(value):
         return value
     at.fault(
         f"has a label key that cannot be read back: {shown(value)}",

@@ -122,6 +122,18 @@ class WipeDone:
 Report = RunExited | LeaseGone | WipeDone
 
 
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether the work of a run has begun, everywhere where it is to work.
+
+    ``reason`` is one word, ``message`` a sentence; both are for people.
+    """
+
+    is_ready: bool
+    reason: str
+    message: str = ""
+
+
 class Executor(Protocol):
     """Runs work. Both order methods return at once and are safe to repeat."""
 
@@ -171,6 +183,10 @@ class ServedExecutor(Executor, Protocol):
 
         Other pools go on, so this is no ``trouble``.
         """
+        ...
+
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
+        """Return whether the work of those of ``runs`` has begun of which that is known here."""
         ...
 
     def belong_to(self, ledger_id: str) -> None:

@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
-from quorate.adapters.kubernetes.node_health import Health, SeenNodes
+from quorate.adapters.kubernetes.node_health import Health, SeenNodes, Tolerance
 from quorate.adapters.kubernetes.node_inventory import LeftOut
+from quorate.adapters.kubernetes.node_taints import Taint, stays_beside
 from quorate.adapters.kubernetes.node_watch import NodeWatch
-from quorate.core.commands import Apply, Command, MarkNode
+from quorate.core.commands import Apply, Command, Drain, MarkNode
 from quorate.loop.engine import Engine
 from quorate.model.events import NodeStatus
 from quorate.model.refusal import sentence
 from quorate.model.specs import Node, PoolExecutor
 from quorate.model.state.reads.fleet_reads import FleetView
 from quorate.model.state.records import NodeMark
+from quorate.model.state.state_view import StateView
 from quorate.ports.errors import QuorateError
 from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config import Configuration
@@ -35,7 +37,7 @@ from quorate.views.exits import CommandError
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 10.0
+LOOK_S: Final = 2.0
 """How long until a change of the ledger is compared with a cluster that has said nothing."""
 TROUBLE_S: Final = 5.0
 """How long to wait after something could not be recorded."""
@@ -46,7 +48,7 @@ class NodeRules:
     """How the nodes of ``cluster`` are judged, and whether new ones are declared."""
 
     cluster: str
-    not_ready_s: float
+    tolerance: Tolerance
     declares: bool = False
 
     @property
@@ -64,24 +66,45 @@ class NodeChanges:
     left_out: tuple[LeftOut, ...] = ()
 
 
-def node_changes(view: FleetView, rules: NodeRules, seen: SeenNodes, now_s: float) -> NodeChanges:
-    """Return what makes the ledger say of the nodes of a cluster what the cluster says."""
+def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: float) -> NodeChanges:
+    """Return what makes the ledger say of the nodes of a cluster what the cluster says.
+
+    How many GPUs a node offers counts where nodes are declared by what they offer.
+    """
     pools = {name for name, pool in view.pools.items() if pool.executor_name == rules.actor}
     commands: list[Command] = []
     due_s: list[float] = []
     for name, record in view.nodes.items():
         if record.island.pool not in pools:
             continue
-        found = seen.finding(name, now_s, rules.not_ready_s)
+        gpus = record.spec.gpus if rules.declares else 0
+        found = seen.finding(name, now_s, rules.tolerance, gpus)
         if found.due_s is not None:
             due_s.append(found.due_s)
         status = view.node_status.get(name, NodeStatus.READY)
         wanted = wanted_status(found.health, status, view.node_marks.get(name), rules.actor)
-        if wanted is not None:
+        if status is not NodeStatus.FAILED and _has_to_go(view, name, found.taint):
+            commands.append(Drain(name, found.why))
+        elif wanted is not None:
             commands.append(MarkNode(name, wanted, found.why))
-    new, left_out = _new_nodes(view, pools, seen) if rules.declares else ([], [])
+    new, left_out = _new_nodes(view, pools, rules, seen, now_s) if rules.declares else ([], [])
     commands += [Apply((node,)) for node in new]
     return NodeChanges(tuple(commands), min(due_s, default=None), tuple(left_out))
+
+
+def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
+    """Return whether work on a node ends by a taint: it does not tolerate it, and may be cut.
+
+    The cluster deletes such pods; as long as their leases are there, they would be made again.
+    """
+    if taint is None:
+        return False
+    for name in view.node_leases.get(node, ()):
+        lease = view.leases[name]
+        run = view.runs[lease.fact.run].spec
+        if lease.ending is None and not run.sensitive and not stays_beside(run.pod_template, taint):
+            return True
+    return False
 
 
 def wanted_status(
@@ -107,9 +130,12 @@ def wanted_status(
 
 
 def _new_nodes(
-    view: FleetView, pools: Collection[str], seen: SeenNodes
+    view: FleetView, pools: Collection[str], rules: NodeRules, seen: SeenNodes, now_s: float
 ) -> tuple[list[Node], list[LeftOut]]:
-    """Return the ready GPU nodes that the ledger does not have, and those that it cannot have."""
+    """Return the ready GPU nodes that the ledger does not have, and those that it cannot have.
+
+    One that takes no work in the cluster is declared when it does: it would be given some at once.
+    """
     found: list[Node] = []
     left_out: list[LeftOut] = []
     for name in sorted(seen.nodes.keys() - view.nodes.keys()):
@@ -117,10 +143,13 @@ def _new_nodes(
         if isinstance(node.declared, LeftOut):
             left_out.append(node.declared)
         elif node.declared is not None and node.is_ready:
-            if view.pool_of(node.declared) in pools:
+            health = seen.finding(name, now_s, rules.tolerance)
+            if view.pool_of(node.declared) not in pools:
+                left_out.append(LeftOut(name, "no pool of this cluster selects it"))
+            elif health.health is Health.READY:
                 found.append(node.declared)
             else:
-                left_out.append(LeftOut(name, "no pool of this cluster selects it"))
+                left_out.append(LeftOut(name, health.why))
     return found, left_out
 
 
@@ -130,6 +159,9 @@ def nodes_surface(
     """Return a context manager that watches the nodes of all clusters while a ledger is served."""
     assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
     clusters, declaring = made.clusters, made.declare_nodes.split(",")
+    tolerance = Tolerance(
+        not_ready_s=made.node_not_ready_s, taints=frozenset(made.tolerated_taints.split(","))
+    )
 
     async def surface(
         ledger_thread: LedgerThread, authenticator: Authenticator
@@ -137,9 +169,7 @@ def nodes_surface(
         del authenticator
         keepers = []
         for name, api in cluster_apis(clusters).items():
-            rules = NodeRules(
-                cluster=name, not_ready_s=made.node_not_ready_s, declares=name in declaring
-            )
+            rules = NodeRules(cluster=name, tolerance=tolerance, declares=name in declaring)
             keeper = NodeKeeper(ledger_thread, rules)
             keeper.start(NodeWatch(api, name, keeper.changed))
             keepers.append(keeper)
@@ -250,14 +280,17 @@ def record_nodes(
     if found.commands:
         receipts = engine.execute_all(found.commands, actor=rules.actor)
         for command, receipt in zip(found.commands, receipts, strict=True):
-            for refusal in receipt.decision.refusals:
-                name = command.node if isinstance(command, MarkNode) else _declared(command)
-                refused.append(LeftOut(name, sentence(refusal)))
+            refused += [
+                LeftOut(_node_of(command), sentence(each)) for each in receipt.decision.refusals
+            ]
     changes = NodeChanges(found.commands, found.due_s, (*found.left_out, *refused))
     return changes, engine.head.seq
 
 
-def _declared(command: Command) -> str:
+def _node_of(command: Command) -> str:
+    """Return the node that a command of this module is about."""
+    if isinstance(command, MarkNode | Drain):
+        return command.node
     assert isinstance(command, Apply), command
     (spec,) = command.specs
     assert isinstance(spec, Node), spec

@@ -55,6 +55,8 @@ class Configuration:
     kubernetes_namespace: str
     kubernetes_home: str
     node_not_ready_s: float
+    tolerated_taints: str
+    """The keys of taints, with commas between them."""
     declare_nodes: str
     """The names of clusters, with commas between them; as the next two."""
     kubernetes_resources: str

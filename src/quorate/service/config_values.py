@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from quorate.adapters import run_as as job_users
 from quorate.adapters.stores.store_urls import ledger_path
+from quorate.documents.labels import LABEL_KEY
 from quorate.documents.pod_document import OBJECT_NAME
 from quorate.documents.values import is_name
 from quorate.ports.errors import StoreUrlError
@@ -226,6 +227,20 @@ def names(value: object) -> str:
     if not all(map(is_name, cleaned)):
         raise WrongSettingError("must have names only, such as west,east")
     return ",".join(cleaned)
+
+
+def taint_keys(value: object) -> str:
+    """Return keys of taints, with commas between them, from such text or from a list; or none."""
+    found = value.split(",") if isinstance(value, str) else value
+    if found in ([""], []):
+        return ""
+    keys = [str(each).strip() for each in found] if isinstance(found, list) else [""]
+    if not all(map(LABEL_KEY.fullmatch, keys)):
+        raise WrongSettingError(
+            "must be keys of taints with commas between them, or a list of them, such as "
+            "nvidia.com/gpu,dedicated"
+        )
+    return ",".join(keys)
 
 
 def namespace(value: object) -> str:

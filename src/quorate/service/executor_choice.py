@@ -66,8 +66,9 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
     namespaces = Namespaces(
         template=configuration.kubernetes_namespace, home=configuration.kubernetes_home
     )
+    tolerated = tuple(filter(None, configuration.tolerated_taints.split(",")))
     return {
-        f"{PoolExecutor.KUBERNETES}/{name}": KubernetesExecutor(api, namespaces)
+        f"{PoolExecutor.KUBERNETES}/{name}": KubernetesExecutor(api, namespaces, tolerated)
         for name, api in cluster_apis(clusters).items()
     }
 

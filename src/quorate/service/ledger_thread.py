@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -41,7 +41,7 @@ from quorate.operations.visibility import Tenants
 from quorate.ports.accounting_port import LinkStatus
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import DecidingStoppedError, NotLeaderError, QuorateError
-from quorate.ports.executor_port import ServedExecutor
+from quorate.ports.executor_port import Readiness, ServedExecutor
 from quorate.ports.leader_port import LedStore
 from quorate.ports.log_port import Logs
 from quorate.ports.report_port import Reports
@@ -165,6 +165,7 @@ class LedgerThread:
         self._families: object = None
         self._trouble = "the ledger is not open yet"
         self.listeners: list[Listener] = []
+        self.work_listeners: list[Callable[[], None]] = []
         self.outage_sources: list[Callable[[], Mapping[str, str]]] = []
         self.recorded_seq = 0
         self.accounting: LinkStatus | None = None
@@ -236,6 +237,10 @@ class LedgerThread:
             found |= each()
         return found
 
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
+        """Return whether the work of those of ``runs`` has begun of which an executor knows."""
+        return {} if self._served is None else self._served.readiness(runs)
+
     @property
     def _served(self) -> ServedExecutor | None:
         """What runs the work now; None where nothing does, and at a service that follows."""
@@ -300,8 +305,10 @@ class LedgerThread:
         return self._role.held_term if self._role is not None and is_settled else 0
 
     def nudge(self) -> None:
-        """Have the executor's reports read; from any thread."""
+        """Have the executor's reports read, and ``work_listeners`` called; from any thread."""
         self._line.nudge()
+        for listener in tuple(self.work_listeners):
+            listener()
 
     def token(self, name: str) -> TokenRecord | None:
         """Return the access token called ``name``; safe from every thread: it only reads a dict."""
@@ -420,7 +427,7 @@ class LedgerThread:
             if self._supply is not None:
                 # A service that does not lead is sound: it answers reads, and others decide.
                 self._stopped = lambda: engine.halted
-                self._role = LeaderRole(engine, self._supply, self._line.nudge)
+                self._role = LeaderRole(engine, self._supply, self.nudge)
                 is_executed = self._supply.has_executor
             else:
                 self._stopped = lambda: engine.stopped

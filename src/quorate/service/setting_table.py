@@ -162,6 +162,15 @@ SETTINGS: Final = (
         kind=_SECONDS,
     ),
     Setting(
+        key="kubernetes.tolerated_taints",
+        read=values.taint_keys,
+        default="nvidia.com/gpu",
+        field="tolerated_taints",
+        text="the keys of taints that keep no work away from a node: pods tolerate them; a node "
+        "with another taint of the effect `NoSchedule` or `NoExecute` takes no new work",
+        kind="KEY,... or list",
+    ),
+    Setting(
         key="kubernetes.declare_nodes",
         read=values.names,
         default="",

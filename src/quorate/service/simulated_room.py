@@ -12,7 +12,7 @@ from typing import Final
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import Run
 from quorate.ports.clock_port import Clock
-from quorate.ports.executor_port import Order, Report
+from quorate.ports.executor_port import Order, Readiness, Report
 from quorate.sim.room_work import Truth
 from quorate.sim.sim_executor import SimExecutor, StopDelay
 from quorate.sim.simulation import Timeline, VirtualClock
@@ -69,6 +69,11 @@ class SimulatedRoom:
     @property
     def outages(self) -> Mapping[str, str]:
         """Nothing: a simulation does not break down."""
+        return {}
+
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
+        """Return nothing: simulated work begins at once."""
+        del runs
         return {}
 
     def belong_to(self, ledger_id: str) -> None:

@@ -230,6 +230,14 @@ class ExecutorContract(ABC):
         self.rest(executor, NOTICE_MS)
         assert self.is_at_work("r")
         assert self.starts_of("r") == 1
+        # An executor need not know whether work has begun; what it says of it is true.
+        asked = ("r", "unknown")
+        self.until(
+            executor,
+            lambda: all(each.is_ready for each in executor.readiness(asked).values()),
+            "work that has begun is ready",
+        )
+        assert "unknown" not in executor.readiness(asked)
         executor.close()
 
     def test_a_lease_that_has_ended_is_not_started_again(self) -> None:

@@ -12,6 +12,7 @@ from quorate.ports.executor_port import (
     FenceNode,
     LeaseGone,
     Order,
+    Readiness,
     Report,
     RunExited,
     StartLease,
@@ -60,6 +61,9 @@ class Listening:
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         return {each: 1 for each in runs if f"{each}/0" in {_lease(order) for order in self.heard}}
 
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
+        return {each: Readiness(is_ready=True, reason="Started") for each in self.steps(runs)}
+
 
 def _lease(order: Order) -> str:
     return order.lease.lease if isinstance(order, StartLease) else ""
@@ -86,6 +90,7 @@ def test_each_order_reaches_the_executor_of_its_lease_and_nodes_concern_all() ->
     assert local.heard == [orders[0], orders[2], fence, orders[5]]
     assert west.heard == [orders[1], fence, orders[4]]
     assert both.steps(["a", "b", "d"]) == {"a": 1, "b": 1}
+    assert both.readiness(["a", "b", "d"]).keys() == {"a", "b"}
 
 
 def test_after_a_restart_every_executor_is_told_what_is_open_though_it_has_nothing() -> None:

@@ -24,12 +24,14 @@ from quorate.adapters.kubernetes.resource_objects import (
 from quorate.documents import Documents, parse_tree, render
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.operations.caller import Role
+from quorate.ports.executor_port import Readiness
 from quorate.service.custom_resources.ledger_picture import budget_sums
 from quorate.service.custom_resources.resource_conditions import (
     ACCEPTED,
     ADMITTED,
     DELETED,
     FINISHED,
+    PODS_READY,
     QUOTA_RESERVED,
     REASONS,
     condition_trees,
@@ -49,6 +51,7 @@ from quorate.service.custom_resources.resource_documents import (
 from quorate.service.custom_resources.resource_mirror import OwnObject, mirror_changes
 from quorate.service.custom_resources.resource_requests import refused_again, refused_by
 from quorate.service.custom_resources.resource_status import (
+    LedgerStatus,
     is_final,
     is_news,
     is_urgent,
@@ -203,7 +206,8 @@ def test_a_condition_keeps_its_time_until_it_turns() -> None:
 
 def test_a_generation_is_observed_when_the_ledger_has_it_and_not_when_it_is_refused() -> None:
     budget = resource(BUDGET, name="rai", generation=3)
-    ledger = {"envelopes": [{"name": "a", "activeGPUs": 8, "spentGPUMs": 1}], "aggregateCaps": []}
+    line = {"name": "a", "activeGPUs": 8, "spentGPUMs": 1}
+    ledger = LedgerStatus({"envelopes": [line], "aggregateCaps": []})
     taken = status_of(budget, ledger, None, now=NOW, before={"observedGeneration": 2})
     assert taken["observedGeneration"] == 3
     fault = unmet(ACCEPTED, "Invalid", "no")
@@ -212,8 +216,33 @@ def test_a_generation_is_observed_when_the_ledger_has_it_and_not_when_it_is_refu
     in_use = unmet(DELETED, "InUse", "it pays")
     stays = status_of(budget, ledger, in_use, now=NOW, before={})
     assert (stays["reason"], len(stays["conditions"])) == ("InUse", 2)
-    new = status_of(budget, None, None, now=NOW, before={})
+    new = status_of(budget, LedgerStatus(), None, now=NOW, before={})
     assert "observedGeneration" not in new
+
+
+def test_a_run_says_whether_its_pods_work_and_what_holds_them_up() -> None:
+    def told(ready: Readiness | None, before: dict[str, Any], phase: str = "Running") -> Any:
+        status = {"phase": phase, "refusal": None}
+        return status_of(resource(), LedgerStatus(status, ready), None, now=NOW, before=before)
+
+    def pods(status: dict[str, Any]) -> list[tuple[str, str]]:
+        return [
+            (each["status"], each["reason"])
+            for each in status["conditions"]
+            if each["type"] == PODS_READY
+        ]
+
+    starting = told(Readiness(is_ready=False, reason="Starting"), {})
+    assert (pods(starting), starting["reason"]) == ([("False", "Starting")], "Admitted")
+    held_up = told(Readiness(is_ready=False, reason="ErrImagePull", message="no"), starting)
+    assert (pods(held_up), held_up["reason"]) == ([("False", "ErrImagePull")], "ErrImagePull")
+    assert is_urgent(held_up, starting)
+    started = told(Readiness(is_ready=True, reason="Started"), held_up)
+    assert (pods(started), started["reason"]) == ([("True", "Started")], "Admitted")
+    # A service that has just begun does not know: what was said holds.
+    assert not is_news(told(None, started), started)
+    assert pods(told(None, {})) == []
+    assert pods(told(None, started, "Pending")) == []
 
 
 def test_a_budget_shows_what_its_envelopes_come_to_and_what_can_pay_now() -> None:
@@ -240,7 +269,7 @@ def test_time_alone_is_no_news_and_a_run_that_is_over_is_final_once_it_says_so()
     assert is_news(status | {"phase": "Failed"}, status)
     assert plain({"a": None, "b": "", "c": [Decimal("1.5"), Decimal(2), ""]}) == {"c": [1.5, 2, ""]}
     over = resource(spec={"owner": "rai"})
-    ended = status_of(over, {"phase": "Completed"}, None, now=NOW, before={})
+    ended = status_of(over, LedgerStatus({"phase": "Completed"}), None, now=NOW, before={})
     assert is_final(replace(over, status=ended))
     assert not is_final(replace(over, status=ended, generation=2))
     assert not is_final(replace(over, status={"phase": "Completed"}))

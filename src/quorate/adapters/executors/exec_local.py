@@ -37,7 +37,7 @@ from quorate.keeper.wanted import (
 )
 from quorate.model.closed_words import counted
 from quorate.ports.errors import WorkFolderError
-from quorate.ports.executor_port import Order, Report, StartLease
+from quorate.ports.executor_port import Order, Readiness, Report, StartLease
 
 _LOG = logging.getLogger(__name__)
 
@@ -131,6 +131,11 @@ class LocalExecutor:
     @property
     def outages(self) -> Mapping[str, str]:
         """Nothing: all pools of this machine work, or none."""
+        return {}
+
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
+        """Return nothing: processes of this machine start as soon as they are ordered."""
+        del runs
         return {}
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from quorate.ports.executor_port import (
     FenceNode,
     LeaseGone,
     Order,
+    Readiness,
     Report,
     RunExited,
     ServedExecutor,
@@ -102,6 +103,13 @@ class ExecutorsByPool:
             found.update(each.steps(runs))
         return found
 
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
+        """Return whether the work of those of ``runs`` has begun of which one of them knows."""
+        found: dict[str, Readiness] = {}
+        for each in self._all:
+            found.update(each.readiness(runs))
+        return found
+
     def _shared(self, orders: Sequence[Order]) -> list[tuple[ServedExecutor, list[Order]]]:
         """Return each executor with its orders, in their order."""
         shares: dict[int, list[Order]] = {id(each): [] for each in self._all}
@@ -173,6 +181,11 @@ class NoExecutor:
         return [LeaseGone(lease) for lease in self._stopping]
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return nothing: no run works here."""
+        del runs
+        return {}
+
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
         """Return nothing: no run works here."""
         del runs
         return {}

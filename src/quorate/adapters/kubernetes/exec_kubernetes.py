@@ -23,7 +23,9 @@ from quorate.adapters.kubernetes.object_names import object_name, owner_namespac
 from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
 from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL, Placement
 from quorate.adapters.kubernetes.pod_orders import PodOrders
+from quorate.adapters.kubernetes.pod_readiness import readiness_of
 from quorate.adapters.kubernetes.pod_watch import PodWatch
+from quorate.adapters.kubernetes.start_refusals import StartRefusals
 from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, gone, next_step
 from quorate.keeper.wanted import Exited, Status, Wanted, Work
 from quorate.model.amounts import SECOND_MS
@@ -35,7 +37,7 @@ from quorate.ports.errors import (
     ClusterRefusedError,
     OldTermError,
 )
-from quorate.ports.executor_port import FenceNode, Order, Report, StartLease
+from quorate.ports.executor_port import FenceNode, Order, Readiness, Report, StartLease
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,12 +75,19 @@ class Namespaces:
 class KubernetesExecutor:
     """Runs the work of leases as pods of the cluster behind ``api``, which it closes at its end.
 
-    Orders are taken on one thread, and given to the cluster on another.
+    Orders are taken on one thread, and given to the cluster on another. All pods tolerate taints
+    with the keys ``tolerated``.
     """
 
-    def __init__(self, api: KubeApi, namespaces: Namespaces | None = None) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        namespaces: Namespaces | None = None,
+        tolerated: tuple[str, ...] = (),
+    ) -> None:
         self._api = api
         self._namespaces = namespaces or Namespaces()
+        self._tolerated = tolerated
         self._owner = ClusterOwner(api, self._namespaces.home)
         self._book = Book(_has_work, _work_of)
         self._ledger = ""
@@ -86,6 +95,7 @@ class KubernetesExecutor:
         self._status: dict[str, Status] = {}
         self._exited: dict[str, int] = {}
         self._refused: dict[str, Exited] = {}
+        self._readiness: dict[str, Readiness] = {}
         self._changed: dict[str, None] = {}
         self._wipes = WipeNotices()
         self._lost: set[str] = set()
@@ -108,6 +118,7 @@ class KubernetesExecutor:
         self._late: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
         self._complaints: dict[str, str] = {}
+        self._refusals = StartRefusals()
 
     @property
     def trouble(self) -> str:
@@ -229,6 +240,11 @@ class KubernetesExecutor:
             if steps:
                 found[run] = max(steps)
         return found
+
+    def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
+        """Return whether the pods of those of ``runs`` work of which it was seen."""
+        with self._lock:
+            return {run: self._readiness[run] for run in runs if run in self._readiness}
 
     def _take(self, orders: Sequence[Order]) -> None:
         self._note(self._book.take(orders, {}))
@@ -425,30 +441,55 @@ class KubernetesExecutor:
         return refused or crew.exited
 
     def _start(self, orders: PodOrders, spec: Run, wanted: Wanted, generation: int) -> bool:
-        """Start the pods of a run; return False: whether they work is seen later."""
-        place = Placement(ledger=self._ledger, namespace=self._namespaces.of(spec), run=spec.name)
+        """Start the pods of a run; return False: whether they work is seen later.
+
+        A start that the cluster has refused is tried again after a pause, whatever happens to its
+        pods meanwhile: those that were made before the refusal are on their way out.
+        """
+        name, life = spec.name, wanted.life
+        until_s = self._refusals.until_s(name, life)
+        if monotonic() < until_s:
+            self._late[name] = until_s
+            return False
+        place = Placement(
+            ledger=self._ledger,
+            namespace=self._namespaces.of(spec),
+            run=name,
+            tolerated=self._tolerated,
+        )
         try:
             orders.start(place, spec, wanted, generation)
         except ClusterRefusedError as error:
-            if error.status != INVALID:
-                raise
-            note = f"the API server does not accept its pods: {error}"
-            self._refused[spec.name] = Exited(life=wanted.life, code=CODE_INVALID, note=note)
+            if error.status == INVALID:
+                note = f"the API server does not accept its pods: {error}"
+                self._refused[name] = Exited(life=life, code=CODE_INVALID, note=note)
+                self._refusals.forget(name)
+                return False
+            why = place.without_numbers(str(error))
+            if self._refusals.note(name, life, why, monotonic()):
+                _LOG.warning("run %s cannot be started, and is tried again: %s", name, why)
+            self._late[name] = self._refusals.until_s(name, life)
+            return False
+        self._refusals.forget(name)
         return False
 
     def _keep(self, name: str, crew: Crew, status: Status) -> bool:
         """Store the status of a run, or forget it when it is over; return whether it is new."""
+        ready = readiness_of(crew, self._refusals.why(name))
         with self._lock:
             is_news = self._status.get(name, Status()) != status
             if self._book.has_open(name) or crew.pods:
                 self._status[name] = status
+                is_news |= self._readiness.get(name) != ready
+                self._readiness[name] = ready
                 if status.exited is None:
                     self._exited.pop(name, None)
                 else:
                     self._exited.setdefault(name, crew.finished_ms or _now_ms())
                 return is_news
             self._book.drop(name)
-            for kept in (self._status, self._exited, self._refused):
+            self._refusals.forget(name)
+            for kept in (self._status, self._exited, self._refused, self._readiness):
                 kept.pop(name, None)
         return is_news
 

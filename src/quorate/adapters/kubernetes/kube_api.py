@@ -18,6 +18,7 @@ import msgspec
 from quorate.adapters.kubernetes.cluster_access import ClusterAccess
 from quorate.adapters.kubernetes.kube_connections import KubeConnections
 from quorate.ports.errors import ClusterDownError, ClusterRefusedError
+from quorate.version import __version__
 
 Tree = dict[str, Any]
 
@@ -34,6 +35,8 @@ _SERVER_FAULT: Final = 500
 _FAULT: Final = 400
 _READ_BYTES: Final = 65_536
 _JSON: Final = "application/json"
+_SAID: Final = {"Accept": _JSON, "User-Agent": f"quorate/{__version__}"}
+"""What every request says: audit logs and ``managedFields`` name the program that writes."""
 _MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 """The content type of server-side apply; JSON is YAML."""
@@ -143,7 +146,7 @@ class KubeApi:
         }
         if selector:
             params["labelSelector"] = selector
-        headers = self._access.headers() | {"Accept": _JSON}
+        headers = self._access.headers() | _SAID
         with self._connections.lent(self._timeout_s, is_watch=True) as connection:
             own = connection.sock
             connection.request("GET", self._url(path, params), headers=headers)
@@ -169,7 +172,7 @@ class KubeApi:
         content_type: str = _JSON,
         params: Mapping[str, str] | None = None,
     ) -> Tree:
-        headers = self._access.headers() | {"Accept": _JSON}
+        headers = self._access.headers() | _SAID
         if body is not None:
             headers["Content-Type"] = content_type
         with self._connections.lent(self._timeout_s) as connection:

@@ -1,21 +1,21 @@
 """What a cluster says of its nodes, and which of them have failed; pure.
 
 A node has failed when the cluster does not have it any more, when it has the taint that says it is
-out of service, or when it was not ready for longer than it may be. A cordon is no failure.
+out of service, or when it was not ready for longer than it may be. A cordon is no failure. A node
+takes no new work either while it has a taint that keeps pods away, or offers fewer GPUs than the
+ledger has of it: a kubelet would refuse the pods of one run too many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
-from quorate.adapters.kubernetes.node_inventory import LeftOut, node_of
+from quorate.adapters.kubernetes.node_inventory import LeftOut, gpus_of, node_of
+from quorate.adapters.kubernetes.node_taints import OUT_OF_SERVICE, Taint, closing, taints_of
 from quorate.model.specs import Node
-
-OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
-"""The taint that an administrator gives to a node that is shut down for good or broken."""
 
 
 class Health(StrEnum):
@@ -29,11 +29,16 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNode:
-    """A node of the cluster; ``declared`` is the node of Quorate, None where it has no GPUs."""
+    """A node of the cluster; ``declared`` is the node of Quorate, None where it has no GPUs.
+
+    ``gpus`` is how many GPUs pods may ask for there now.
+    """
 
     is_ready: bool
     is_cordoned: bool = False
     is_out_of_service: bool = False
+    taints: tuple[Taint, ...] = ()
+    gpus: int = 0
     declared: Node | LeftOut | None = None
 
 
@@ -49,17 +54,31 @@ def seen_node(tree: Mapping[str, Any], cluster: str) -> SeenNode:
         is_out_of_service=any(
             each.get("key") == OUT_OF_SERVICE for each in spec.get("taints") or []
         ),
+        taints=taints_of(tree),
+        gpus=gpus_of(tree),
         declared=node_of(tree, cluster),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The health of a node, and why; ``due_s`` is when it fails if it does not get ready."""
+    """The health of a node, and why; ``due_s`` is when it fails if it does not get ready.
+
+    ``taint`` is the one that ends the pods there which do not tolerate it.
+    """
 
     health: Health
     why: str = ""
     due_s: float | None = None
+    taint: Taint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How long a node may be not ready, and the keys of taints that keep no work away."""
+
+    not_ready_s: float
+    taints: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,18 +91,33 @@ class SeenNodes:
     nodes: Mapping[str, SeenNode]
     unready_s: Mapping[str, float] = field(default_factory=dict)
 
-    def finding(self, name: str, now_s: float, not_ready_s: float) -> Finding:
-        """Return what is found of a node that may be not ready for ``not_ready_s``."""
+    def finding(self, name: str, now_s: float, tolerance: Tolerance, gpus: int = 0) -> Finding:
+        """Return what is found of a node of which the ledger has ``gpus`` GPUs.
+
+        0 stands for as many as the node offers.
+        """
         node = self.nodes.get(name)
         if node is None:
             return Finding(Health.FAILED, "the cluster has no such node")
         if node.is_out_of_service:
             return Finding(Health.FAILED, f"it has the taint {OUT_OF_SERVICE}")
         if not node.is_ready:
-            due_s = self.unready_s[name] + not_ready_s
+            due_s = self.unready_s[name] + tolerance.not_ready_s
             if now_s < due_s:
                 return Finding(Health.UNSURE, due_s=due_s)
-            return Finding(Health.FAILED, f"not ready for {not_ready_s:g} s")
-        if node.is_cordoned:
-            return Finding(Health.CORDONED, "cordoned in the cluster")
-        return Finding(Health.READY, "ready in the cluster")
+            return Finding(Health.FAILED, f"not ready for {tolerance.not_ready_s:g} s")
+        return _of_ready(name, node, tolerance, gpus)
+
+
+def _of_ready(name: str, node: SeenNode, tolerance: Tolerance, gpus: int) -> Finding:
+    """Return whether a node that is ready takes new work."""
+    taint = closing(node.taints, tolerance.taints)
+    if taint is not None:
+        remedy = f"kubectl taint node {name} {taint.key}-"
+        why = f"it has the taint {taint}; {remedy}, or kubernetes.tolerated_taints"
+        return Finding(Health.CORDONED, why, taint=taint if taint.is_ending_pods else None)
+    if node.is_cordoned:
+        return Finding(Health.CORDONED, "cordoned in the cluster")
+    if node.gpus < gpus:
+        return Finding(Health.CORDONED, f"it offers {node.gpus} GPUs, and was declared with {gpus}")
+    return Finding(Health.READY, "ready in the cluster")

@@ -48,7 +48,7 @@ def nodes_of(trees: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[Nod
 def node_of(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
     """Return a node of ``cluster`` as Quorate has it; None where it has no GPUs."""
     name = str(tree["metadata"]["name"])
-    gpus = _gpus(tree)
+    gpus = gpus_of(tree)
     if gpus == 0:
         return None
     labels = tree["metadata"].get("labels") or {}
@@ -79,7 +79,7 @@ def node_of(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
     )
 
 
-def _gpus(tree: Mapping[str, Any]) -> int:
+def gpus_of(tree: Mapping[str, Any]) -> int:
     """Return how many GPUs a node lets pods ask for; 0 where it says nothing of GPUs."""
     status = tree.get("status") or {}
     for table in (status.get("allocatable"), status.get("capacity")):

@@ -36,6 +36,7 @@ class Pod:
 
     ``stop_by_ms`` says that it was told to stop; ``grace_s`` is the time that it got. ``code`` is
     how its container exited; None while it has not. ``node`` is empty until it is bound.
+    ``waiting`` is the word by which its kubelet says why its container has not begun.
     """
 
     record: PodRecord
@@ -50,6 +51,9 @@ class Pod:
     stop_by_ms: int | None
     grace_s: int
     step: int | None
+    has_begun: bool
+    waiting: str
+    waiting_note: str
 
     @property
     def is_over(self) -> bool:
@@ -88,6 +92,7 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
     if not record.slots:
         return None
     code, note, finished_ms = _exit_of(tree.get("status") or {})
+    has_begun, waiting, waiting_note = _begun_of(tree.get("status") or {})
     deleted = metadata.get("deletionTimestamp")
     step = annotations.get(STEP, "")
     return Pod(
@@ -104,6 +109,9 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
         stop_by_ms=None if deleted is None else _ms(deleted) + SECOND_MS - 1,
         grace_s=int(metadata.get("deletionGracePeriodSeconds") or 0),
         step=int(step) if step.isdecimal() and len(step) <= STEP_DIGITS_MAX else None,
+        has_begun=has_begun,
+        waiting=waiting,
+        waiting_note=waiting_note,
     )
 
 
@@ -126,6 +134,18 @@ def _exit_of(status: Mapping[str, Any]) -> tuple[int | None, str, int]:
             )
     note = note_of(status.get("reason"), status.get("message"))
     return (0 if phase == "Succeeded" else CODE_LOST), note, 0
+
+
+def _begun_of(status: Mapping[str, Any]) -> tuple[bool, str, str]:
+    """Return whether the container of a pod has begun; else why not, as a word and a sentence."""
+    for each in status.get("containerStatuses") or []:
+        state = each.get("state") or {}
+        if "running" in state or "terminated" in state:
+            return True, "", ""
+        waiting = state.get("waiting") or {}
+        return False, str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+    # A kubelet that refuses a pod, or evicts it early, names no container.
+    return status.get("phase") in ("Running", "Succeeded", "Failed"), "", ""
 
 
 def _ms(text: str) -> int:

@@ -8,6 +8,7 @@ are there: so a run starts whole or not at all, on servers with scheduling gates
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -69,11 +70,15 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where the objects of a run are: for which ledger, in which namespace."""
+    """Where the objects of a run are: for which ledger, in which namespace.
+
+    Its pods stay on nodes whose taints have the keys ``tolerated``.
+    """
 
     ledger: str
     namespace: str
     run: str
+    tolerated: tuple[str, ...] = ()
 
     @property
     def service(self) -> str:
@@ -88,6 +93,10 @@ class Placement:
     def pod(self, generation: int, rank: int) -> str:
         """Return the name of a pod, which is its host name too."""
         return f"{self.service}-{generation}-{rank}"
+
+    def without_numbers(self, text: str) -> str:
+        """Return ``text`` with the Service in the place of each pod: the same for every start."""
+        return re.sub(rf"\b{re.escape(self.service)}-\d+-\d+\b", self.service, text)
 
 
 def service_manifest(place: Placement, generation: int) -> Tree:
@@ -159,7 +168,7 @@ def _pod(place: Placement, run: Run, rank: Rank, record: PodRecord, grace_ms: in
         "automountServiceAccountToken": template.service_account is not None,
         "terminationGracePeriodSeconds": -(-grace_ms // SECOND_MS),
         "affinity": _only_on(rank.node),
-        "tolerations": _tolerations(template),
+        "tolerations": _tolerations(template, place.tolerated),
         "imagePullSecrets": [{"name": each} for each in template.pull_secrets],
         "volumes": [_volume(number, each) for number, each in enumerate(template.volumes)],
         "containers": [container],
@@ -211,8 +220,8 @@ def _only_on(node: str) -> Tree:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def _tolerations(template: PodTemplate) -> list[Tree]:
-    found: list[Tree] = []
+def _tolerations(template: PodTemplate, tolerated: tuple[str, ...]) -> list[Tree]:
+    found: list[Tree] = [{"key": key, "operator": "Exists"} for key in tolerated]
     for each in template.tolerations:
         entry: Tree = {"key": each.key, "operator": each.operator.value}
         if each.value:

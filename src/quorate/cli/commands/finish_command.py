@@ -166,16 +166,17 @@ def _end(
 ) -> None:
     """Ask for one of the operations that end a run, for each of ``runs``."""
     from quorate.cli.ask_and_print import ask_each
-    from quorate.cli.typed_names import run_names
+    from quorate.cli.typed_names import names_of_typed, typed_run
     from quorate.operations.resources.run_operations import CancelRun, EndRun
 
     told = checked_note(note)
     asked: list[EndRun] = []
     for word in dict.fromkeys(runs):
-        names = run_names(word)
+        typed = typed_run(word)
+        names = names_of_typed(typed)
         if operation == "cancel-run":
             # Tasks of an array are cancelled together, so that none starts in between.
-            whole = names[0] if len(names) == 1 else word.removeprefix("run/")
+            whole = names[0] if len(names) == 1 else typed
             asked.append(CancelRun(run=whole, note=told, dry_run=dry_run, now=now))
         else:
             asked += [EndRun(run=name, note=told, dry_run=dry_run) for name in names]

@@ -83,12 +83,12 @@ def logs(
     if pods:
         from quorate.cli.ask_and_print import tree_asked
         from quorate.cli.commands.pod_output import kubectl_words, print_pods
+        from quorate.cli.resource_names import namespace_of_command
         from quorate.operations.resources.resource_operations import GetThing
 
         found = tree_asked(settings, "get-run", GetThing(name=name))
-        print_pods(
-            kubectl_words(found, namespace=namespace, follow=follow, prefix=prefix, tail=tail)
-        )
+        where = namespace or namespace_of_command()
+        print_pods(kubectl_words(found, namespace=where, follow=follow, prefix=prefix, tail=tail))
         return
     asked = RunLogs(run=name, from_=first, tail=tail)
     if settings.is_table:

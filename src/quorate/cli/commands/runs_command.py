@@ -6,6 +6,7 @@ Most of them are the commands that ``quorate`` has itself. ``kubectl`` runs the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -21,6 +22,7 @@ from quorate.cli.global_options import (
     writer,
 )
 from quorate.cli.lazy_group import LazyGroup
+from quorate.cli.resource_names import NAMESPACE
 from quorate.cli.settings import Settings
 
 _OWN: Final = "quorate.cli.commands.runs_command"
@@ -37,6 +39,41 @@ TABLE: Final[CommandTable] = {
 }
 
 
+_NAMED: Final = frozenset(TABLE) - {"submit", "resolve", "queue", "budgets"}
+"""The commands that are about runs which are there."""
+_NAMESPACE: Final = ("-n", "--namespace")
+
+
+class RunsGroup(LazyGroup):
+    """The commands, which take ``-n NAMESPACE`` wherever it stands, as those of kubectl do."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return what is left of ``args``; the namespace is taken before the command is."""
+        return super().parse_args(ctx, with_namespace_first(args))
+
+
+def with_namespace_first(args: Sequence[str]) -> list[str]:
+    """Return ``args`` with the namespace before the command; what follows ``--`` stays there.
+
+    Raises ``UsageError`` where its name is missing.
+    """
+    end = list(args).index("--") if "--" in args else len(args)
+    first: list[str] = []
+    rest: list[str] = []
+    words = iter(args[:end])
+    for word in words:
+        if word in _NAMESPACE:
+            name = next(words, None)
+            if name is None:
+                raise click.UsageError(f"{word} needs the name of a namespace")
+            first += [word, name]
+        elif word.startswith("--namespace="):
+            first.append(word)
+        else:
+            rest.append(word)
+    return [*first, *rest, *args[end:]]
+
+
 def run() -> None:
     """Run ``kubectl-runs`` as a program."""
     from quorate.cli.main import run_program
@@ -45,7 +82,7 @@ def run() -> None:
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=RunsGroup,
     table=TABLE,
     context_settings={"max_content_width": 100},
     epilog=examples(
@@ -55,15 +92,27 @@ def run() -> None:
         "quorate runs resolve --scope flavor=H100,domain=A --deficit 8 --dry-run",
     ),
 )
+@click.option(
+    *_NAMESPACE,
+    metavar="NAME",
+    help="RUN is a custom resource in this namespace, which kubectl reads, as you.",
+)
 @ledger_options
 @output_option
 @actor_option
-def runs() -> None:
+@click.pass_context
+def runs(ctx: click.Context, *, namespace: str | None) -> None:
     """Submit, plan, watch and shrink runs: what `kubectl runs` does.
 
     With the program `kubectl-runs` on the path, `kubectl runs explain train-1` is the same as
     `quorate runs explain train-1`. Which service is asked is said as for every other command.
     """
+    if namespace is None:
+        return
+    if ctx.invoked_subcommand not in _NAMED:
+        word = ctx.invoked_subcommand
+        raise click.UsageError(f"-n says where a run is; {word} names none: leave it out")
+    ctx.meta[NAMESPACE] = namespace
 
 
 @click.command(

@@ -13,6 +13,7 @@ from quorate.model.state.records import TERMINAL
 from quorate.operations.caller import Caller, Role
 from quorate.operations.request_context import RequestContext
 from quorate.operations.visibility import tenants_of
+from quorate.ports.executor_port import Readiness
 from quorate.views.kinds.kind import Tree
 from quorate.views.kinds.kinds_fleet import POOL
 from quorate.views.kinds.kinds_money import BUDGET
@@ -27,7 +28,10 @@ BUDGET_SUMS: Final = ("totalGPUs", "activeGPUs", "reservedGPUs", "lentGPUs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPicture:
-    """A run: what was submitted, its status, its open leases and its firm start."""
+    """A run: what was submitted, its status, its open leases and its firm start.
+
+    ``ready`` is whether its work has begun; None where it does not run, or that is not known.
+    """
 
     spec: Run
     status: Tree
@@ -35,6 +39,7 @@ class RunPicture:
     is_stopping: bool
     leases: Mapping[str, Tree] = field(default_factory=dict)
     reservation: tuple[str, Tree] | None = None
+    ready: Readiness | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

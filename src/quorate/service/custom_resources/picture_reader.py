@@ -7,7 +7,8 @@ shares GPUs in rounds is read each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from time import monotonic
 from typing import Final
 
@@ -41,6 +42,7 @@ from quorate.model.events import (
 from quorate.model.state.records import Phase
 from quorate.operations.cursor import Cursor, cursor_at
 from quorate.operations.request_context import RequestContext
+from quorate.ports.executor_port import Readiness
 from quorate.service.custom_resources.ledger_picture import (
     LedgerPicture,
     RunPicture,
@@ -65,16 +67,25 @@ class PictureReader:
         self._runs: dict[str, tuple[float, RunPicture]] = {}
         self._all_s = -ALL_S
 
-    def read(self, context: RequestContext, wanted: Wanted) -> LedgerPicture:
-        """Return what the ledger has of what is ``wanted``."""
+    def read(
+        self,
+        context: RequestContext,
+        wanted: Wanted,
+        readiness: Callable[[Collection[str]], Mapping[str, Readiness]],
+    ) -> LedgerPicture:
+        """Return what the ledger has of what is ``wanted``.
+
+        ``readiness`` says whether the work of runs has begun, which no event does.
+        """
         now_s = monotonic()
         kept = self._kept(context, wanted, now_s)
         picture = read_picture(context, wanted, kept)
+        runs = with_readiness(picture.runs, readiness)
         self._runs = {
-            name: self._runs[name] if name in kept else (now_s, run)
-            for name, run in picture.runs.items()
+            name: (self._runs[name][0] if name in kept else now_s, run)
+            for name, run in runs.items()
         }
-        return picture
+        return replace(picture, runs=runs)
 
     def _kept(
         self, context: RequestContext, wanted: Wanted, now_s: float
@@ -109,6 +120,23 @@ class PictureReader:
             found |= runs or set()
             cursor.seq = page.head.seq
         return None if has_touched_all else found
+
+
+def with_readiness(
+    runs: Mapping[str, RunPicture],
+    readiness: Callable[[Collection[str]], Mapping[str, Readiness]],
+) -> dict[str, RunPicture]:
+    """Return ``runs`` with whether their work has begun: the same object where that is as it was.
+
+    What was known of a run that goes on is kept while it is not known again.
+    """
+    running = {name for name, run in runs.items() if run.status["phase"] == Phase.RUNNING.value}
+    known = readiness(running) if running else {}
+    found: dict[str, RunPicture] = {}
+    for name, run in runs.items():
+        ready = known.get(name, run.ready) if name in running else None
+        found[name] = run if run.ready == ready else replace(run, ready=ready)
+    return found
 
 
 def touched_runs(events: Iterable[Event]) -> set[str] | None:

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from quorate.model.refusal import RefusalCode
 from quorate.model.state.records import TERMINAL, Phase
+from quorate.ports.executor_port import Readiness
 
 ACCEPTED: Final = "Accepted"
 QUOTA_RESERVED: Final = "QuotaReserved"
 ADMITTED: Final = "Admitted"
+PODS_READY: Final = "PodsReady"
 FINISHED: Final = "Finished"
 DELETED: Final = "Deleted"
 MESSAGE_CHARS_MAX: Final = 32_768
@@ -30,6 +32,7 @@ PREEMPTION_PENDING: Final = "PreemptionPending"
 ADMISSION_GATED: Final = "AdmissionGated"
 PENDING: Final = "Pending"
 STOPPING: Final = "Stopping"
+STARTING: Final = "Starting"
 
 _QUOTAS: Final = frozenset(
     {
@@ -126,6 +129,24 @@ def run_conditions(status: Mapping[str, Any]) -> tuple[Said, ...]:
     return accepted, quota, unmet(ADMITTED, reason, message), unmet(FINISHED, phase.value)
 
 
+def pods_condition(
+    ready: Readiness | None, before: Iterable[Mapping[str, Any]]
+) -> tuple[Said, ...]:
+    """Return whether the pods of a run that is running work.
+
+    Where that is not known, after a restart for example, it is as it was said ``before``.
+    """
+    if ready is not None:
+        return (Said(PODS_READY, ready.is_ready, ready.reason, ready.message),)
+    return tuple(
+        Said(
+            PODS_READY, each["status"] == "True", str(each["reason"]), str(each.get("message", ""))
+        )
+        for each in before
+        if each.get("type") == PODS_READY
+    )
+
+
 def _wait(status: Mapping[str, Any]) -> tuple[str, str]:
     """Return why a waiting run waits: the reason, and a sentence."""
     refusal = status.get("refusal")
@@ -148,7 +169,11 @@ def decisive(said: Iterable[Said]) -> Said:
         return found[DELETED]
     if not found[ACCEPTED].holds or admitted is None:
         return found[ACCEPTED]
-    return finished if finished is not None and finished.holds else admitted
+    if finished is not None and finished.holds:
+        return finished
+    pods = found.get(PODS_READY)
+    is_held_up = pods is not None and not pods.holds and pods.reason != STARTING
+    return pods if pods is not None and is_held_up else admitted
 
 
 def condition_trees(

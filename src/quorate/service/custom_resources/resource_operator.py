@@ -230,7 +230,8 @@ class ResourceOperator:
 
         def read(engine: Engine) -> LedgerPicture:
             before_s = thread_time()
-            found = self._reader.read(self._ledger_thread.context(engine, self._caller), wanted)
+            context = self._ledger_thread.context(engine, self._caller)
+            found = self._reader.read(context, wanted, self._ledger_thread.readiness)
             self._reading_s += thread_time() - before_s
             return found
 

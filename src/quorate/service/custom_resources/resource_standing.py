@@ -5,9 +5,9 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -43,7 +43,7 @@ from quorate.service.custom_resources.resource_documents import (
     owner_of,
 )
 from quorate.service.custom_resources.resource_mirror import run_status
-from quorate.service.custom_resources.resource_status import is_final
+from quorate.service.custom_resources.resource_status import LedgerStatus, is_final
 from quorate.service.custom_resources.resource_steps import Standing
 
 DECLARED: Final = "Declared"
@@ -162,9 +162,9 @@ def of_ledger(resource: Resource, picture: LedgerPicture) -> RunPicture | Declar
     return picture.declared.get((resource.kind.name, resource.name))
 
 
-def ledger_status(resource: Resource, picture: LedgerPicture) -> Mapping[str, Any] | None:
-    """Return the status of a resource in the ledger; None where the ledger does not have it."""
+def ledger_status(resource: Resource, picture: LedgerPicture) -> LedgerStatus:
+    """Return the status of a resource in the ledger."""
     found = of_ledger(resource, picture)
     if isinstance(found, RunPicture):
-        return run_status(found.status)
-    return None if found is None else found.status
+        return LedgerStatus(run_status(found.status), found.ready)
+    return LedgerStatus(None if found is None else found.status)

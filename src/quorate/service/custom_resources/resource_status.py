@@ -6,12 +6,14 @@ what has changed by an event, and never alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 from quorate.adapters.kubernetes.resource_objects import RUN, Resource
-from quorate.model.state.records import TERMINAL
+from quorate.model.state.records import TERMINAL, Phase
+from quorate.ports.executor_port import Readiness
 from quorate.service.custom_resources.resource_conditions import (
     ACCEPTED,
     DELETED,
@@ -20,6 +22,7 @@ from quorate.service.custom_resources.resource_conditions import (
     condition_trees,
     decisive,
     met,
+    pods_condition,
     run_conditions,
     unmet,
 )
@@ -47,9 +50,20 @@ DRIFTING: Final = frozenset(
 _OVER: Final = frozenset(phase.value for phase in TERMINAL)
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """The status of a resource in the ledger, None where that does not have it.
+
+    ``ready`` is whether the work of a run has begun, as far as that is known.
+    """
+
+    tree: Mapping[str, Any] | None = None
+    ready: Readiness | None = None
+
+
 def status_of(
     resource: Resource,
-    ledger: Mapping[str, Any] | None,
+    ledger: LedgerStatus,
     fault: Said | None,
     *,
     now: str,
@@ -60,25 +74,32 @@ def status_of(
     ``fault`` is why it was refused at last, or cannot be removed. ``before`` is its status as the
     cluster has it.
     """
-    said = _said(resource, ledger, fault)
-    status = {} if ledger is None else plain(ledger)
+    known = before.get("conditions") or ()
+    said = _said(resource, ledger, fault, known)
+    status = {} if ledger.tree is None else plain(ledger.tree)
     status["ledgerName"] = ledger_name(resource)
     status["reason"] = decisive(said).reason
-    accepted = ledger is not None and (fault is None or fault.type != ACCEPTED)
+    accepted = ledger.tree is not None and (fault is None or fault.type != ACCEPTED)
     observed = resource.generation if accepted else before.get("observedGeneration")
     if observed is not None:
         status["observedGeneration"] = observed
-    known = before.get("conditions") or ()
     status["conditions"] = condition_trees(said, known, resource.generation, now)
     return status
 
 
 def _said(
-    resource: Resource, ledger: Mapping[str, Any] | None, fault: Said | None
+    resource: Resource,
+    ledger: LedgerStatus,
+    fault: Said | None,
+    before: Iterable[Mapping[str, Any]],
 ) -> tuple[Said, ...]:
     found: tuple[Said, ...] = ()
-    if ledger is not None:
-        found = run_conditions(ledger) if resource.kind == RUN else (met(ACCEPTED, ACCEPTED),)
+    if ledger.tree is not None:
+        found = (met(ACCEPTED, ACCEPTED),)
+    if ledger.tree is not None and resource.kind == RUN:
+        found = run_conditions(ledger.tree)
+        if ledger.tree["phase"] == Phase.RUNNING.value:
+            found = (*found, *pods_condition(ledger.ready, before))
     if fault is None:
         return found or (unmet(ACCEPTED, "Pending", "it was not tried yet"),)
     return (*(each for each in found if each.type != fault.type), fault)
@@ -99,7 +120,7 @@ def is_final(resource: Resource) -> bool:
 
 def status_news(
     resource: Resource,
-    ledger: Mapping[str, Any] | None,
+    ledger: LedgerStatus,
     fault: Said | None,
     at: str,
     now: Resource,

@@ -40,11 +40,13 @@ def resources_surface(
             operator.start(before=_check_of(ClusterOwner(api, made.kubernetes_home), ledger_id))
             operators.append(operator)
             ledger_thread.outage_sources.append(operator.outages)
+            ledger_thread.work_listeners.append(operator.changed)
         try:
             yield f"the custom resources of {', '.join(named)} are followed"
         finally:
             for operator in operators:
                 ledger_thread.outage_sources.remove(operator.outages)
+                ledger_thread.work_listeners.remove(operator.changed)
             await asyncio.gather(*(each.stop() for each in operators))
 
     return surface

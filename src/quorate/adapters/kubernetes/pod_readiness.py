@@ -1,0 +1,41 @@
+"""Whether the pods of a run work, and what keeps them from it. Pure.
+
+A kubelet says why a container does not start: its image cannot be pulled, its volume is not there.
+The API server says why a pod is not made: a quota of the namespace, a webhook.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from quorate.adapters.kubernetes.kubelet_notes import note_of
+from quorate.adapters.kubernetes.pod_gangs import Crew
+from quorate.ports.executor_port import Readiness
+
+STARTED: Final = Readiness(is_ready=True, reason="Started")
+STARTING: Final = Readiness(is_ready=False, reason="Starting", message="its pods are being started")
+START_REFUSED: Final = "StartRefused"
+WAITING: Final = "Waiting"
+_USUAL: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""What a kubelet says of a container that is about to start."""
+_REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+
+
+def readiness_of(crew: Crew, refused: str) -> Readiness:
+    """Return whether all pods of the last start work; ``refused`` is why none could be made."""
+    if refused:
+        return Readiness(is_ready=False, reason=START_REFUSED, message=refused)
+    pods = crew.newest
+    is_whole = bool(pods) and len(pods) == pods[0].record.world
+    is_going = all(each.stop_by_ms is None for each in pods)
+    if is_whole and is_going and all(each.has_begun for each in pods):
+        return STARTED
+    for each in pods:
+        if each.waiting and each.waiting not in _USUAL:
+            word = each.waiting if _REASON.fullmatch(each.waiting) else WAITING
+            where = f"rank {each.record.rank} on {each.node or 'no node'}"
+            return Readiness(
+                is_ready=False, reason=word, message=note_of(where, each.waiting, each.waiting_note)
+            )
+    return STARTING

@@ -1,0 +1,59 @@
+"""Runs that people name by their custom resources: ``kubectl runs explain train -n quorate-rai``.
+
+The name of such a run in the ledger ends with digits of its uid, and its resource says it. The
+resource is read with ``kubectl`` and the rights of the person who types, as the output of pods is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Final
+
+import click
+
+from quorate.views.exits import CommandError, Exit
+
+NAMESPACE: Final = "quorate.cli.namespace"
+"""Where the namespace of this command is kept, if one was given."""
+_FIELD: Final = "jsonpath={.status.ledgerName}"
+
+
+def name_in_ledger(name: str) -> str:
+    """Return the name that a run has in the ledger.
+
+    It is ``name`` itself unless this command has a namespace: then that of the resource there.
+    Raises ``CommandError``.
+    """
+    namespace = namespace_of_command()
+    return name if namespace is None else _of_resource(name, namespace)
+
+
+def namespace_of_command() -> str | None:
+    """Return the namespace in which this command's runs are resources; None without one."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(NAMESPACE)
+
+
+def _of_resource(name: str, namespace: str) -> str:
+    if shutil.which("kubectl") is None:
+        raise CommandError(
+            Exit.UNUSABLE,
+            "-n: there is no kubectl on the path; install it, or leave -n out and give the run's "
+            "name in the ledger: quorate get runs",
+        )
+    words = ["kubectl", "get", "runs.quorate.dev", f"--namespace={namespace}", f"--output={_FIELD}"]
+    done = subprocess.run(  # noqa: S603 - the words are made here, and the name comes after --
+        [*words, "--", name], check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise CommandError(
+            Exit.REFUSED, f"-n: kubectl does not show the run: {done.stderr.strip()}"
+        )
+    if not done.stdout:
+        raise CommandError(
+            Exit.REFUSED,
+            f"-n: run {name} in namespace {namespace} has no name in the ledger yet; see its "
+            f"conditions: kubectl describe runs.quorate.dev {name} --namespace={namespace}",
+        )
+    return done.stdout

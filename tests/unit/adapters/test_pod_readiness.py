@@ -1,0 +1,71 @@
+"""Whether the pods of a run work, from what kubelets say of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
+from quorate.adapters.kubernetes.pod_readiness import STARTED, STARTING, WAITING, readiness_of
+from quorate.ports.executor_port import Readiness
+from tests.unit.adapters.test_pod_gangs import manifests, pods
+
+RUNNING = {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}
+CREATING = {
+    "phase": "Pending",
+    "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}],
+}
+
+
+def seen(*statuses: dict[str, Any]) -> Crew:
+    """Return the pods of a start with these statuses."""
+    found: list[Pod] = []
+    for each, manifest, status in zip(pods(), manifests(), statuses, strict=False):
+        made = {"uid": each.uid, "resourceVersion": "1"}
+        spec = manifest["spec"] | {"nodeName": each.node}
+        tree = {"metadata": manifest["metadata"] | made, "spec": spec, "status": status}
+        pod = pod_of(tree)
+        assert pod is not None
+        found.append(pod)
+    return Crew(tuple(found))
+
+
+def test_a_run_works_when_all_its_pods_have_begun() -> None:
+    assert readiness_of(seen(RUNNING, RUNNING), "") == STARTED
+    ended = {"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": {}}}]}
+    assert readiness_of(seen(RUNNING, ended), "") == STARTED
+    assert readiness_of(seen(RUNNING, CREATING), "") == STARTING
+    assert readiness_of(seen(RUNNING, {}), "") == STARTING
+    assert readiness_of(seen(RUNNING), "") == STARTING, "a pod is missing"
+    assert readiness_of(Crew(()), "") == STARTING
+
+
+def test_pods_that_have_to_stop_are_not_at_work() -> None:
+    first, second = seen(RUNNING, RUNNING).pods
+    assert readiness_of(Crew((first, replace(second, stop_by_ms=1))), "") == STARTING
+
+
+@pytest.mark.parametrize(
+    ("waiting", "reason", "said"),
+    [
+        (
+            {"reason": "ImagePullBackOff", "message": "Back-off pulling image"},
+            "ImagePullBackOff",
+            "rank 1 on n2: ImagePullBackOff: Back-off pulling image",
+        ),
+        ({"reason": "what\never"}, WAITING, "rank 1 on n2: what ever"),
+    ],
+)
+def test_what_a_kubelet_says_of_a_container_that_does_not_start_is_the_reason(
+    waiting: dict[str, str], reason: str, said: str
+) -> None:
+    status = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
+    wanted = Readiness(is_ready=False, reason=reason, message=said)
+    assert readiness_of(seen(RUNNING, status), "") == wanted
+
+
+def test_a_refused_start_says_why() -> None:
+    wanted = Readiness(is_ready=False, reason="StartRefused", message="exceeded quota")
+    assert readiness_of(Crew(()), "exceeded quota") == wanted
