@@ -47,11 +47,12 @@ class Tenants:
         """Write ``events`` down, and yield each limit that something new exceeds."""
         for event in events:
             self.enter(event)
-            if isinstance(event, LeaseStarted) and event.reason in (
-                StartReason.START,
-                StartReason.GROW,
-            ):
-                yield from self.beyond(self.runs[event.run].owner)
+            if not isinstance(event, LeaseStarted):
+                continue
+            if event.reason in (StartReason.START, StartReason.GROW):
+                yield from self.nodes_beyond(self.runs[event.run].owner)
+            if event.reason is StartReason.START:  # A run that grows is no further run.
+                yield from self.runs_beyond(self.runs[event.run].owner)
 
     def enter(self, event: Event) -> None:  # noqa: C901 - one case per kind
         match event:
@@ -107,13 +108,17 @@ class Tenants:
         """Return how many runs of ``owner`` and those below it run."""
         return sum(self.runs[name].owner in self.below(owner) for name in self.running)
 
-    def beyond(self, owner: str) -> Iterator[str]:
-        """Yield the limits above ``owner`` that are exceeded."""
+    def nodes_beyond(self, owner: str) -> Iterator[str]:
+        """Yield the limits of nodes above ``owner`` that are exceeded."""
         for name in self.above(owner):
-            quota = self.owners[name].quota
-            if quota.nodes_max is not None and len(self.nodes_of(name)) > quota.nodes_max:
-                yield f"{name} has {self.nodes_of(name)}, of {quota.nodes_max}"
-            most = quota.concurrent_runs_max
+            most = self.owners[name].quota.nodes_max
+            if most is not None and len(self.nodes_of(name)) > most:
+                yield f"{name} has {self.nodes_of(name)}, of {most}"
+
+    def runs_beyond(self, owner: str) -> Iterator[str]:
+        """Yield the limits of running runs above ``owner`` that are exceeded."""
+        for name in self.above(owner):
+            most = self.owners[name].quota.concurrent_runs_max
             if most is not None and self.running_of(name) > most:
                 yield f"{name} has {self.running_of(name)} running, of {most}"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -224,6 +224,19 @@ def _fits(free: dict[str, int], work: Work) -> bool:
     width=st.integers(4, 24),
     other=st.integers(4, 24),
     drawn=st.lists(st.tuples(works(), st.booleans()), min_size=2, max_size=8),
+)
+@example(
+    # The last one waits for the place of the second; when that starts, it lacks room in itself.
+    sizes=(7, 3, 0),
+    width=4,
+    other=19,
+    drawn=[
+        (Work(gpus=7, group=None, hours=1, one_domain=False), False),
+        (Work(gpus=5, group=None, hours=1, one_domain=False), False),
+        (Work(gpus=1, group=None, hours=1, one_domain=False), False),
+        (Work(gpus=1, group=None, hours=1, one_domain=False), False),
+        (Work(gpus=4, group=None, hours=1, one_domain=False), True),
+    ],
 )
 def test_a_reservation_is_made_for_the_first_hour_that_works_and_starts_in_it(
     sizes: tuple[int, int, int], width: int, other: int, drawn: list[tuple[Work, bool]]

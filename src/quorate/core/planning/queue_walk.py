@@ -112,6 +112,7 @@ class Walk:
             if self._ends_early:
                 return
         start_beyond(plan, self.starts, self.reasons, self.ranked)
+        self._tell_again()
         self._tell_others()
 
     def keep(self) -> None:
@@ -140,6 +141,16 @@ class Walk:
             self._firm(record, plan.view.reservations[record.reservation])
         else:
             self._next(record)
+
+    def _tell_again(self) -> None:
+        """Write what runs lack now that waited for places of others which started after them."""
+        plan = self.plan
+        if not plan.started:
+            return
+        view = plan.log.view  # With the refusals that this walk has written.
+        for name in self._left.looked_at:
+            if name in view.pending:
+                self.reasons.refuse_reserved(view.runs[name])
 
     def _tell_others(self) -> None:
         """Write why runs wait that were not looked at, where this decision may have changed it."""

@@ -46,6 +46,13 @@ class WhyWaiting:
         if not plan.is_beyond(record.spec.pool) and self._may_have_changed(record):
             self.tell(record, self._why(record))
 
+    def refuse_reserved(self, record: RunRecord) -> None:
+        """Write what a run lacks in itself, where its last refusal says that others keep it."""
+        known = record.refusal
+        is_reserved = known is not None and known.code is RefusalCode.RESERVED
+        if is_reserved and self._may_have_changed(record):
+            self.tell(record, self._why(record))
+
     def refuse_again(self, record: RunRecord) -> bool:
         """Write why a run waits as ``refuse`` does, if that does not depend on what is planned.
 
