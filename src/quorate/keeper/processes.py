@@ -11,7 +11,6 @@ import ctypes
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 from quorate.keeper import cgroups, sessions
 from quorate.keeper.confinement import Confinement
 from quorate.keeper.process_environ import environ_of
+from quorate.keeper.process_tree import IS_LINUX, all_pids, descendants
 from quorate.keeper.ranks import RANK, Rank
 from quorate.keeper.start_errors import CODE_NOT_STARTED, StartError, check_folder, start_error
 from quorate.keeper.wanted import JOB_FOLDER, JOBS, Work
@@ -26,7 +26,6 @@ from quorate.runtime import FOLDER
 
 CODE_SIGNAL: Final = 128
 """What is added to the number of the signal that ended a process."""
-IS_LINUX: Final = sys.platform == "linux"
 _INHERITED: Final = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"}
     | {"LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV"}
@@ -35,6 +34,8 @@ _INHERITED: Final = frozenset(
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD_BYTES_MAX: Final = 16 * 1024
+KILL_PASSES_MAX: Final = 8
+"""How often one call looks for what was forked meanwhile; then those that have ended are reaped."""
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -198,12 +199,13 @@ def warn_all(groups: Iterable[int]) -> None:
     if not IS_LINUX:
         for group in groups:
             _signal_group(group, signal.SIGTERM)
-    for pid, _ in _descendants({os.getpid()}):
+    # All are looked up before any is warned: one whose parent has ended has another parent.
+    for pid, _ in list(descendants({os.getpid()})):
         _signal(pid, signal.SIGTERM)
 
 
 def kill_all(groups: Iterable[int]) -> list[int]:
-    """Kill all descendants of this process; those that fork meanwhile are killed by the next call.
+    """Kill all descendants of this process; those that get away are killed by the next call.
 
     ``groups`` are the groups of processes that the keeper has not waited for: the number of any
     other group may be reused. Returns the processes that may not be killed, because they run as
@@ -211,7 +213,17 @@ def kill_all(groups: Iterable[int]) -> list[int]:
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
-    return _kill(_descendants({os.getpid()}))
+    killed: dict[int, bool] = {}
+    for _ in range(KILL_PASSES_MAX):
+        before = len(killed)
+        # Each as soon as it is found: what is killed forks no more, and so what it has forked just
+        # before is all that is left.
+        for each in descendants({os.getpid()}):
+            if each[0] not in killed:
+                killed[each[0]] = not _kill([each])
+        if len(killed) == before:
+            break
+    return [pid for pid, is_killed in killed.items() if not is_killed]
 
 
 def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[int] = ()) -> bool:
@@ -225,10 +237,10 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
     roots = frozenset(pids)
     # All are looked up before any is killed: a process that has cleared its environment is known by
     # its parent only, which it loses when that is killed.
-    below = {*roots, *(pid for pid, _ in _descendants(roots))}
+    below = {*roots, *(pid for pid, _ in descendants(roots))}
     found = [
         each
-        for each in _descendants({os.getpid()})
+        for each in descendants({os.getpid()})
         if each[0] in below
         or not marks.isdisjoint(environ_of(each[0]))
         or sessions.number_of(each[0]) in leaders
@@ -251,7 +263,7 @@ def kill_leftovers(folder: Path) -> int:
     left, inside = sessions.left(folder), frozenset(cgroups.members(folder))
     found = [
         pid
-        for pid in _all_pids()
+        for pid in all_pids()
         if pid != os.getpid()
         and (pid in inside or not marks.isdisjoint(environ_of(pid)) or sessions.is_of(pid, left))
     ]
@@ -287,24 +299,3 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         return
     except PermissionError:
         return  # The group is another user's or, on a system other than Linux, only zombies.
-
-
-def _all_pids() -> list[int]:
-    if not IS_LINUX:
-        return []
-    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-
-
-def _descendants(roots: Collection[int]) -> list[tuple[int, int]]:
-    """Return (process, group) of all that descends from ``roots``, parents first."""
-    children: dict[int, list[tuple[int, int]]] = {}
-    for pid in _all_pids():
-        stat = sessions.stat(pid)
-        if stat is not None:
-            children.setdefault(stat.parent, []).append((pid, stat.group))
-    found: list[tuple[int, int]] = []
-    front = [(root, 0) for root in roots]
-    while front:
-        front = [child for parent, _ in front for child in children.get(parent, ())]
-        found += front
-    return found

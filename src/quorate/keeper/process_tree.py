@@ -1,0 +1,74 @@
+"""Which processes there are, and which descend from which, as Linux shows it; elsewhere none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from quorate.keeper import sessions
+
+IS_LINUX: Final = sys.platform == "linux"
+
+
+def all_pids() -> list[int]:
+    """Return all processes that this one can see."""
+    if not IS_LINUX:
+        return []
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def descendants(
+    roots: Collection[int], *, by_lists: bool | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield (process, group) of all that descends from ``roots`` and has not ended, parents first.
+
+    Each is yielded as soon as it is found; those that are started meanwhile may be missing.
+    ``by_lists`` says whether the kernel's lists of children are read; None is where it has them.
+    """
+    reads_lists = has_lists() if by_lists is None else by_lists
+    children_of = _listed_children if reads_lists else _scanned_children()
+    seen: set[int] = set()
+    front = list(roots)
+    while front:
+        parents, front = front, []
+        for child in chain.from_iterable(map(children_of, parents)):
+            stat = None if child in seen else sessions.stat(child)
+            seen.add(child)
+            if stat is not None:
+                yield child, stat.group
+                front.append(child)
+
+
+def has_lists() -> bool:
+    """Return whether the kernel lists the children of each process, which is optional."""
+    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
+
+
+def _listed_children(parent: int) -> list[int]:
+    """Return the children of all threads of a process.
+
+    This reads a few files, where looking at all processes takes longer than a fork does.
+    """
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208 - read often
+            text = Path(f"/proc/{parent}/task/{thread}/children").read_bytes()
+            found += map(int, text.split())
+    except OSError:
+        return found  # It has ended; its children are others' now.
+    return found
+
+
+def _scanned_children() -> Callable[[int], list[int]]:
+    """Return what finds the children of a process among all that there are now."""
+    children: dict[int, list[int]] = {}
+    for pid in all_pids():
+        stat = sessions.stat(pid)
+        if stat is not None:
+            children.setdefault(stat.parent, []).append(pid)
+    return lambda parent: children.get(parent, [])
