@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from quorate.adapters.kubernetes.cluster_access import ClusterAccess, from_kubeconfig
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.ports.errors import ClusterError
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.etcd_server import free_port, one_member, running
 from tests.tidy.tree import ROOT
 
@@ -96,7 +96,9 @@ class Server:
 
     def compact(self, version: str) -> None:
         """Have etcd forget what was before ``version``, as a control plane does now and then."""
-        answer = httpx.post(f"{self.store}/v3/kv/compaction", json={"revision": version})
+        answer = httpx.post(
+            f"{self.store}/v3/kv/compaction", json={"revision": version}, timeout=WAIT_S
+        )
         assert answer.is_success, answer.text
 
 

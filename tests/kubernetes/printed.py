@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from quorate.adapters.kubernetes.kube_api import KubeApi
+from tests.bounds import WAIT_S
 from tests.kubernetes.resources import KIND_OF
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -54,6 +55,7 @@ def plain_answer(api: KubeApi, path: str, *, accept: str, **params: str) -> http
         headers={**access.headers(), "Accept": accept},
         verify=access.trust or False,
         trust_env=False,
+        timeout=WAIT_S,
     )
     assert answer.is_success, answer.text
     return answer

@@ -162,7 +162,7 @@ def _shrink(person: Person, vision: Resources) -> None:
 
 def _wait_again(person: Person, rai: Resources) -> None:
     """Have a node fail that no spare can replace: the whole run starts again elsewhere."""
-    (lease,) = (each for each in rai.all("GPULease") if each["status"]["run"] == "urgent")
+    lease = until(lambda: _only_lease(rai, "urgent"), "its lease is an object with its status")
     uid, node = lease["metadata"]["uid"], lease["status"]["slots"][0]["node"]
     person.example.kubelets["rai"].failed_nodes.add(node)
     person.example.nodes.taint(node, OUT_OF_SERVICE)
@@ -172,7 +172,7 @@ def _wait_again(person: Person, rai: Resources) -> None:
     )
     rai.until_phase("urgent", "Running")
     until(lambda: person.example.pods("rai") == {"a": 0, "b": 4}, "its pods are bound again")
-    (again,) = (each for each in rai.all("GPULease") if each["status"]["run"] == "urgent")
+    again = until(lambda: _only_lease(rai, "urgent"), "its new lease is an object")
     assert node not in {each["node"] for each in again["status"]["slots"]}
 
 
@@ -192,6 +192,13 @@ def _resolve(person: Person, rai: Resources) -> None:
 
 def _width(made: Resources, name: str) -> int:
     return int(made.status("Run", name).get("width", 0))
+
+
+def _only_lease(made: Resources, run: str) -> dict[str, Any] | None:
+    """Return the one lease of a run, once it has a status; None where there is none, or more."""
+    leases = [each for each in made.all("GPULease") if "status" in each]
+    found = [each for each in leases if each["status"]["run"] == run]
+    return found[0] if len(found) == 1 else None
 
 
 def _roles(made: Resources, run: str) -> set[str]:

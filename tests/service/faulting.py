@@ -26,10 +26,13 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
+from tests.bounds import until
 from tests.service.lives import note_death, supervise
 from tests.service.serving import LOCAL
 
 FILLER: Final = "filler"
+REFUSED: Final = "refused"
+"""A file that is there once a caller was refused because the disk fails."""
 UP_S_MAX: Final = 0.8
 """How long a life goes on well before its disk fails, and after, at most."""
 DOWN_S_MAX: Final = 1.2
@@ -47,7 +50,8 @@ class Fault(StrEnum):
 class Doom:
     """How long one life goes on well, with a failing disk, and well again, until it ends.
 
-    With ``down_s`` 0 its disk never fails; with ``later_s`` None it ends while the disk fails.
+    With ``down_s`` 0 its disk never fails; with ``later_s`` None it ends while the disk fails. A
+    disk fails until a caller was refused for it.
     """
 
     up_s: float
@@ -111,6 +115,7 @@ def _end(folder: Path, ledger: Path, fault: Fault, doom: Doom) -> None:
     if doom.down_s:
         begin()
         time.sleep(doom.down_s)
+        until((folder / REFUSED).exists, "a caller is refused")
         if doom.later_s is not None:
             end()
             time.sleep(doom.later_s)

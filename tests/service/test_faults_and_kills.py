@@ -29,7 +29,7 @@ from quorate.views.runs.event_text import entries
 from tests.bounds import Deadline, until
 from tests.executor.room import sweep
 from tests.oracles.effort import few_of
-from tests.service.faulting import Fault
+from tests.service.faulting import REFUSED, Fault
 from tests.service.lives import crashing, deaths, end, prepared, verify
 from tests.service.program import reserved_port
 from tests.service.worlds import run_tree
@@ -113,7 +113,9 @@ class Submitters:
         except httpx.TransportError:
             return False
         assert answer.status_code in (200, *AGAIN), answer.text
-        self.refused += answer.status_code == 503
+        if answer.status_code == 503:
+            self.refused += 1
+            (self._folder / REFUSED).touch()
         return answer.status_code == 200
 
     def busy(self) -> list[str] | None:

@@ -115,7 +115,7 @@ def test_submits_that_wait_for_a_commit_share_the_next_block() -> None:
             before = await ledger_thread.run(lambda engine: engine.head.height)
             store.is_slow = True
             first = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r0")))
-            await asyncio.to_thread(store.entered.wait, 10)
+            await asyncio.to_thread(store.entered.wait, WAIT_S)
             others = [
                 asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit(f"r{number}")))
                 for number in range(1, 41)
@@ -140,7 +140,7 @@ def test_beyond_the_queue_one_is_told_to_come_back() -> None:
         async with opened(lambda: small_ledger(store), waiting_max=2) as ledger_thread:
             store.is_slow = True
             first = asyncio.create_task(ledger_thread.ask(ADMIN, SUBMIT, submit("r0")))
-            await asyncio.to_thread(store.entered.wait, 10)
+            await asyncio.to_thread(store.entered.wait, WAIT_S)
             rest = [asyncio.create_task(ledger_thread.ask(ADMIN, SUBMIT, submit(n))) for n in "abc"]
             await until_async(rest[2].done, "the last is answered")
             assert [task.done() for task in rest] == [False, False, True]
@@ -163,7 +163,7 @@ def test_one_tenant_cannot_take_all_places_of_the_queue() -> None:
         async with opened(lambda: small_ledger(store), waiting_max=8) as ledger_thread:
             store.is_slow = True
             first = asyncio.create_task(ledger_thread.ask(ADMIN, SUBMIT, submit("r0")))
-            await asyncio.to_thread(store.entered.wait, 10)
+            await asyncio.to_thread(store.entered.wait, WAIT_S)
             mine = [
                 asyncio.create_task(ledger_thread.ask(user, SUBMIT, submit(f"{user.user}{number}")))
                 for user in users
@@ -220,7 +220,7 @@ def test_a_bug_in_one_submit_does_not_fail_those_it_waited_with() -> None:
         async with opened(lambda: small_ledger(store)) as ledger_thread:
             store.is_slow = True
             first = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r0")))
-            await asyncio.to_thread(store.entered.wait, 10)
+            await asyncio.to_thread(store.entered.wait, WAIT_S)
             together = [
                 asyncio.create_task(ledger_thread.ask(ALICE, operation, submit(f"r{number}")))
                 for number, operation in enumerate((SUBMIT, bad, SUBMIT), start=1)
@@ -287,7 +287,7 @@ def test_a_stop_answers_those_who_wait_and_takes_nobody_else() -> None:
         await ledger_thread.start()
         store.is_slow = True
         first = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r0")))
-        await asyncio.to_thread(store.entered.wait, 10)
+        await asyncio.to_thread(store.entered.wait, WAIT_S)
         second = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r1")))
         await until_async(lambda: ledger_thread.waiting == 1, "the second waits")
         stopping = asyncio.create_task(ledger_thread.stop())
@@ -324,7 +324,7 @@ def test_those_who_follow_are_woken_when_something_is_recorded() -> None:
         async with opened(small_ledger) as ledger_thread:
             seq = await ledger_thread.run(lambda engine: engine.head.seq)
             assert not await ledger_thread.moved(seq, 0.05)
-            waiting = asyncio.create_task(ledger_thread.moved(seq, 10))
+            waiting = asyncio.create_task(ledger_thread.moved(seq, WAIT_S))
             await asyncio.sleep(0)
             await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
             assert await waiting
@@ -379,7 +379,7 @@ def test_simulated_work_ends_by_itself_after_as_long_as_was_declared() -> None:
             clock.ms += 9 * 60_000
             assert await ledger_thread.run(phase) is Phase.RUNNING
             clock.ms += 60_000
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WAIT_S):
                 while await ledger_thread.run(phase) is not Phase.COMPLETED:
                     await ledger_thread.moved(ledger_thread.recorded_seq, 0.01)
 
@@ -434,7 +434,7 @@ def test_what_another_writer_records_is_seen_without_a_request() -> None:
                 return found is not None and found.revoked_ms is not None
 
             await until_async(is_revoked, "the token is revoked here, too")
-            assert await ledger_thread.moved(seq, 10)
+            assert await ledger_thread.moved(seq, WAIT_S)
             reply = await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
             assert reply.tree["head"]["height"] == other.head.height + 1
 

@@ -24,7 +24,7 @@ from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
 from quorate.service.grpc.grpc_protocol import description
 from quorate.service.grpc.grpc_schema import schema
-from tests.bounds import Deadline
+from tests.bounds import until
 from tests.cli.shell import EXAMPLES
 from tests.service.questions import TENANT, USER, Furnished
 from tests.service.serving import Served, new_ledger, serving
@@ -140,26 +140,35 @@ class Typed:
     def told(self, wanted: set[str]) -> set[str]:
         """Return what the service was asked for since this was last called.
 
-        It counts a request when that is over, which whoever asks may know sooner: what is wanted is
-        waited for.
+        It counts a request when that is over, which the caller may know sooner: what is wanted is
+        waited for, and so is the end of all other requests, which the next look would count.
         """
-        deadline = Deadline(f"{wanted} are counted")
-        while not wanted <= _more(found := self._counted(), self.asked):
-            deadline.check(lambda: _more(self._counted(), self.asked))
+
+        def look() -> dict[str, float] | None:
+            counted = self._counted()
+            is_whole = counted is not None and wanted <= _more(counted, self.asked)
+            return counted if is_whole else None
+
+        found = until(look, f"{wanted} are counted", tell=self._counted)
         told, self.asked = _more(found, self.asked), found
         return told
 
-    def _counted(self) -> dict[str, float]:
-        """Return how often each operation was asked for, as the service's metrics have it."""
+    def _counted(self) -> dict[str, float] | None:
+        """Return how often each operation was asked for; None while any request is under way."""
         text = self.furnished.admin.get("/metrics").text
         found: dict[str, float] = {}
+        under_way = 0.0
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 labels = sample.labels
-                if sample.name == "quorate_requests_total" and labels["surface"] == "rest":
+                if labels.get("surface") != "rest":
+                    continue
+                if sample.name == "quorate_requests_total":
                     name = labels["operation"]
                     found[name] = found.get(name, 0.0) + sample.value
-        return found
+                elif sample.name == "quorate_requests_in_flight":
+                    under_way = sample.value
+        return found if under_way == 1 else None  # The scrape itself.
 
 
 def _more(now: Mapping[str, float], before: Mapping[str, float]) -> set[str]:

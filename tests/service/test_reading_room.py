@@ -83,7 +83,7 @@ def test_submits_are_answered_while_a_long_question_is() -> None:
             verifying = asyncio.create_task(
                 ledger_thread.ask(ADMIN, VERIFY, ledger_operations.VerifyLedger(deep=True))
             )
-            assert await asyncio.to_thread(store.entered.wait, 10)
+            assert await asyncio.to_thread(store.entered.wait, WAIT_S)
             for number in range(5):
                 document = run_tree(f"r{number}")
                 await ledger_thread.ask(ALICE, SUBMIT, run_operations.SubmitRun(document=document))
@@ -133,7 +133,7 @@ def test_submits_are_answered_while_a_plan_is_made(
                 ALICE, SUBMIT, run_operations.SubmitRun(document=run_tree("r0"))
             )
             planning = asyncio.create_task(ledger_thread.ask(ALICE, operation, wanted, form))
-            assert await asyncio.to_thread(store.entered.wait, 10)
+            assert await asyncio.to_thread(store.entered.wait, WAIT_S)
             await ledger_thread.ask(
                 ALICE, SUBMIT, run_operations.SubmitRun(document=run_tree("r1"))
             )

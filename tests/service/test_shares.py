@@ -22,6 +22,10 @@ from tests.service.worlds import run_tree
 SHARE = Share(most=10, of_tenant_max=6, of_one_max=4, kept=2, what="watches")
 
 
+PATIENT = {"limits.body_bytes": "100000", "limits.slow_client_s": str(10 * WAIT_S)}
+"""For bodies that have begun and do not go on while a test lasts."""
+
+
 def user(name: str, tenant: str = "team") -> Caller:
     return Caller(actor=name, role=Role.USER, user=name, tenant=tenant)
 
@@ -194,7 +198,7 @@ def _refusal_of(connection: socket) -> tuple[int, bytes] | None:
 
 
 def test_bodies_are_bounded_in_sum_by_caller_tenant_and_all(tmp_path: Path) -> None:
-    flags = {"limits.body_bytes": "100000", "limits.body_memory_bytes": "800000"}
+    flags = {"limits.body_memory_bytes": "800000", **PATIENT}
     with serving(new_ledger(tmp_path), flags) as served, ExitStack() as stack:
         tokens = {
             "ann": (_token(served, "ann"), 3, 2, 429),
@@ -226,7 +230,7 @@ def test_bodies_are_bounded_in_sum_by_caller_tenant_and_all(tmp_path: Path) -> N
 
 
 def test_a_body_in_chunks_counts_as_it_comes(tmp_path: Path) -> None:
-    flags = {"limits.body_bytes": "100000", "limits.body_memory_bytes": "200000"}
+    flags = {"limits.body_memory_bytes": "200000", **PATIENT}
     with serving(new_ledger(tmp_path), flags) as served:
         token = _token(served, "ann")
         with _begin(served, token, 90_000) as first, served.connect() as second:

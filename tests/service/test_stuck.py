@@ -118,3 +118,8 @@ def test_a_service_ends_with_an_error_though_its_ledger_is_stuck(tmp_path: Path)
             assert not held.let_go.is_set()
     finally:
         held.let_go.set()
+        # It has something to log, which is not for the next test.
+        thread = held.served.ledger_thread._thread
+        assert thread is not None
+        thread.join(WAIT_S)
+        assert not thread.is_alive()

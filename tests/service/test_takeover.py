@@ -63,7 +63,7 @@ def test_what_a_killed_service_leaves_to_its_child_for_an_instant_is_waited_for(
                 assert "serving" not in service.out
                 assert killed.stdin is not None
                 killed.stdin.close()
-                ready = httpx.get(f"{service.wait_ready()}/readyz", trust_env=False)
+                ready = httpx.get(f"{service.wait_ready()}/readyz", trust_env=False, timeout=WAIT_S)
                 assert ready.status_code == 200
                 assert service.end() == 0
 

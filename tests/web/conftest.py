@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
+from tests.bounds import WAIT_S
 from tests.oracles.effort import leaves_out_slow
 from tests.web.browsing import browser_here, chromium_here, sign_in, why_none
 from tests.web.world import World, world_in
@@ -94,7 +95,11 @@ def world(
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """Return a browser profile of its own."""
     found = browser.new_context(viewport={"width": 1280, "height": 800})
+    found.set_default_timeout(WAIT_S * 1_000)
     yield found
+    for page in found.pages:
+        # A test ends while pages ask again: no answer is forged for a page that is gone.
+        page.unroute_all(behavior="wait")
     found.close()
 
 

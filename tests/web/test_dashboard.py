@@ -341,7 +341,6 @@ def test_output_that_has_more_is_read_on_at_once(admin: Visit, world: World) -> 
     lines = admin.page.get_by_role("log").locator("div")
     expect(lines.nth(1)).to_be_visible()
     assert "from=" in asked[1]
-    admin.page.unroute_all(behavior="wait")
 
 
 def test_no_page_is_wider_than_a_phone(admin: Visit) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -24,7 +24,7 @@ from quorate.model.specs import Owner
 from quorate.operations.caller import Caller, Role
 from quorate.operations.visibility import tenants_of
 from quorate.ports.errors import OutboxError
-from quorate.ports.outbox_port import BACK_OFF_MS_MAX
+from quorate.ports.outbox_port import BACK_OFF_MS_MAX, Parcel
 from quorate.service.metrics.metric_table import DELIVERY_METRICS
 from quorate.service.receivers.delivery_counts import DeliveryCounts
 from quorate.service.receivers.notice_sink import GIVE_UP_MS, Lookup, NoticeSink, Source
@@ -133,6 +133,39 @@ def test_a_new_webhook_begins_at_the_end_of_the_ledger(world: World) -> None:
     names = world.happens(3)
     sink.step()
     assert world.got() == names
+
+
+def test_a_new_webhook_misses_nothing_between_its_begin_and_its_first_step(world: World) -> None:
+    world.happens(3)
+    sink = world.sink()
+    sink.begin()
+    names = world.happens(3)
+    # Also where the service is killed before the first step of its thread.
+    world.sink().step()
+    assert world.got() == names
+
+
+class FullOutbox(SqliteOutbox):
+    """An outbox that may have no room."""
+
+    is_full = True
+
+    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
+        if self.is_full:
+            raise OutboxError("no room")
+        super().take_in(sink, parcels, cursor, head)
+
+
+def test_a_webhook_that_could_not_begin_begins_there_later(world: World, tmp_path: Path) -> None:
+    with closing(FullOutbox.open(tmp_path / "full.outbox")) as outbox:
+        world.outbox = outbox
+        sink = world.sink()
+        with pytest.raises(OutboxError):
+            sink.begin()
+        names = world.happens(3)
+        outbox.is_full = False
+        sink.step()
+        assert world.got() == names
 
 
 def test_what_is_posted_is_signed_and_says_what_it_is(world: World) -> None:

@@ -122,10 +122,20 @@ class NoticeSink:
         self.name: Final = f"{kind}/{source.ledger_id}/{name}/{digest}"
         self._label: Final = f"{kind} {name}"
         self._cursor = 0
+        self._begins_at: Head | None = None
         self._failures = 0
         self._pause_until_ms = 0
         self.is_gone = False
         self.is_stopping = False
+
+    def begin(self) -> None:
+        """Record for a new receiver that it gets the notices of what is recorded from now on.
+
+        Raises ``QuorateError`` as ``step`` does, which then records the same instant.
+        """
+        store = self._source.reading()
+        self._begins_at = store.head()
+        self._find_place(store)
 
     def step(self) -> float:
         """Take in and deliver what waits; return after how many seconds to call this again.
@@ -159,12 +169,7 @@ class NoticeSink:
         store = self._source.reading()
         end = store.head()
         if self._cursor == 0:
-            check_place(self._outbox, self.name, store)
-            self._cursor = self._outbox.cursor(self.name)
-        if self._cursor == 0:
-            # Events before the receiver was configured are not sent.
-            self._cursor = end.seq
-            self._outbox.take_in(self.name, (), end.seq, end.hash)
+            self._find_place(store)
         assert self._cursor <= end.seq, (self._cursor, end)
         if self._cursor == end.seq or self._outbox.waiting(self.name).parcels >= WAITING_MAX:
             return self._cursor < end.seq
@@ -180,6 +185,16 @@ class NoticeSink:
             self._outbox.take_in(self.name, parcels, cursor, head)
         self._cursor = cursor
         return cursor < end.seq
+
+    def _find_place(self, store: EventStore) -> None:
+        """Find up to where the receiver was sent events; a new one begins where ``begin`` said."""
+        check_place(self._outbox, self.name, store)
+        cursor = self._outbox.cursor(self.name)
+        if cursor == 0:
+            begin = self._begins_at or store.head()
+            self._outbox.take_in(self.name, (), begin.seq, begin.hash)
+            cursor = begin.seq
+        self._cursor = cursor
 
     def _parcels(self, block: Block) -> Iterator[Parcel]:
         """Yield what the events of a block cause for this receiver."""

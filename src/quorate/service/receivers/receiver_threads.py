@@ -82,6 +82,13 @@ class _Line:
             target=self._run, name=f"{receiver.kind}-{receiver.name}", daemon=True
         )
 
+    def begin(self) -> None:
+        """Record where a new receiver begins, or warn that its thread has to do it."""
+        try:
+            self._sink.begin()
+        except QuorateError as error:
+            _LOG.warning("%s: %s; it is tried again", self._label, error)
+
     def start(self) -> None:
         self._thread.start()
 
@@ -137,6 +144,8 @@ async def receivers_served(
         sink = NoticeSink(receiver, source=source, outbox=outbox, clock=clock, counts=counts)
         counts.begun(receiver.name)
         line = _Line(sink, receiver)
+        # Before anything is answered: its thread may have its first turn after the first requests.
+        await asyncio.to_thread(line.begin)
         lines.append(line)
         ledger_thread.listeners.append(line.wake)
         line.start()
