@@ -189,6 +189,23 @@ def test_responses_come_in_the_order_of_requests_that_came_together() -> None:
     played(play)
 
 
+@pytest.mark.parametrize("request_line", [b"POST /api/v1/runs", b"GET /api/v1/runs"])
+def test_after_a_request_for_another_protocol_the_connection_is_closed(
+    request_line: bytes,
+) -> None:
+    async def play(connection: Connection, _: ExitStack) -> None:
+        asked = WHOLE.replace(b"Host: q", b"Host: q\r\nConnection: upgrade\r\nUpgrade: h2c")
+        asked = asked.replace(b"POST /api/v1/runs", request_line)
+        # The parser does not read what comes behind, which must have no answer of a later request.
+        connection.send(asked + READ % b"unread")
+        connection.go_on.set()
+        await until_async(connection.wire.is_closing, "the connection is closed")
+        assert connection.wire.statuses == [200]
+        assert "/api/v1/runs/unread" not in connection.paths
+
+    played(play)
+
+
 def test_a_request_that_came_with_a_rejected_one_is_not_cut_off_with_it() -> None:
     async def play(connection: Connection, _: ExitStack) -> None:
         connection.send(WHOLE + WHOLE + READ % b"slow")

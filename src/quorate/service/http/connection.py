@@ -123,6 +123,17 @@ class GuardedProtocol(HttpToolsProtocol):
         """Refuse what is not HTTP."""
         self._refuse(USAGE, f"this is not valid HTTP/1.1: {msg.lower()}")
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer a request for another protocol as any other, and close the connection after it.
+
+        What came behind it was not read, so that a later response would be taken for its answer.
+        """
+        cycle: Any = self.cycle
+        if cycle is None or cycle.response_complete:
+            self.transport.close()
+        else:
+            cycle.keep_alive = False
+
     def _farewell(self, last: bytes) -> None:
         """End the response under way with ``last``, which a client reads if it reads again soon."""
         if self.transport.is_closing() or self.cycle.response_complete:
