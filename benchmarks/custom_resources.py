@@ -29,6 +29,7 @@ from quorate.adapters.kubernetes.kube_api import Change, KubeApi
 from quorate.adapters.kubernetes.resource_objects import KINDS, RUN
 from quorate.ports.errors import ClusterError
 from tests.bounds import until
+from tests.kubernetes.drill_world import budget, work
 from tests.kubernetes.engines import NoProgramsError, Server, api_server, located_programs
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.played_nodes import PlayedNodes
@@ -142,7 +143,7 @@ def _play(server: Server, made: Resources, folder: Path, nodes: int, runs: int) 
         *("--kubernetes-resources", "west", "--kubernetes-declare-nodes", "west"),
     )
     made.create("Owner", "rai", {})
-    made.create("Budget", "rai", _budget(GPUS * nodes))
+    made.create("Budget", "rai", budget(GPUS * nodes))
     pool = {"selector": {"cluster": "west"}, "executor": "kubernetes", "cluster": "west"}
     made.create("Pool", "west", pool)
     shown = Shown(server.api())
@@ -178,31 +179,7 @@ def _create(made: Resources, runs: int) -> None:
     for number in range(runs):
         time.sleep(max(0.0, began_s + number / RUNS_PER_S - time.monotonic()))
         gpus, ms = WIDTHS[number % len(WIDTHS)], WORK_MS[number % len(WORK_MS)]
-        made.create("Run", f"job-{number}", _work(gpus, ms))
-
-
-def _work(gpus: int, ms: int) -> dict[str, Any]:
-    return {
-        "owner": "rai",
-        "pool": "west",
-        "resources": {"gpuType": "H100", "totalGPUs": gpus},
-        "image": "played",
-        "command": ["ends", str(ms)],
-        "processes": "node",
-        "runtime": {"checkpoint": "1s", "expectedDuration": "1m"},
-    }
-
-
-def _budget(gpus: int) -> dict[str, Any]:
-    line = {
-        "name": "all",
-        "flavor": "H100",
-        "selector": {"cluster": "west"},
-        "concurrency": gpus,
-        "start": "2026-01-01T00:00:00Z",
-        "end": "2100-01-01T00:00:00Z",
-    }
-    return {"owner": "rai", "envelopes": [line]}
+        made.create("Run", f"job-{number}", work(gpus, ["ends", str(ms)]))
 
 
 def _node_count(http: httpx.Client) -> int:

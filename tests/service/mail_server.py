@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -15,6 +15,7 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from threading import Condition, Thread
 
 from tests.bounds import WAIT_S
+from tests.service.receiver import secret_file
 
 USER, PASSWORD = "quorate", "correct horse"
 
@@ -197,21 +198,13 @@ def _bracketed(text: str) -> str:
     return text.partition("<")[2].partition(">")[0]
 
 
-@contextmanager
 def mail_server(
     tls: ssl.SSLContext | None = None, *, is_tls_first: bool = False, takes_login: bool = False
-) -> Iterator[MailServer]:
+) -> AbstractContextManager[MailServer]:
     """Listen for as long as a test needs it."""
-    found = MailServer(tls, is_tls_first=is_tls_first, takes_login=takes_login)
-    try:
-        yield found
-    finally:
-        found.close()
+    return closing(MailServer(tls, is_tls_first=is_tls_first, takes_login=takes_login))
 
 
 def password_file(folder: Path, text: str = PASSWORD) -> Path:
     """Return the path of a new file that holds a password, for its owner only."""
-    path = folder / "mail.password"
-    path.touch(mode=0o600)
-    path.write_text(text + "\n", "utf-8")
-    return path
+    return secret_file(folder, text, "mail.password")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -102,19 +102,14 @@ class Receiver:
         return Handler
 
 
-@contextmanager
-def receiving() -> Iterator[Receiver]:
+def receiving() -> AbstractContextManager[Receiver]:
     """Listen for as long as a test needs it."""
-    found = Receiver()
-    try:
-        yield found
-    finally:
-        found.close()
+    return closing(Receiver())
 
 
-def secret_file(folder: Path, text: str = SECRET) -> Path:
+def secret_file(folder: Path, text: str = SECRET, name: str = "hook.secret") -> Path:
     """Return the path of a new file that holds a secret, for its owner only."""
-    path = folder / "hook.secret"
+    path = folder / name
     path.touch(mode=0o600)
     path.write_text(text + "\n", "utf-8")
     return path

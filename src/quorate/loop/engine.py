@@ -221,7 +221,7 @@ class Engine:
             self._is_whole = False
             apply_all(self._state, events)
             self._moved(events, head)
-            self._check(before, events, self._state, is_recorded=True)
+            self._check_recorded(before, events)
         self._is_behind = False
         if self.is_shared and self._head.height > height:
             self._maybe_snapshot()
@@ -380,8 +380,8 @@ class Engine:
                 if decision.events and not self.is_shared:
                     self._is_whole = False
                 draft.add(decision, size, is_apart=self.is_shared)
+                self._check_draft(draft, decision.events)
             if draft.events:
-                self._check(self._head, draft.events, draft.ahead, is_recorded=False)
                 self._append(draft.events, draft.ahead)
         except StaleHeadError:
             raise
@@ -403,23 +403,33 @@ class Engine:
         if actual != self._head:
             raise StaleHeadError(expected=self._head, actual=actual)
 
-    def _check(
-        self, head: Head, events: Sequence[Event], after: StateView, *, is_recorded: bool
-    ) -> None:
-        """Stop deciding if ``events``, which follow ``head``, break an invariant.
+    def _check_draft(self, draft: BlockDraft, events: Sequence[Event]) -> None:
+        """Stop deciding if ``events``, the last ones of ``draft``, break an invariant.
 
-        ``after`` is the state with them. Raises ``DecidingStoppedError`` where they are not
-        recorded yet, and must not be.
+        Raises ``DecidingStoppedError`` then, so that the block is not recorded. Each decision is
+        checked when it has been applied: what it is about lies in the processor's cache then, and a
+        check of the whole block would fetch all of it again.
         """
         if self.on_violation is None:
             return
-        violations = check_touched(after, events)
+        violations = check_touched(draft.ahead, events)
         if violations:
             self.violated = self.on_violation(
-                Breach(head=head, events=events, violations=violations, is_recorded=is_recorded)
+                Breach(
+                    head=self._head, events=draft.events, violations=violations, is_recorded=False
+                )
             )
-            if not is_recorded:
-                raise DecidingStoppedError(self.violated)
+            raise DecidingStoppedError(self.violated)
+
+    def _check_recorded(self, head: Head, events: Sequence[Event]) -> None:
+        """Stop deciding if a block of another writer, ``events`` after ``head``, breaks one."""
+        if self.on_violation is None:
+            return
+        violations = check_touched(self._state, events)
+        if violations:
+            self.violated = self.on_violation(
+                Breach(head=head, events=events, violations=violations, is_recorded=True)
+            )
 
     def answer_kept(self, record: RequestRecord) -> Receipt:
         """Return the receipt of the request in ``record``, read back from the store.

@@ -5,30 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from quorate.core.audit.commit_checks import check_touched
-from quorate.core.commands import Apply, Complete, Submit
+from quorate.core.audit.invariants import Violation, check_lease, check_run_record, sweep
+from quorate.core.commands import Apply, Command, Complete, Submit
 from quorate.ledger.chain import open_blocks
+from quorate.loop.commit_types import Breach
 from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS
-from quorate.model.events import Event, Role
-from quorate.model.specs import Owner, envelope_id
+from quorate.model.events import EndReason, Event, LeaseEnding, Role, RunSubmitted, Tier
+from quorate.model.specs import Cap, Lending, Owner, cap_id, envelope_id
 from quorate.model.state.state import State
+from quorate.ports.errors import DecidingStoppedError
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import memory_engine
 
 PLAIN = "plain"
+BESIDE = "beside"
 WIDE = "wide"
 PAYER = envelope_id("b", "e")
+CAP = cap_id("b", "c")
 
 
 def world() -> tuple[Engine, State, list[Event]]:
-    """Return an engine with a run on part of a node and one over two, and their events."""
+    """Return an engine with two runs on parts of a node and one over two, and their events."""
     engine = memory_engine()
-    money = budget("b", "team", envelope("e", 40))
+    cap = Cap(name="c", flavor="H100", envelopes=("e",), concurrency_max=40, gpu_ms_max=10**15)
+    money = replace(budget("b", "team", envelope("e", 40)), caps=(cap,))
     engine.execute(Apply((Owner(name="team"), *fleet({"A": 16, "B": 16}), money)), actor="test")
-    for name, gpus in ((PLAIN, 4), (WIDE, 16)):
+    for name, gpus in ((PLAIN, 4), (BESIDE, 4), (WIDE, 16)):
         receipt = engine.execute(Submit(run(name, gpus, "team")), actor="test")
         assert not receipt.decision.refusals
     events = [event for _, found in open_blocks(engine.store.blocks()) for event in found]
@@ -92,11 +100,38 @@ def spoil_selector(state: State) -> None:
 
 def spoil_concurrency(state: State) -> None:
     account = state.envelopes[PAYER]
-    account.spec = replace(account.spec, concurrency=19)
+    account.spec = replace(account.spec, concurrency=23)
 
 
 def spoil_retired(state: State) -> None:
     state.envelopes[PAYER].retired = True
+
+
+def spoil_hours(state: State) -> None:
+    account = state.envelopes[PAYER]
+    account.spec = replace(account.spec, gpu_ms_max=account.committed_gpu_ms - 1)
+
+
+def spoil_lending(state: State) -> None:
+    account = state.envelopes[PAYER]
+    account.lent_gpus_active = 1
+    account.spec = replace(account.spec, lending=Lending(concurrency_max=0))
+
+
+def spoil_cap(state: State) -> None:
+    account = state.caps[CAP]
+    account.spec = replace(account.spec, concurrency_max=account.gpus_active - 1)
+
+
+def spoil_cap_hours(state: State) -> None:
+    account = state.caps[CAP]
+    account.spec = replace(account.spec, gpu_ms_max=account.committed_gpu_ms - 1)
+
+
+def spoil_shared_node(state: State) -> None:
+    """Have a run on part of a node say that it has the slots of the other run there."""
+    (lease,) = state.runs[BESIDE].leases
+    change_fact(state, PLAIN, slots=state.leases[lease].fact.slots)
 
 
 def spoil_ended(state: State) -> None:
@@ -115,6 +150,11 @@ def spoil_ended(state: State) -> None:
         (spoil_flavor, "I3"),
         (spoil_selector, "I3"),
         (spoil_concurrency, "I2"),
+        (spoil_hours, "I2"),
+        (spoil_lending, "I2"),
+        (spoil_cap, "I2"),
+        (spoil_cap_hours, "I2"),
+        (spoil_shared_node, "I1"),
         (spoil_retired, "I3"),
         (spoil_ended, "I11"),
     ],
@@ -144,3 +184,98 @@ def test_run_that_ended_and_holds_something_is_found() -> None:
     assert held
     found = check_touched(state, receipt.decision.events)
     assert "I11" in {violation.rule for violation in found}
+
+
+def only(changes: dict[str, object]) -> Callable[[State, str], None]:
+    """Return what changes one field of the fact of a run's lease."""
+
+    def change(state: State, name: str) -> None:
+        change_fact(state, name, **changes)
+
+    return change
+
+
+def change_hold(state: State, name: str) -> None:
+    (lease,) = state.runs[name].leases
+    state.leases[lease].hold_gpu_ms *= 10**6
+
+
+def change_ending(state: State, name: str) -> None:
+    (lease,) = state.runs[name].leases
+    state.leases[lease].ending = LeaseEnding(
+        state.at_ms, "test", lease, EndReason.END, state.at_ms + 1
+    )
+
+
+def change_rack(state: State, _: str) -> None:
+    account = state.envelopes[PAYER]
+    account.spec = replace(account.spec, selector=(("rack", "r1"),))
+
+
+def change_nothing(_: State, __: str) -> None:
+    """Leave everything as it is."""
+
+
+CHANGES: list[Callable[[State, str], None]] = [
+    change_nothing,
+    change_hold,
+    change_ending,
+    change_rack,
+    only({"tier": Tier.BORROWED}),
+    only({"comp_path": "spare/0"}),
+    only({"comp_path": "group/1"}),
+    only({"role": Role.SPARE}),
+    only({"bundle": 2}),
+    only({"start_ms": 0}),
+    only({"slots": (("b0000", 0xFFFF),)}),
+]
+"""What may be wrong with a run, or unusual."""
+
+
+def in_detail(state: State) -> set[Violation]:
+    """Return what is wrong with runs and leases, each looked at by itself."""
+    found: set[Violation] = set()
+    for record in state.runs.values():
+        found.update(check_run_record(state, record))
+        for lease in record.leases:
+            found.update(check_lease(state, state.leases[lease]))
+    return found
+
+
+@given(st.sampled_from(CHANGES), st.sampled_from([PLAIN, BESIDE, WIDE]), st.data())
+def test_glance_leaves_out_nothing_that_the_detail_finds(
+    change: Callable[[State, str], None], name: str, data: st.DataObject
+) -> None:
+    _, state, events = world()
+    assert sweep(state) == []
+    change(state, name)
+    data.draw(st.sampled_from(CHANGES))(state, data.draw(st.sampled_from([PLAIN, BESIDE, WIDE])))
+    assert set(check_touched(state, events)) >= in_detail(state)
+
+
+def test_decision_within_a_block_that_breaks_an_invariant_is_not_recorded() -> None:
+    engine, state, _ = world()
+    kept: list[Breach] = []
+
+    def keep(breach: Breach) -> str:
+        kept.append(breach)
+        return "an invariant would not hold"
+
+    engine.on_violation = keep
+    head = engine.store.head()
+    (lease,) = state.runs[BESIDE].leases
+    ((node, _),) = state.leases[lease].fact.slots
+    change_fact(state, BESIDE, slots=((node, 0xFF),))
+    # The first has a node for itself, and the last one takes what the second has left.
+    commands: list[Command] = [
+        Submit(run("first", 8, "team")),
+        Complete(PLAIN),
+        Submit(run("last", 4, "team")),
+    ]
+    with pytest.raises(DecidingStoppedError, match="an invariant would not hold"):
+        engine.execute_block(commands, actor="test")
+    (breach,) = kept
+    assert {violation.rule for violation in breach.violations} == {"I1"}
+    assert breach.head == head == engine.store.head()
+    assert isinstance(breach.events[0], RunSubmitted)
+    assert "first" not in engine.view.runs

@@ -130,13 +130,8 @@ def _spares_unpaid(
 
 
 def _kept_spares(where: str, gpus: int, why: str) -> Refusal:
-    return Refusal(
-        code=RefusalCode.CONFLICT,
-        subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} kept for spares "
-        f"that others use, {why}",
-        wanted=gpus,
-        remedy="end the runs that keep these spares first: quorate get runs -o wide",
-    )
+    remedy = "end the runs that keep these spares first: quorate get runs -o wide"
+    return _gpus_depend(where, gpus, f"kept for spares that others use, {why}", remedy)
 
 
 def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
@@ -154,12 +149,17 @@ def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refu
 
 
 def _in_use(where: str, gpus: int, why: str) -> Refusal:
+    remedy = "end runs it pays for first: quorate get leases -o wide"
+    return _gpus_depend(where, gpus, f"running on it, {why}", remedy)
+
+
+def _gpus_depend(where: str, gpus: int, state: str, remedy: str) -> Refusal:
+    """Return the refusal of a change of ``where`` while ``gpus`` are in ``state``."""
     return Refusal(
         code=RefusalCode.CONFLICT,
-        subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} running on it, "
-        f"{why}",
+        subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} {state}",
         wanted=gpus,
-        remedy="end runs it pays for first: quorate get leases -o wide",
+        remedy=remedy,
     )
 
 

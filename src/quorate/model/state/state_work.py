@@ -81,7 +81,8 @@ class WorkState(FleetState):
     @property
     def node_leases(self) -> Table[str, dict[str, None]]:
         """The open leases on each node that has or had any."""
-        self._index_leases()
+        if not self.leases_indexed:
+            self._index_leases()
         return self._node_leases
 
     def remove_node(self, name: str) -> None:
@@ -381,7 +382,7 @@ class WorkState(FleetState):
             del self.rounds.own(run.pool).waiting[run.name]
 
     def _index_leases(self) -> None:
-        """Index the open leases on first use: a replay does not pay for it."""
+        """Index the open leases, unless they are: on first use, so a replay does not pay for it."""
         if self.leases_indexed:
             return
         self.leases_indexed = True

@@ -27,6 +27,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._heads = 0
         self._is_in_head = True
+        # Whether the parser has read a part of a request, be it of its head.
+        self._has_begun = False
         self._timer: TimerHandle | None = None
         self.counted: Connections | None = None
         # The response to a rejected request, until the request has come whole.
@@ -69,6 +71,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Give the application a way to cut the connection off."""
         super().on_message_begin()
+        self._has_begun = True
+        # A request that comes with a rejected one is not cut off when that one's time is over.
+        self._unset_keepalive_if_required()
         self.scope["extensions"] = extension(self.transport.abort, self._farewell)
 
     def on_headers_complete(self) -> None:
@@ -84,6 +89,7 @@ class GuardedProtocol(HttpToolsProtocol):
             method = self.parser.get_method()
             self._shed_answer = self.shedding.answer_to(method, self.url, self.headers)
             if self._shed_answer is not None:
+                self._timer = self.loop.call_later(self.slow_s_max, self._too_slow)
                 return
         super().on_headers_complete()
 
@@ -94,18 +100,17 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Wait for the next head, from its first byte on."""
-        self._is_in_head = True
+        self._is_in_head, self._has_begun = True, False
         self._head_bytes = 0
         answer, self._shed_answer = self._shed_answer, None
         if answer is None:
             self._count_coming()
             super().on_message_complete()
             return
-        self.transport.write(answer)
+        self._stop_timer()
+        self._reject(answer)
         if not self.parser.should_keep_alive():
             self.transport.close()
-            return
-        self._keep_alive()
 
     def on_response_complete(self) -> None:
         """Count the connection as idle, unless the next request has come already."""
@@ -117,6 +122,17 @@ class GuardedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""
         self._refuse(USAGE, f"this is not valid HTTP/1.1: {msg.lower()}")
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer a request for another protocol as any other, and close the connection after it.
+
+        What came behind it was not read, so that a later response would be taken for its answer.
+        """
+        cycle: Any = self.cycle
+        if cycle is None or cycle.response_complete:
+            self.transport.close()
+        else:
+            cycle.keep_alive = False
 
     def _farewell(self, last: bytes) -> None:
         """End the response under way with ``last``, which a client reads if it reads again soon."""
@@ -135,8 +151,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _has_rejected(self, data: bytes) -> bool:
         """Return whether ``data`` is a whole request, which was rejected without being parsed."""
         cycle: Any = self.cycle
-        is_between = self._is_in_head and not self._head_bytes
-        if self.shedding is None or not is_between or not self.shedding.is_full:
+        if self.shedding is None or self._has_begun or not self.shedding.is_full:
             return False
         if cycle is not None and not cycle.response_complete:
             return False
@@ -145,14 +160,20 @@ class GuardedProtocol(HttpToolsProtocol):
             return False
         self._stop_timer()
         self._unset_keepalive_if_required()
-        self.transport.write(answer)
         if self.counted is not None:
             self.counted.busy(self)
-        self._keep_alive()
+        self._reject(answer)
         return True
 
-    def _keep_alive(self) -> None:
-        """Wait for the next request, for as long as a connection is kept."""
+    def _reject(self, answer: bytes) -> None:
+        """Send the response to a rejected request, and wait for the next one for a while.
+
+        A client that sends on and does not read is cut off: its responses would fill the memory.
+        """
+        if self.flow.write_paused:
+            self.transport.abort()
+            return
+        self.transport.write(answer)
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )

@@ -29,7 +29,7 @@ from quorate.operations.operation import JSON, NOTES, Effect, Operation
 from quorate.ports.errors import QuorateError
 from quorate.service.auth.authenticator import Authenticator
 from quorate.service.auth.code_sign_in import CodeSignIn
-from quorate.service.http.body_reader import HeldBody
+from quorate.service.http.body_reader import AT_ONCE_BYTES, HeldBody
 from quorate.service.http.decoding import asked_of, has_body
 from quorate.service.http.event_stream import WatchRegistry
 from quorate.service.http.negotiation import MEDIA_OF, form_of
@@ -171,6 +171,15 @@ class _Gate:
         return caller
 
 
+def waits_first(headers: Mapping[bytes, str], body_bytes: int) -> bool:
+    """Return whether a whole request waits for something else before the ledger's thread takes it.
+
+    It does for a sequence, and for a body that is read on another thread. A tenant could otherwise
+    have twice its share: so many that wait, and so many that are taken.
+    """
+    return MIN_SEQUENCE.encode() in headers or body_bytes > AT_ONCE_BYTES
+
+
 class _Asked:
     """One operation, requested by REST."""
 
@@ -213,10 +222,13 @@ class _Asked:
         path = renamed(self._path, operation, parts)
         query = _query_of(scope)
         ledger_thread = self._gate.parts.ledger_thread
+        least = headers.get(MIN_SEQUENCE.encode())
+        if waits_first(headers, len(body)):
+            # What waits here takes no place that others could have.
+            arrived(scope)
         asked = await ledger_thread.bodies.run(
             len(body), lambda: asked_of(operation, path, query, headers, body)
         )
-        least = headers.get(MIN_SEQUENCE.encode())
         if least is not None:
             await wait_for_sequence(ledger_thread, least)
         forward = self._gate.parts.forward

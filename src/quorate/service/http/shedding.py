@@ -35,7 +35,12 @@ _SPECIAL: Final = re.compile(
     rb"\r\n(?:connection|expect|transfer-encoding|upgrade)\b", re.IGNORECASE
 )
 """Headers that say how to go on after the request, or how long it is."""
-_LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]{1,5})(?=\r\n)", re.IGNORECASE)
+_LINE_ENDS: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
+"""Characters at which parsers do not agree whether a header ends there."""
+_LENGTH: Final = re.compile(rb"\r\ncontent-length\b(?:: ?([0-9]{1,5})(?=\r\n))?", re.IGNORECASE)
+"""A length, with its number where it is written plainly."""
+_WAITING: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
+"""Headers of requests whose end the client sends only after an answer, or that have none."""
 _TOKEN: Final = re.compile(
     rb"\r\nauthorization: bearer [A-Za-z0-9]+_([A-Za-z0-9]+)_[A-Za-z0-9]+\r\n", re.IGNORECASE
 )
@@ -82,8 +87,10 @@ class Shedding:
         if begin is None or end < 0 or _SPECIAL.search(data, 0, end):
             return None
         lengths = _LENGTH.findall(data, 0, end + 2)
+        if len(lengths) > 1 or b"" in lengths or _LINE_ENDS.search(data, 0, end + 2):
+            return None
         length = int(lengths[0]) if lengths else 0
-        if len(lengths) > 1 or end + len(_HEAD_END) + length != len(data):
+        if end + len(_HEAD_END) + length != len(data):
             return None
         token = _TOKEN.search(data, 0, end + 2)
         method, url = begin.groups()
@@ -116,7 +123,7 @@ class Shedding:
         length = sent.get(b"content-length", b"0")
         token = _token_of(sent)
         is_plain = length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX
-        if not is_plain or b"transfer-encoding" in sent or token is None:
+        if not is_plain or token is None or not _WAITING.isdisjoint(sent):
             return None
         return self._rejection_of(token)
 
