@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from quorate.adapters.clock_system import SystemClock
 from quorate.cli.creation import create_ledger
 from tests.bounds import until
 from tests.etcd_server import pause
-from tests.service.program import Program, client, got, program
+from tests.service.program import CLI, START_S, Program, client, got, program
 
 SECRETS = ("key", "lottery")
 TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
@@ -26,7 +26,7 @@ TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
 
 @dataclass(slots=True)
 class Daemon:
-    """One service; ``words`` are what it is started with beside its ledger."""
+    """One service; ``words`` are what it is started with beside its ledger, by ``code``."""
 
     name: str
     folder: Path
@@ -35,11 +35,14 @@ class Daemon:
     stack: ExitStack = field(default_factory=ExitStack)
     program: Program | None = None
     address: str = ""
+    code: str = CLI
 
     def begin(self, *more: str) -> Program:
         """Start to serve; return at once."""
         named = ("--ledger", self.ledger, "--quorum-name", self.name)
-        served = self.stack.enter_context(program(self.folder, *named, *self.words, *more))
+        served = self.stack.enter_context(
+            program(self.folder, *named, *self.words, *more, code=self.code)
+        )
         self.program = served
         return served
 
@@ -99,7 +102,7 @@ class Cluster:
 
     def by_role(self) -> tuple[Daemon, list[Daemon]]:
         """Return the leader and the others, once all that run agree who leads."""
-        return until(self._agreed, "one leads, and all that run know it", tell=self._said)
+        return until(self._agreed, "one leads, and all that run know it", START_S, tell=self._said)
 
     def term(self) -> int:
         """Return the term that all that run agree on."""
@@ -136,16 +139,25 @@ class Cluster:
 
 @contextmanager
 def cluster(
-    endpoints: str, name: str, folder: Path, *words: str, daemons: int = 3
+    endpoints: str | Callable[[str], str],
+    name: str,
+    folder: Path,
+    *words: str,
+    daemons: int = 3,
+    code: str = CLI,
 ) -> Iterator[Cluster]:
-    """Serve one new ledger by several services until the block ends."""
+    """Serve one new ledger by several services until the block ends.
+
+    ``endpoints`` are those of etcd, for all services or by their names.
+    """
     found = Cluster([])
     with ExitStack() as stack:
         for number in range(1, daemons + 1):
             own = folder / f"daemon-{number}"
             own.mkdir()
-            ledger = f"etcd://{endpoints}/{name}?local={own / 'ledger'}&archive={folder / 'old'}"
-            daemon = Daemon(f"daemon-{number}", own, ledger, words)
+            where = endpoints if isinstance(endpoints, str) else endpoints(own.name)
+            ledger = f"etcd://{where}/{name}?local={own / 'ledger'}&archive={folder / 'old'}"
+            daemon = Daemon(own.name, own, ledger, words, code=code)
             stack.callback(daemon.stack.close)
             found.daemons.append(daemon)
             if number == 1:
@@ -158,5 +170,5 @@ def cluster(
             daemon.begin()
         for daemon in found.daemons:
             daemon.wait_ready()
-        found.token = until(found.first_token, "the first leader prints a token")
+        found.token = until(found.first_token, "the first leader prints a token", START_S)
         yield found

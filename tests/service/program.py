@@ -19,6 +19,8 @@ import httpx
 from tests.bounds import WAIT_S, until
 
 CLI: Final = "from quorate.cli.program import run; run()"
+START_S: Final = 4 * WAIT_S
+"""How long a start may take: it is seconds of one core, for which many others may wait."""
 
 
 class Program:
@@ -62,6 +64,7 @@ class Program:
         found = until(
             lambda: re.search(pattern, self.out),
             f"{pattern!r} is printed",
+            START_S,
             server=self.process,
             tell=lambda: self.out + self.err,
         )
@@ -98,9 +101,10 @@ def program(
     *words: str,
     listen: str = "127.0.0.1:0",
     python: Sequence[str] = (),
+    code: str = CLI,
 ) -> Iterator[Program]:
     """Serve in ``folder`` until the block ends, at the latest."""
-    found = Program(folder, "--listen", listen, *words, python=python)
+    found = Program(folder, "--listen", listen, *words, python=python, code=code)
     try:
         yield found
     finally:
