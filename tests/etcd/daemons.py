@@ -9,19 +9,23 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.cli.creation import create_ledger
+from quorate.ports.errors import StoreDownError
 from tests.bounds import until
 from tests.etcd_server import pause
-from tests.service.program import CLI, START_S, Program, client, got, program
+from tests.service.program import CLI, LISTENS, START_S, Program, client, got, program
 
 SECRETS = ("key", "lottery")
 TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
+_NO_ETCD: Final = re.compile(r"(?m)^error: etcd ")
+"""What the log of a service ends with that could not start without etcd."""
 
 
 @dataclass(slots=True)
@@ -37,19 +41,36 @@ class Daemon:
     address: str = ""
     code: str = CLI
 
-    def begin(self, *more: str) -> Program:
+    def begin(self) -> Program:
         """Start to serve; return at once."""
         named = ("--ledger", self.ledger, "--quorum-name", self.name)
-        served = self.stack.enter_context(
-            program(self.folder, *named, *self.words, *more, code=self.code)
-        )
+        served = self.stack.enter_context(program(self.folder, *named, *self.words, code=self.code))
         self.program = served
         return served
 
     def wait_ready(self) -> None:
-        """Return when it listens."""
+        """Return when it listens; where etcd does not answer it is started again, as by a unit."""
+        self.address = until(self._listens, f"{self.name} listens", START_S, tell=self.log)
+
+    def _listens(self) -> str:
         assert self.program is not None
-        self.address = self.program.wait_ready()
+        if self.is_without_etcd():
+            self.kill()
+            self.begin()
+        ended = self.program.process.poll()
+        assert ended is None or self.is_without_etcd(), f"{self.name} ended: {ended}\n{self.log()}"
+        found = re.search(LISTENS, self.program.out)
+        return found[1] if found else ""
+
+    def is_without_etcd(self) -> bool:
+        """Return whether it has ended because etcd did not answer when it started."""
+        served = self.program
+        has_ended = served is not None and served.process.poll() is not None
+        return has_ended and _NO_ETCD.search(self.log()) is not None
+
+    def log(self) -> str:
+        """Return the end of its log."""
+        return "" if self.program is None else self.program.err[-3_000:]
 
     def grpc(self) -> str:
         """Return where it answers gRPC, as its log says."""
@@ -137,6 +158,15 @@ class Cluster:
         ]
 
 
+def _is_created(ledger: str) -> bool:
+    """Make a ledger; return whether etcd answered in time, else nothing is left of it."""
+    try:
+        create_ledger(ledger, SystemClock(), actor="test")
+    except StoreDownError:
+        return False
+    return True
+
+
 @contextmanager
 def cluster(
     endpoints: str | Callable[[str], str],
@@ -161,7 +191,7 @@ def cluster(
             stack.callback(daemon.stack.close)
             found.daemons.append(daemon)
             if number == 1:
-                create_ledger(ledger, SystemClock(), actor="test")
+                until(partial(_is_created, ledger), "the ledger is made", START_S)
             else:
                 for secret in SECRETS:
                     shutil.copy(folder / f"daemon-1/ledger.{secret}", own / f"ledger.{secret}")

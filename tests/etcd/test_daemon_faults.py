@@ -7,7 +7,6 @@ meanwhile, and a read that does not say that it lags has seen all that was ackno
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Final
 
 import pytest
 
@@ -38,8 +36,6 @@ from tests.service.program import START_S, client, reserved_port
 SERVICES = 3
 CLIENTS = 4
 FORMS = [pytest.param(SHORT, id="one-minute", marks=pytest.mark.soak), *LONG]
-_NO_ETCD: Final = re.compile(r"^error: etcd ", re.MULTILINE)
-"""What the last line of a service's log begins with that could not start without etcd."""
 
 
 class Services:
@@ -126,20 +122,15 @@ class Services:
     def _check(self, name: str) -> None:
         """Fail where ``name`` has ended by itself, unless etcd did not answer when it started."""
         ended = self._process(name).poll()
-        log = self.log(name)
-        assert ended is None or _NO_ETCD.search(log), f"{name} ended: {ended}\n{log}"
+        is_excused = ended is None or self._all[name].is_without_etcd()
+        assert is_excused, f"{name} ended: {ended}\n{self.log(name)}"
 
     def _keep_up(self) -> None:
         """Start again what ended because etcd did not answer."""
         while not self._ending.wait(0.2):
             with self._turn:
                 for each in self._all.values():
-                    served = each.program
-                    if (
-                        served is not None
-                        and served.process.poll() is not None
-                        and _NO_ETCD.search(served.err)
-                    ):
+                    if each.is_without_etcd():
                         each.kill()
                         each.begin()
 
@@ -168,8 +159,7 @@ class Services:
             each.stack.close()
 
     def log(self, name: str) -> str:
-        served = self._all[name].program
-        return "" if served is None else served.err[-3_000:]
+        return self._all[name].log()
 
 
 class Clients:

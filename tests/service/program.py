@@ -19,6 +19,8 @@ import httpx
 from tests.bounds import WAIT_S, until
 
 CLI: Final = "from quorate.cli.program import run; run()"
+LISTENS: Final = r"serving .* at (https?://\S+)\n"
+"""What it prints when it answers, with its address."""
 START_S: Final = 4 * WAIT_S
 """How long a start may take: it is seconds of one core, for which many others may wait."""
 
@@ -52,7 +54,7 @@ class Program:
 
     def wait_ready(self) -> str:
         """Return where it listens."""
-        return self.said(r"serving .* at (https?://\S+)\n")
+        return self.said(LISTENS)
 
     @property
     def token(self) -> str:
