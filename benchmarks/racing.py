@@ -1,10 +1,10 @@
 """Losing a race: another writer appends first, and the commands are decided again.
 
-Two engines over one SQLite ledger take turns, so that each submits at a head that the other has
-already moved by one block of one run. Counted is what such a submit costs more than the same submit
-by an engine that is at the head: the decision that is thrown away, the refused append, the other's
-block read, verified and applied. The fleet is half full, nothing waits, and the owners that submit
-have no caps, so that the figure is about the race and not about planning.
+Two engines over one ledger, in SQLite here, take turns, so that each submits at a head that the
+other has already moved by one block of one run. Counted is what such a submit costs more than the
+same submit by an engine that is at the head: the decision that is thrown away, the refused append,
+the other's block read, verified and applied. The fleet is half full, nothing waits, and the owners
+that submit have no caps, so that the figure is about the race and not about planning.
 """
 
 from __future__ import annotations
@@ -58,38 +58,44 @@ class Submitter:
 def measure(effort: Effort) -> list[Figure]:
     """Return the CPU time that losing a race costs."""
     OUT.mkdir(exist_ok=True)
-    nodes, repeats = effort.of(1_000, 200), effort.of(REPEATS, 20)
     with (
         TemporaryDirectory(dir=OUT) as folder,
         SqliteStore.create(Path(folder) / "race.db") as store,
     ):
-        submitter = Submitter()
-        filled(store, nodes, effort.of(FILL, 100), submitter)
-        racers = [Engine.open(store, SystemClock()) for _ in range(2)]
-        for racer in racers:
-            racer.is_shared = True
-        events = store.head().seq
-        for racer in racers:
-            _submit(racer, submitter)
-            _submit(racer, submitter)
-        lost = [_submit(racers[turn % 2], submitter) for turn in range(repeats)]
-        won = [_submit(racers[0], submitter) for _ in range(repeats + 1)][1:]
+        return [lost_race("losing a race, 1 block behind", effort, store, store)]
+
+
+def lost_race(name: str, effort: Effort, store: EventStore, other: EventStore) -> Figure:
+    """Return what losing costs an engine over the empty ``store``, or ``other``, the same ledger.
+
+    The two may be one store. What is sent to a store and received is in the figure.
+    """
+    nodes, repeats = effort.of(1_000, 200), effort.of(REPEATS, 20)
+    submitter = Submitter()
+    filled(store, nodes, effort.of(FILL, 100), submitter)
+    racers = [Engine.open(each, SystemClock()) for each in (store, other)]
+    for racer in racers:
+        racer.is_shared = True
+    events = store.head().seq
+    for racer in racers:
+        _submit(racer, submitter)
+        _submit(racer, submitter)
+    lost = [_submit(racers[turn % 2], submitter) for turn in range(repeats)]
+    won = [_submit(racers[0], submitter) for _ in range(repeats + 1)][1:]
     lost_ms, won_ms = median(lost), median(won)
-    return [
-        Figure(
-            name="losing a race, 1 block behind",
-            unit="ms",
-            value=lost_ms - won_ms,
-            better="less",
-            target=2,
-            baseline=Baseline("a submit at the head, in all", won_ms),
-            details={
-                "a submit that loses once, in all": lost_ms,
-                "events in the ledger": events,
-                "nodes": nodes,
-            },
-        )
-    ]
+    return Figure(
+        name=name,
+        unit="ms",
+        value=lost_ms - won_ms,
+        better="less",
+        target=2,
+        baseline=Baseline("a submit at the head, in all", won_ms),
+        details={
+            "a submit that loses once, in all": lost_ms,
+            "events in the ledger": events,
+            "nodes": nodes,
+        },
+    )
 
 
 def _submit(engine: Engine, submitter: Submitter) -> float:

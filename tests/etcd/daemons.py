@@ -6,27 +6,31 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.cli.creation import create_ledger
+from quorate.ports.errors import StoreDownError
 from tests.bounds import until
 from tests.etcd_server import pause
-from tests.service.program import Program, client, got, program
+from tests.service.program import CLI, LISTENS, START_S, Program, client, got, program
 
 SECRETS = ("key", "lottery")
 TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
+_NO_ETCD: Final = re.compile(r"(?m)^error: etcd ")
+"""What the log of a service ends with that could not start without etcd."""
 
 
 @dataclass(slots=True)
 class Daemon:
-    """One service; ``words`` are what it is started with beside its ledger."""
+    """One service; ``words`` are what it is started with beside its ledger, by ``code``."""
 
     name: str
     folder: Path
@@ -35,18 +39,38 @@ class Daemon:
     stack: ExitStack = field(default_factory=ExitStack)
     program: Program | None = None
     address: str = ""
+    code: str = CLI
 
-    def begin(self, *more: str) -> Program:
+    def begin(self) -> Program:
         """Start to serve; return at once."""
         named = ("--ledger", self.ledger, "--quorum-name", self.name)
-        served = self.stack.enter_context(program(self.folder, *named, *self.words, *more))
+        served = self.stack.enter_context(program(self.folder, *named, *self.words, code=self.code))
         self.program = served
         return served
 
     def wait_ready(self) -> None:
-        """Return when it listens."""
+        """Return when it listens; where etcd does not answer it is started again, as by a unit."""
+        self.address = until(self._listens, f"{self.name} listens", START_S, tell=self.log)
+
+    def _listens(self) -> str:
         assert self.program is not None
-        self.address = self.program.wait_ready()
+        if self.is_without_etcd():
+            self.kill()
+            self.begin()
+        ended = self.program.process.poll()
+        assert ended is None or self.is_without_etcd(), f"{self.name} ended: {ended}\n{self.log()}"
+        found = re.search(LISTENS, self.program.out)
+        return found[1] if found else ""
+
+    def is_without_etcd(self) -> bool:
+        """Return whether it has ended because etcd did not answer when it started."""
+        served = self.program
+        has_ended = served is not None and served.process.poll() is not None
+        return has_ended and _NO_ETCD.search(self.log()) is not None
+
+    def log(self) -> str:
+        """Return the end of its log."""
+        return "" if self.program is None else self.program.err[-3_000:]
 
     def grpc(self) -> str:
         """Return where it answers gRPC, as its log says."""
@@ -99,7 +123,7 @@ class Cluster:
 
     def by_role(self) -> tuple[Daemon, list[Daemon]]:
         """Return the leader and the others, once all that run agree who leads."""
-        return until(self._agreed, "one leads, and all that run know it", tell=self._said)
+        return until(self._agreed, "one leads, and all that run know it", START_S, tell=self._said)
 
     def term(self) -> int:
         """Return the term that all that run agree on."""
@@ -134,22 +158,40 @@ class Cluster:
         ]
 
 
+def _is_created(ledger: str) -> bool:
+    """Make a ledger; return whether etcd answered in time, else nothing is left of it."""
+    try:
+        create_ledger(ledger, SystemClock(), actor="test")
+    except StoreDownError:
+        return False
+    return True
+
+
 @contextmanager
 def cluster(
-    endpoints: str, name: str, folder: Path, *words: str, daemons: int = 3
+    endpoints: str | Callable[[str], str],
+    name: str,
+    folder: Path,
+    *words: str,
+    daemons: int = 3,
+    code: str = CLI,
 ) -> Iterator[Cluster]:
-    """Serve one new ledger by several services until the block ends."""
+    """Serve one new ledger by several services until the block ends.
+
+    ``endpoints`` are those of etcd, for all services or by their names.
+    """
     found = Cluster([])
     with ExitStack() as stack:
         for number in range(1, daemons + 1):
             own = folder / f"daemon-{number}"
             own.mkdir()
-            ledger = f"etcd://{endpoints}/{name}?local={own / 'ledger'}&archive={folder / 'old'}"
-            daemon = Daemon(f"daemon-{number}", own, ledger, words)
+            where = endpoints if isinstance(endpoints, str) else endpoints(own.name)
+            ledger = f"etcd://{where}/{name}?local={own / 'ledger'}&archive={folder / 'old'}"
+            daemon = Daemon(own.name, own, ledger, words, code=code)
             stack.callback(daemon.stack.close)
             found.daemons.append(daemon)
             if number == 1:
-                create_ledger(ledger, SystemClock(), actor="test")
+                until(partial(_is_created, ledger), "the ledger is made", START_S)
             else:
                 for secret in SECRETS:
                     shutil.copy(folder / f"daemon-1/ledger.{secret}", own / f"ledger.{secret}")
@@ -158,5 +200,5 @@ def cluster(
             daemon.begin()
         for daemon in found.daemons:
             daemon.wait_ready()
-        found.token = until(found.first_token, "the first leader prints a token")
+        found.token = until(found.first_token, "the first leader prints a token", START_S)
         yield found

@@ -1,4 +1,4 @@
-"""Three members of etcd whose links, with each other and with clients, a test controls."""
+"""Members of etcd whose links, with each other and with clients, a test controls."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ import httpx
 from tests.bounds import WAIT_S, until
 from tests.etcd.fault_proxy import Links, process_of
 from tests.etcd_server import pause, running
-from tests.service.program import got, reserved_port
+from tests.service.program import START_S, got, reserved_port
 
 MEMBERS: Final = 3
 
 
 class Cluster:
-    """Members ``m0`` to ``m2``; each can be killed, paused and started again with its data."""
+    """Members ``m0`` ...; each can be killed, paused and started again with its data."""
 
-    def __init__(self, program: Path, folder: Path, links: Links, stack: ExitStack) -> None:
+    def __init__(
+        self, program: Path, folder: Path, links: Links, stack: ExitStack, members: int
+    ) -> None:
         self.links = links
         self._stack = stack
         self._folder = folder
         # A member that is started again needs its ports: they are its own until the end.
-        self.client_ports = [stack.enter_context(reserved_port()) for _ in range(MEMBERS)]
-        peer_ports = [stack.enter_context(reserved_port()) for _ in range(MEMBERS)]
+        self.client_ports = [stack.enter_context(reserved_port()) for _ in range(members)]
+        peer_ports = [stack.enter_context(reserved_port()) for _ in range(members)]
         shown = [links.listen(self._caller, f"m{at}", port) for at, port in enumerate(peer_ports)]
         cluster = ",".join(f"m{at}=http://127.0.0.1:{port}" for at, port in enumerate(shown))
         self._arguments: list[list[str | Path]] = []
-        for at in range(MEMBERS):
+        for at in range(members):
             url = f"http://127.0.0.1:{self.client_ports[at]}"
             self._arguments.append(
                 [
@@ -62,7 +64,7 @@ class Cluster:
     @property
     def names(self) -> Sequence[str]:
         """The names of all members."""
-        return [f"m{at}" for at in range(MEMBERS)]
+        return [f"m{at}" for at in range(len(self._arguments))]
 
     def start(self, name: str) -> None:
         """Start the member ``name``, unless it runs."""
@@ -74,9 +76,9 @@ class Cluster:
 
     def start_all(self) -> None:
         """Start the members that do not run; return when a quorum answers."""
-        for at in range(MEMBERS):
-            self.start(f"m{at}")
-        until(self._answers, "etcd answers", tell=self._logs)
+        for name in self.names:
+            self.start(name)
+        until(self._answers, "etcd answers", START_S, tell=self._logs)
 
     def pause(self, name: str) -> None:
         """Stop the member ``name`` where it is."""
@@ -113,9 +115,9 @@ class Cluster:
 
 
 @contextmanager
-def faulty_cluster(program: Path, folder: Path) -> Iterator[Cluster]:
-    """Run three members until the end of the block."""
+def faulty_cluster(program: Path, folder: Path, members: int = MEMBERS) -> Iterator[Cluster]:
+    """Run so many members until the end of the block."""
     with Links() as links, ExitStack() as stack:
-        cluster = Cluster(program, folder, links, stack)
+        cluster = Cluster(program, folder, links, stack, members)
         cluster.start_all()
         yield cluster

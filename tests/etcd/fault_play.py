@@ -13,6 +13,8 @@ from math import inf
 from random import Random
 from typing import Protocol
 
+import pytest
+
 from quorate.adapters.stores import store_urls
 from quorate.core.audit.history_audit import audit
 from quorate.core.audit.invariants import sweep
@@ -21,7 +23,7 @@ from quorate.loop.engine import Engine
 from quorate.model.events import Event
 from quorate.testing.client_history import Operation, check_history
 from quorate.testing.memory_engines import HandClock
-from tests.etcd.fault_cluster import Cluster
+from tests.etcd.fault_cluster import MEMBERS, Cluster
 from tests.etcd.fault_schedule import Fault, Kind, schedule
 
 
@@ -54,19 +56,41 @@ class Machines(Protocol):
         ...
 
 
-def chosen_seed() -> int:
-    """Return the seed that is asked for, or another one each time."""
-    named = os.environ.get("QUORATE_FAULT_SEED")
-    return Random().randrange(1_000_000) if named is None else int(named)
+MOST_KINDS = tuple(each for each in Kind if each is not Kind.RESTART_ALL)
+"""Starting everything again takes as much of a processor as a minute of all other faults."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How long faults are played: for so many seconds, and so many of them at most."""
+    """How long faults are played: for so many seconds, and so many of them at most.
+
+    Each client waits for ``next_s`` between two requests. A form with a ``seed`` has the same
+    schedule each time.
+    """
 
     for_s: float
     faults_max: float = inf
     kinds: Sequence[Kind] = tuple(Kind)
+    members: int = MEMBERS
+    next_s: float = 0.04
+    seed: int | None = None
+
+    def chosen_seed(self) -> int:
+        """Return the seed that is asked for, or that of the form, or another one each time."""
+        named = os.environ.get("QUORATE_FAULT_SEED")
+        if named is not None:
+            return int(named)
+        return Random().randrange(1_000_000) if self.seed is None else self.seed
+
+
+SHORT = Form(for_s=60, kinds=MOST_KINDS, members=1, next_s=0.25, seed=1)
+"""What takes little of a processor. One member of etcd answers as soon as it runs, at any load of
+the machine; three of them may elect leaders for minutes where each waits long for its turn."""
+LONG = [
+    pytest.param(Form(for_s=8, faults_max=3), id="seconds", marks=pytest.mark.soak),
+    pytest.param(Form(for_s=120), id="two-minutes", marks=pytest.mark.soak),
+    pytest.param(Form(for_s=1_200), id="twenty-minutes", marks=pytest.mark.soak),
+]
 
 
 def play(

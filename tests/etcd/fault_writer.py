@@ -1,10 +1,11 @@
 """A scheduler of its own in a process of its own, over a ledger in etcd, until it is told to end.
 
-    python fault_writer.py URL HISTORY CLIENT SEED [PLANTED BUG]
+    python fault_writer.py URL HISTORY CLIENT SEED PAUSE PLANTED-BUG
 
 It asks its engine to submit, cancel and read runs that other schedulers ask about too, and writes
-down every request and answer. Its clock is wrong by up to an hour, and steps now and then. An
-error that is not one of the store's ends it, and then the test fails.
+down every request and answer. Between two requests it pauses for so many seconds. Its clock is
+wrong by up to an hour, and steps now and then. An error that is not one of the store's ends it, and
+then the test fails.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -175,7 +177,8 @@ class _Careless:
         return self._client.commit(replace(txn, compare=()))
 
 
-def main(url: str, history: str, client: str, seed: str, bug: str = "") -> None:
+def main(words: Sequence[str]) -> None:
+    url, history, client, seed, next_s, bug = words
     ending = _Ending()
     signal.signal(signal.SIGTERM, ending.ask)
     chance = Random(f"{seed} {client}")
@@ -190,8 +193,9 @@ def main(url: str, history: str, client: str, seed: str, bug: str = "") -> None:
             answer = scheduler.answer(name, client, request)
             if answer is not None:
                 file.answered(answer)
+            time.sleep(float(next_s))
     scheduler.close()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from threading import Event, Thread
@@ -45,6 +45,12 @@ _LAST: Final = 50
 _OVER: Final = ("Completed", "Cancelled", "Failed")
 
 
+def drawn_tree(run: str, nonce: str) -> dict[str, Any]:
+    """Return the document of a run whose owner and size follow from its name."""
+    spec = spec_of(run, nonce)
+    return run_tree(run, spec.owner, spec.gpus, nonce=nonce, onQuota=spec.on_quota.value)
+
+
 class RestClient:
     """Asks one service after the other, on a thread of its own, until it is stopped.
 
@@ -52,11 +58,22 @@ class RestClient:
     nothing, and what it is answered counts where the service does not say that it lags.
     """
 
-    def __init__(self, name: str, addresses: Sequence[str], token: str, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        addresses: Sequence[str],
+        token: str,
+        seed: int,
+        *,
+        answer_s: float = ANSWER_S,
+        next_s: float = NEXT_S,
+        tree_of: Callable[[str, str], dict[str, Any]] = drawn_tree,
+    ) -> None:
         self.name = name
         self.operations: list[Operation] = []
         self.trouble = ""
         self._addresses, self._token = addresses, token
+        self._answer_s, self._next_s, self._tree_of = answer_s, next_s, tree_of
         self._chance = Random(f"{seed} {name}")
         self._seen = 0
         self._stopping = Event()
@@ -67,7 +84,7 @@ class RestClient:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join(WAIT_S)
+        self._thread.join(4 * WAIT_S)
         assert not self._thread.is_alive(), f"{self.name} has not ended"
 
     def recorded_after(self, now: int) -> bool:
@@ -83,28 +100,29 @@ class RestClient:
                 with client(f"{self._chance.choice(self._addresses)}/api/v1", self._token) as http:
                     for _ in range(10):
                         if not self._stopping.is_set():
-                            self._ask(http, *pick(self._chance, self.name))
+                            self.ask(http, *pick(self._chance, self.name))
         except Exception as error:  # noqa: BLE001 - the top frame of its thread: the test shows it
             self.trouble = repr(error)
 
-    def _ask(self, http: httpx.Client, run: str, request: Request) -> None:
+    def ask(self, http: httpx.Client, run: str, request: Request) -> Operation:
+        """Return what came of ``request``, which is one of ``operations`` from then on."""
         sent = time.monotonic_ns()
         request, answer = self._answer(http, run, request)
         answered = None if answer is None else time.monotonic_ns()
         if answer is not None:
             self._seen = max(self._seen, answer.seq or 0)
-        self.operations.append(
-            Operation(
-                client=self.name,
-                run=run,
-                request=request,
-                sent=sent,
-                answered=answered,
-                answer=answer,
-            )
+        done = Operation(
+            client=self.name,
+            run=run,
+            request=request,
+            sent=sent,
+            answered=answered,
+            answer=answer,
         )
+        self.operations.append(done)
         is_failed = answer is None or answer == Written(Verdict.FAILED)
-        self._stopping.wait(PAUSE_S if is_failed else NEXT_S)
+        self._stopping.wait(PAUSE_S if is_failed else self._next_s)
+        return done
 
     def _answer(
         self, http: httpx.Client, run: str, request: Request
@@ -127,15 +145,13 @@ class RestClient:
     def _sent(self, http: httpx.Client, run: str, request: Request) -> httpx.Response:
         match request:
             case Submit(nonce):
-                spec = spec_of(run, nonce)
-                wait = spec.on_quota.value
-                tree = run_tree(run, spec.owner, spec.gpus, nonce=nonce, onQuota=wait)
-                return http.post("/runs", json={"document": tree}, timeout=ANSWER_S)
+                document = self._tree_of(run, nonce)
+                return http.post("/runs", json={"document": document}, timeout=self._answer_s)
             case Cancel():
-                return http.post(f"/runs/{run}/cancel", json={}, timeout=ANSWER_S)
+                return http.post(f"/runs/{run}/cancel", json={}, timeout=self._answer_s)
             case Read(may_lag):
                 least = {"Quorate-Min-Sequence": str(self._seen)} if may_lag and self._seen else {}
-                return http.get(f"/runs/{run}", headers=least, timeout=ANSWER_S)
+                return http.get(f"/runs/{run}", headers=least, timeout=self._answer_s)
 
 
 def _written(reply: httpx.Response) -> Written | None:

@@ -1,4 +1,4 @@
-"""Three services and four clients over three members of etcd, while machines and links fail.
+"""Three services and four clients over members of etcd, while machines and links fail.
 
 As in ``test_faults.py``, but the clients ask services by REST: any of them; one leads, and the
 others forward to it. What a service answers is true, also where it was paused, cut off or killed
@@ -7,7 +7,6 @@ meanwhile, and a read that does not say that it lags has seen all that was ackno
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Final
 
 import pytest
 
@@ -28,25 +26,16 @@ from tests.bounds import WAIT_S, until
 from tests.etcd import daemons
 from tests.etcd.daemons import SECRETS, Daemon
 from tests.etcd.fault_cluster import Cluster, faulty_cluster
-from tests.etcd.fault_play import Form, check, chosen_seed, play
-from tests.etcd.fault_schedule import Kind
+from tests.etcd.fault_play import LONG, SHORT, Form, check, play
 from tests.etcd.fault_writer import OWNERS
 from tests.etcd.history_file import counts_of
 from tests.etcd.rest_client import RestClient
 from tests.etcd_server import pause
-from tests.service.program import client, reserved_port
+from tests.service.program import START_S, client, reserved_port
 
 SERVICES = 3
 CLIENTS = 4
-MOST_KINDS = [each for each in Kind if each is not Kind.RESTART_ALL]
-"""Starting three services again takes as long as the rest of the short form."""
-FORMS = [
-    pytest.param(Form(8, 2, MOST_KINDS), id="short", marks=pytest.mark.soak),
-    pytest.param(Form(120), id="two-minutes", marks=pytest.mark.soak),
-    pytest.param(Form(1_200), id="twenty-minutes", marks=pytest.mark.soak),
-]
-_NO_ETCD: Final = re.compile(r"^error: etcd ", re.MULTILINE)
-"""What the last line of a service's log begins with that could not start without etcd."""
+FORMS = [pytest.param(SHORT, id="one-minute", marks=pytest.mark.soak), *LONG]
 
 
 class Services:
@@ -87,7 +76,7 @@ class Services:
         self.start_all()
         self._unit.start()
         served = daemons.Cluster(list(self._all.values()))
-        self.token = until(served.first_token, "a leader prints a token", 2 * WAIT_S)
+        self.token = until(served.first_token, "a leader prints a token", START_S)
         self.wait_agreed()
 
     def wait_agreed(self) -> str:
@@ -105,7 +94,7 @@ class Services:
             return applied.is_success
 
         with client(f"{self.addresses[0]}/api/v1", self.token) as http:
-            until(is_applied, "documents are applied", every_s=0.2, tell=lambda: answers[-1])
+            until(is_applied, "documents are applied", START_S, tell=lambda: answers[-1])
 
     def pause(self, name: str) -> None:
         with self._turn:
@@ -133,20 +122,15 @@ class Services:
     def _check(self, name: str) -> None:
         """Fail where ``name`` has ended by itself, unless etcd did not answer when it started."""
         ended = self._process(name).poll()
-        log = self.log(name)
-        assert ended is None or _NO_ETCD.search(log), f"{name} ended: {ended}\n{log}"
+        is_excused = ended is None or self._all[name].is_without_etcd()
+        assert is_excused, f"{name} ended: {ended}\n{self.log(name)}"
 
     def _keep_up(self) -> None:
         """Start again what ended because etcd did not answer."""
         while not self._ending.wait(0.2):
             with self._turn:
                 for each in self._all.values():
-                    served = each.program
-                    if (
-                        served is not None
-                        and served.process.poll() is not None
-                        and _NO_ETCD.search(served.err)
-                    ):
+                    if each.is_without_etcd():
                         each.kill()
                         each.begin()
 
@@ -162,7 +146,7 @@ class Services:
             assert process.poll() is None, self.log(name)
             process.terminate()
         for name in self.names:
-            assert self._process(name).wait(WAIT_S) == 0, self.log(name)
+            assert self._process(name).wait(START_S) == 0, self.log(name)
 
     def _stop_unit(self) -> None:
         self._ending.set()
@@ -175,17 +159,16 @@ class Services:
             each.stack.close()
 
     def log(self, name: str) -> str:
-        served = self._all[name].program
-        return "" if served is None else served.err[-3_000:]
+        return self._all[name].log()
 
 
 class Clients:
     """Clients that ask for as long as the block lasts."""
 
-    def __init__(self, services: Services, seed: int) -> None:
+    def __init__(self, services: Services, seed: int, next_s: float) -> None:
         asked = services.addresses
         names = [f"c{number}" for number in range(CLIENTS)]
-        self._all = [RestClient(name, asked, services.token, seed) for name in names]
+        self._all = [RestClient(name, asked, services.token, seed, next_s=next_s) for name in names]
 
     @contextmanager
     def asking(self) -> Iterator[None]:
@@ -203,7 +186,7 @@ class Clients:
         until(
             lambda: self._recorded_after(now) >= fewest or self._trouble(),
             f"{fewest} clients get something recorded",
-            2 * WAIT_S,
+            START_S,
             every_s=0.1,
             tell=lambda: [each.operations[-2:] for each in self._all],
         )
@@ -255,14 +238,14 @@ def _document(
 def test_services_answer_truly_while_machines_and_links_fail(
     etcd_program: Path, tmp_path: Path, form: Form
 ) -> None:
-    seed = chosen_seed()
+    seed = form.chosen_seed()
     print(f"QUORATE_FAULT_SEED={seed}")  # noqa: T201 - shown when it fails
-    with faulty_cluster(etcd_program, tmp_path) as cluster, ExitStack() as stack:
+    with faulty_cluster(etcd_program, tmp_path, form.members) as cluster, ExitStack() as stack:
         services = Services(cluster, tmp_path, stack)
         stack.callback(services.close)
         services.begin()
         services.apply(documents())
-        clients = Clients(services, seed)
+        clients = Clients(services, seed, form.next_s)
         with clients.asking():
             clients.wait_recorded()
             faults = play(seed, form, cluster, services, lambda: clients.wait_recorded(fewest=1))

@@ -1,4 +1,4 @@
-"""Schedulers over three members of etcd while machines and links fail: every answer is true.
+"""Schedulers over members of etcd while machines and links fail: every answer is true.
 
 Each scheduler is a process with an engine of its own; they race for one ledger, whose older blocks
 move to an archive meanwhile. Members and schedulers are killed, paused and started again, links are
@@ -28,25 +28,25 @@ from quorate.testing.client_history import Operation
 from quorate.testing.memory_engines import HandClock
 from tests.bounds import WAIT_S, until
 from tests.etcd.fault_cluster import Cluster, faulty_cluster
-from tests.etcd.fault_play import Form, check, chosen_seed, play
+from tests.etcd.fault_play import LONG, SHORT, Form, check, play
 from tests.etcd.fault_writer import OWNERS
 from tests.etcd.history_file import counts_of, has_recorded_after, read_histories
 from tests.etcd_server import pause, running
+from tests.service.program import START_S
 
 WRITER = Path(__file__).with_name("fault_writer.py")
 WRITERS = 4
-FORMS = [
-    pytest.param(Form(8, faults_max=3), id="short", marks=pytest.mark.soak),
-    pytest.param(Form(120), id="two-minutes", marks=pytest.mark.soak),
-    pytest.param(Form(1_200), id="twenty-minutes", marks=pytest.mark.soak),
-]
+FORMS = [pytest.param(SHORT, id="one-minute", marks=pytest.mark.soak), *LONG]
 
 
 class Race:
     """Schedulers ``w0`` ... over one ledger; each writes a history of its own."""
 
-    def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack, seed: int) -> None:
-        self._cluster, self._folder, self._stack, self._seed = cluster, folder, stack, seed
+    def __init__(
+        self, cluster: Cluster, folder: Path, stack: ExitStack, seed: int, next_s: float
+    ) -> None:
+        self._cluster, self._folder, self._stack = cluster, folder, stack
+        self._seed, self._next_s = seed, next_s
         self._archive = folder / "archive"
         self.url = self._url(cluster.endpoints, "test")
         self._urls = {
@@ -73,7 +73,7 @@ class Race:
         history = self._folder / f"{client}.history"
         paths = os.pathsep.join(sys.path)
         words: list[str | Path] = ["env", f"PYTHONPATH={paths}", sys.executable, WRITER]
-        words += [self._urls[name], history, client, str(self._seed), self.bug]
+        words += [self._urls[name], history, client, str(self._seed), str(self._next_s), self.bug]
         self._clients[name] = client
         self._running[name] = self._stack.enter_context(
             running(words, self._folder / f"{name}.log")
@@ -108,7 +108,7 @@ class Race:
         for process in self._running.values():
             process.terminate()
         for process in self._running.values():
-            assert process.wait(WAIT_S) == 0, self.logs()
+            assert process.wait(START_S) == 0, self.logs()
 
     def wait_recorded(self, fewest: int = WRITERS) -> None:
         """Wait until so many of the schedulers that run have got something recorded after now."""
@@ -116,7 +116,7 @@ class Race:
         until(
             lambda: self._recorded_after(now) >= fewest,
             f"{fewest} schedulers get something recorded",
-            2 * WAIT_S,
+            START_S,
             every_s=0.1,
             tell=self.logs,
         )
@@ -142,9 +142,9 @@ class Race:
 
 
 @contextmanager
-def racing(program: Path, folder: Path, seed: int) -> Iterator[tuple[Cluster, Race]]:
-    with faulty_cluster(program, folder) as cluster, ExitStack() as stack:
-        race = Race(cluster, folder, stack, seed)
+def racing(program: Path, folder: Path, seed: int, form: Form) -> Iterator[tuple[Cluster, Race]]:
+    with faulty_cluster(program, folder, form.members) as cluster, ExitStack() as stack:
+        race = Race(cluster, folder, stack, seed, form.next_s)
         race.make_ledger()
         yield cluster, race
 
@@ -155,9 +155,9 @@ def racing(program: Path, folder: Path, seed: int) -> Iterator[tuple[Cluster, Ra
 def test_every_answer_is_true_while_machines_and_links_fail(
     etcd_program: Path, tmp_path: Path, form: Form
 ) -> None:
-    seed = chosen_seed()
+    seed = form.chosen_seed()
     print(f"QUORATE_FAULT_SEED={seed}")  # noqa: T201 - shown when it fails
-    with racing(etcd_program, tmp_path, seed) as (cluster, race):
+    with racing(etcd_program, tmp_path, seed, form) as (cluster, race):
         race.start_all()
         race.wait_recorded()
         faults = play(seed, form, cluster, race, lambda: race.wait_recorded(fewest=1))
@@ -172,7 +172,7 @@ def test_every_answer_is_true_while_machines_and_links_fail(
 @pytest.mark.soak
 @pytest.mark.parametrize("bug", ["no-compare", "early-answer", "stale-reads"])
 def test_a_planted_bug_is_found(etcd_program: Path, tmp_path: Path, bug: str) -> None:
-    with racing(etcd_program, tmp_path, 1) as (_, race):
+    with racing(etcd_program, tmp_path, 1, Form(for_s=0, next_s=0)) as (_, race):
         race.bug = bug
         race.start_all()
         until(lambda: len(race.clients()) == WRITERS, "all of them have begun", tell=race.logs)

@@ -19,6 +19,10 @@ import httpx
 from tests.bounds import WAIT_S, until
 
 CLI: Final = "from quorate.cli.program import run; run()"
+LISTENS: Final = r"serving .* at (https?://\S+)\n"
+"""What it prints when it answers, with its address."""
+START_S: Final = 4 * WAIT_S
+"""How long a start may take: it is seconds of one core, for which many others may wait."""
 
 
 class Program:
@@ -50,7 +54,7 @@ class Program:
 
     def wait_ready(self) -> str:
         """Return where it listens."""
-        return self.said(r"serving .* at (https?://\S+)\n")
+        return self.said(LISTENS)
 
     @property
     def token(self) -> str:
@@ -62,6 +66,7 @@ class Program:
         found = until(
             lambda: re.search(pattern, self.out),
             f"{pattern!r} is printed",
+            START_S,
             server=self.process,
             tell=lambda: self.out + self.err,
         )
@@ -98,9 +103,10 @@ def program(
     *words: str,
     listen: str = "127.0.0.1:0",
     python: Sequence[str] = (),
+    code: str = CLI,
 ) -> Iterator[Program]:
     """Serve in ``folder`` until the block ends, at the latest."""
-    found = Program(folder, "--listen", listen, *words, python=python)
+    found = Program(folder, "--listen", listen, *words, python=python, code=code)
     try:
         yield found
     finally:
