@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from threading import Event
@@ -206,6 +207,27 @@ def _starts(place: Place) -> int:
         text = each["metadata"]["annotations"][SERVICE_RECORD]
         return msgspec.json.decode(text, type=ServiceRecord).generation
     return 0
+
+
+def test_a_pod_that_others_delete_at_the_same_time_is_gone(place: Place) -> None:
+    """An API server answers some of them with the pod, which has no version any more."""
+    path = f"/api/v1/namespaces/{place.space}/pods"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {"schedulerName": "none", "containers": [{"name": "c", "image": "i"}]},
+    }
+    apis = [place.cluster.api() for _ in range(4)]
+    with ThreadPoolExecutor(len(apis)) as threads:
+        for number in range(20):
+            name = f"raced-{number}"
+            apis[0].create(path, body | {"metadata": {"name": name}})
+            calls = [threads.submit(each.delete, f"{path}/{name}", grace_s=1) for each in apis]
+            answers = [answer for call in calls if (answer := call.result()) is not None]
+            pods = [each for each in answers if each["kind"] == "Pod"]
+            assert all("resourceVersion" in each["metadata"] for each in pods), pods
+    for each in apis:
+        each.close()
 
 
 def test_a_run_whose_pods_are_not_accepted_fails_and_says_why(place: Place) -> None:
