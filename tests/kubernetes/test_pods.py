@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from quorate.adapters.kubernetes.cluster_owner import OWNER_CONFIG, TERM
+from quorate.adapters.kubernetes.cluster_owner import CLUSTER, OWNER_CONFIG, TERM
 from quorate.adapters.kubernetes.exec_kubernetes import (
     CODE_INVALID,
     KubernetesExecutor,
@@ -354,6 +354,20 @@ def test_a_cluster_with_the_work_of_another_ledger_is_refused_with_the_remedy(
     with pytest.raises(WorkFolderError, match="needs the namespace nowhere"):
         nowhere.belong_to("other")
     nowhere.close()
+
+
+def test_a_cluster_has_one_name_and_one_without_a_name_gets_it(place: Place) -> None:
+    """Two executors of one cluster would end each other's pods."""
+    other = KubernetesExecutor(place.cluster.api(), place.names, cluster="there")
+    why = "there is the cluster that is called here already; .* delete the ConfigMap"
+    with pytest.raises(WorkFolderError, match=why):
+        other.belong_to(place.ledger)
+    # As earlier versions have recorded it.
+    path = f"/api/v1/namespaces/{place.names.home}/configmaps/{OWNER_CONFIG}"
+    place.admin.merge(path, {"data": {CLUSTER: None}})
+    other.belong_to(place.ledger)
+    other.close()
+    assert place.admin.get(path)["data"] == {"ledger": place.ledger, CLUSTER: "there"}
 
 
 def test_objects_of_other_namespaces_and_wild_annotations_change_nothing(place: Place) -> None:

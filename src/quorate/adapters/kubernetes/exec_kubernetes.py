@@ -75,20 +75,22 @@ class Namespaces:
 class KubernetesExecutor:
     """Runs the work of leases as pods of the cluster behind ``api``, which it closes at its end.
 
-    Orders are taken on one thread, and given to the cluster on another. All pods tolerate taints
-    with the keys ``tolerated``.
+    Orders are taken on one thread, and given to the cluster on another. Pools call the cluster
+    ``cluster``. All pods tolerate taints with the keys ``tolerated``.
     """
 
     def __init__(
         self,
         api: KubeApi,
         namespaces: Namespaces | None = None,
+        *,
+        cluster: str = "here",
         tolerated: tuple[str, ...] = (),
     ) -> None:
         self._api = api
         self._namespaces = namespaces or Namespaces()
         self._tolerated = tolerated
-        self._owner = ClusterOwner(api, self._namespaces.home)
+        self._owner = ClusterOwner(api, self._namespaces.home, cluster)
         self._book = Book(_has_work, _work_of)
         self._ledger = ""
         self._watch: PodWatch | None = None
