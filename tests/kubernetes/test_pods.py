@@ -22,11 +22,18 @@ from quorate.adapters.kubernetes.exec_kubernetes import (
     Namespaces,
 )
 from quorate.adapters.kubernetes.kube_api import GONE, KubeApi
-from quorate.adapters.kubernetes.pod_manifest import GPU, SERVICE_RECORD, STEP, ServiceRecord
+from quorate.adapters.kubernetes.pod_manifest import (
+    GPU,
+    SERVICE_RECORD,
+    STEP,
+    Placement,
+    ServiceRecord,
+)
+from quorate.adapters.kubernetes.pod_orders import PodOrders
 from quorate.adapters.kubernetes.pod_watch import PODS
 from quorate.adapters.kubernetes.start_refusals import PAUSE_S
 from quorate.model.events import EndReason, StartReason
-from quorate.model.specs import Processes
+from quorate.model.specs import Processes, Run
 from quorate.ports.errors import ClusterRefusedError, OldTermError, WorkFolderError
 from quorate.ports.executor_port import (
     EndLease,
@@ -228,6 +235,25 @@ def test_a_pod_that_others_delete_at_the_same_time_is_gone(place: Place) -> None
             assert all("resourceVersion" in each["metadata"] for each in pods), pods
     for each in apis:
         each.close()
+
+
+def test_a_bug_that_one_run_brings_about_keeps_no_other_from_its_orders(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = PodOrders.start
+
+    def break_down(own: PodOrders, at: Placement, run: Run, *more: Any) -> None:
+        if run.name == "broken":
+            raise KeyError("a bug")
+        start(own, at, run, *more)
+
+    monkeypatch.setattr(PodOrders, "start", break_down)
+    place.executor.resume([wide("broken"), wide()])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods of the other one work")
+    until(lambda: "a bug keeps run broken" in place.executor.trouble, "it says so")
+    place.executor.carry_out([EndLease("broken/0", EndReason.CANCELLED)])
+    until(lambda: place.executor.trouble == "", "it is over")
+    assert sum("a bug keeps run broken" in each for each in caplog.messages) == 1
 
 
 def test_a_run_whose_pods_are_not_accepted_fails_and_says_why(place: Place) -> None:

@@ -120,13 +120,18 @@ class KubernetesExecutor:
         self._late: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
         self._complaints: dict[str, str] = {}
+        self._bugs: dict[str, None] = {}
         self._refusals = StartRefusals()
 
     @property
     def trouble(self) -> str:
         """What keeps work from being started and stopped; empty when nothing does."""
         seen = "" if self._watch is None else self._watch.trouble
-        return self._trouble or self._deposed or seen
+        stuck = next(iter(tuple(self._bugs)), "")
+        bug = (
+            f"a bug keeps run {stuck} from being started and stopped; see the log" if stuck else ""
+        )
+        return self._trouble or self._deposed or seen or bug
 
     @property
     def outages(self) -> Mapping[str, str]:
@@ -363,6 +368,13 @@ class KubernetesExecutor:
                 self._complaints[name] = str(error)
                 _LOG.warning("run %s cannot be seen to, and is tried again: %s", name, error)
             return False
+        except Exception:  # noqa: BLE001 - all other runs of the cluster go on
+            if name not in self._bugs:
+                _LOG.exception("a bug keeps run %s from being seen to; it is tried again", name)
+            self._bugs[name] = None
+            self._late[name] = monotonic() + AGAIN_S_MAX
+            return False
+        self._bugs.pop(name, None)
         self._pauses.pop(name, None)
         self._complaints.pop(name, None)
         return found
