@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from threading import Event
@@ -14,18 +15,25 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from quorate.adapters.kubernetes.cluster_owner import OWNER_CONFIG, TERM
+from quorate.adapters.kubernetes.cluster_owner import CLUSTER, OWNER_CONFIG, TERM
 from quorate.adapters.kubernetes.exec_kubernetes import (
     CODE_INVALID,
     KubernetesExecutor,
     Namespaces,
 )
 from quorate.adapters.kubernetes.kube_api import GONE, KubeApi
-from quorate.adapters.kubernetes.pod_manifest import GPU, SERVICE_RECORD, STEP, ServiceRecord
+from quorate.adapters.kubernetes.pod_manifest import (
+    GPU,
+    SERVICE_RECORD,
+    STEP,
+    Placement,
+    ServiceRecord,
+)
+from quorate.adapters.kubernetes.pod_orders import PodOrders
 from quorate.adapters.kubernetes.pod_watch import PODS
 from quorate.adapters.kubernetes.start_refusals import PAUSE_S
 from quorate.model.events import EndReason, StartReason
-from quorate.model.specs import Processes
+from quorate.model.specs import Processes, Run
 from quorate.ports.errors import ClusterRefusedError, OldTermError, WorkFolderError
 from quorate.ports.executor_port import (
     EndLease,
@@ -208,6 +216,46 @@ def _starts(place: Place) -> int:
     return 0
 
 
+def test_a_pod_that_others_delete_at_the_same_time_is_gone(place: Place) -> None:
+    """An API server answers some of them with the pod, which has no version any more."""
+    path = f"/api/v1/namespaces/{place.space}/pods"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {"schedulerName": "none", "containers": [{"name": "c", "image": "i"}]},
+    }
+    apis = [place.cluster.api() for _ in range(4)]
+    with ThreadPoolExecutor(len(apis)) as threads:
+        for number in range(20):
+            name = f"raced-{number}"
+            apis[0].create(path, body | {"metadata": {"name": name}})
+            calls = [threads.submit(each.delete, f"{path}/{name}", grace_s=1) for each in apis]
+            answers = [answer for call in calls if (answer := call.result()) is not None]
+            pods = [each for each in answers if each["kind"] == "Pod"]
+            assert all("resourceVersion" in each["metadata"] for each in pods), pods
+    for each in apis:
+        each.close()
+
+
+def test_a_bug_that_one_run_brings_about_keeps_no_other_from_its_orders(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = PodOrders.start
+
+    def break_down(own: PodOrders, at: Placement, run: Run, *more: Any) -> None:
+        if run.name == "broken":
+            raise KeyError("a bug")
+        start(own, at, run, *more)
+
+    monkeypatch.setattr(PodOrders, "start", break_down)
+    place.executor.resume([wide("broken"), wide()])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods of the other one work")
+    until(lambda: "a bug keeps run broken" in place.executor.trouble, "it says so")
+    place.executor.carry_out([EndLease("broken/0", EndReason.CANCELLED)])
+    until(lambda: place.executor.trouble == "", "it is over")
+    assert sum("a bug keeps run broken" in each for each in caplog.messages) == 1
+
+
 def test_a_run_whose_pods_are_not_accepted_fails_and_says_why(place: Place) -> None:
     order = wide()
     spec = builders.run("r", 3, command=("stays",), image="played", env=(("A=B", "1"),))
@@ -332,6 +380,20 @@ def test_a_cluster_with_the_work_of_another_ledger_is_refused_with_the_remedy(
     with pytest.raises(WorkFolderError, match="needs the namespace nowhere"):
         nowhere.belong_to("other")
     nowhere.close()
+
+
+def test_a_cluster_has_one_name_and_one_without_a_name_gets_it(place: Place) -> None:
+    """Two executors of one cluster would end each other's pods."""
+    other = KubernetesExecutor(place.cluster.api(), place.names, cluster="there")
+    why = "there is the cluster that is called here already; .* delete the ConfigMap"
+    with pytest.raises(WorkFolderError, match=why):
+        other.belong_to(place.ledger)
+    # As earlier versions have recorded it.
+    path = f"/api/v1/namespaces/{place.names.home}/configmaps/{OWNER_CONFIG}"
+    place.admin.merge(path, {"data": {CLUSTER: None}})
+    other.belong_to(place.ledger)
+    other.close()
+    assert place.admin.get(path)["data"] == {"ledger": place.ledger, CLUSTER: "there"}
 
 
 def test_objects_of_other_namespaces_and_wild_annotations_change_nothing(place: Place) -> None:

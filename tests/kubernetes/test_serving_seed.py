@@ -1,7 +1,8 @@
 """A worked example as custom resources alone: from nodes to pods, a conflict and its lottery.
 
 A run of 96 GPUs in groups of 64 on domains of 72 GPUs; one of 128, for which 16 GPUs are missing in
-one domain; one that grows; and one whose spare takes the place of a node that fails.
+one domain; one that grows; and one whose spare takes the place of a node that fails, though another
+run had filled it.
 """
 
 from __future__ import annotations
@@ -91,24 +92,40 @@ def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
         )
         rai.delete("Run", "grows")
         rai.until_gone("Run", "grows")
-        # A node of it fails, and the spare in the same domain takes its place.
-        safe = {"locality": {"groupGPUs": 16}, "sparesPerGroup": 8}
-        rai.create("Run", "safe", work("rai", 16, **safe))
-        until(lambda: _leases(rai).keys() == {"Active", "Spare"}, "it has a spare")
-        node = _leases(rai)["Active"]["slots"][0]["node"]
-        example.kubelets["rai"].failed_nodes.add(node)
-        example.nodes.taint(node, OUT_OF_SERVICE)
-        until(
-            lambda: "Swap" in {each["startReason"] for each in _all_leases(rai)},
-            "the spare works in its place",
-            tell=lambda: _all_leases(rai),
-        )
-        until(
-            lambda: node not in {at["node"] for each in _all_leases(rai) for at in each["slots"]},
-            "no lease is left on the node that has failed",
-        )
-        assert rai.status("Run", "safe")["phase"] == "Running"
+        _fill_and_swap(example, rai)
         assert service.end() == 0
+
+
+def _fill_and_swap(example: Example, rai: Resources) -> None:
+    """Have another run work on a spare, until a node fails and the spare takes its place."""
+    # From here on no start has others cut within the time of this test.
+    rai.api.merge(rai.path("Pool", "west"), {"spec": {"reservationNotice": "1h"}})
+    until(lambda: _is_observed(rai.get("Pool", "west")), "the pool has its new notice")
+    # Another run works on the spare while it is idle: 48 of the 72 GPUs there are free.
+    there = {"selector": {"fabric.domain": "a"}}
+    safe = {"locality": {"groupGPUs": 16, **there}, "sparesPerGroup": 8}
+    rai.create("Run", "safe", work("rai", 16, **safe))
+    until(lambda: _leases(rai).keys() == {"Active", "Spare"}, "it has a spare")
+    rai.create("Run", "filler", work("rai", 56, locality=there))
+    rai.until_phase("filler", "Running")
+    until(lambda: example.pods("rai") == {"a": 9, "b": 0}, "both work, one on the spare")
+    until(lambda: _leases(rai).keys() == {"Active"}, "the spare is filled")
+    # A node fails: the filler makes way, and the spare in the same domain takes its place.
+    node = _leases(rai)["Active"]["slots"][0]["node"]
+    example.kubelets["rai"].failed_nodes.add(node)
+    example.nodes.taint(node, OUT_OF_SERVICE)
+    until(
+        lambda: "Swap" in {each["startReason"] for each in _all_leases(rai)},
+        "the spare works in its place",
+        tell=lambda: _all_leases(rai),
+    )
+    until(
+        lambda: node not in {at["node"] for each in _all_leases(rai) for at in each["slots"]},
+        "no lease is left on the node that has failed",
+    )
+    rai.until_phase("safe", "Running")
+    rai.until_phase("filler", "Pending")
+    until(lambda: example.pods("rai") == {"a": 2, "b": 0}, "its pods work, and no others")
 
 
 def _all_leases(made: Resources) -> list[dict[str, Any]]:
@@ -119,6 +136,12 @@ def _all_leases(made: Resources) -> list[dict[str, Any]]:
 def _leases(made: Resources) -> dict[str, dict[str, Any]]:
     """Return a lease of the run ``safe`` of each role."""
     return {each["role"]: each for each in _all_leases(made) if each["run"] == "safe"}
+
+
+def _is_observed(tree: dict[str, Any] | None) -> bool:
+    """Return whether the ledger has the newest generation of a resource."""
+    assert tree is not None
+    return bool(tree["status"].get("observedGeneration") == tree["metadata"]["generation"])
 
 
 def _is_resolved(tree: dict[str, Any]) -> bool:

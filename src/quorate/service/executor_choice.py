@@ -68,7 +68,9 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
     )
     tolerated = tuple(filter(None, configuration.tolerated_taints.split(",")))
     return {
-        f"{PoolExecutor.KUBERNETES}/{name}": KubernetesExecutor(api, namespaces, tolerated)
+        f"{PoolExecutor.KUBERNETES}/{name}": KubernetesExecutor(
+            api, namespaces, cluster=name, tolerated=tolerated
+        )
         for name, api in cluster_apis(clusters).items()
     }
 

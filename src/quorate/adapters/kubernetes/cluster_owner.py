@@ -1,11 +1,11 @@
 """Which ledger the work in a cluster belongs to, and of which term orders are taken there.
 
-A ConfigMap of the cluster records both.
+A ConfigMap of the cluster records both, and what the ledger calls the cluster: one that had two
+names would have two executors, and each would end the pods of the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from quorate.adapters.kubernetes.kube_api import CONFLICT, NOT_FOUND, KubeApi, Tree
@@ -19,36 +19,36 @@ from quorate.ports.errors import (
 
 OWNER_CONFIG: Final = "quorate"
 """The ConfigMap that says which ledger the work in a cluster belongs to."""
+CLUSTER: Final = "cluster"
+"""The key of the name that the cluster has in the configuration of its services."""
 TERM: Final = "term"
 """The key of the newest term of which orders were taken."""
 
 
 class ClusterOwner:
-    """The record in the namespace ``home``; read until a ledger has found itself there."""
+    """The record in the namespace ``home``; read until a ledger has found itself there.
 
-    def __init__(self, api: KubeApi, home: str) -> None:
+    ``cluster`` is what the services of that ledger call the cluster.
+    """
+
+    def __init__(self, api: KubeApi, home: str, cluster: str) -> None:
         self._api = api
         self._home = home
+        self._cluster = cluster
         self._path = f"/api/v1/namespaces/{home}/configmaps"
         self._found = ""
 
     def check(self, ledger_id: str) -> None:
         """Record that the work in the cluster is of ``ledger_id``, unless that was seen before.
 
-        Raises ``WorkFolderError`` where it is of another ledger or nothing can be recorded, and
-        ``ClusterDownError`` where the cluster does not answer.
+        Raises ``WorkFolderError`` where it is of another ledger, has another name there or nothing
+        can be recorded, and ``ClusterDownError`` where the cluster does not answer.
         """
         if self._found == ledger_id:
             return
         home = self._home
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": OWNER_CONFIG, "namespace": home},
-            "data": {"ledger": ledger_id},
-        }
         try:
-            found = self._had(self._path, body)
+            found, name = self._had(ledger_id)
         except ClusterDownError:
             raise
         except ClusterError as error:
@@ -60,6 +60,12 @@ class ClusterOwner:
             raise WorkFolderError(
                 f"the cluster has the work of another ledger, {found}; when none of it is left, "
                 f"delete the ConfigMap {OWNER_CONFIG} in the namespace {home}"
+            )
+        if name != self._cluster:
+            raise WorkFolderError(
+                f"kubernetes.clusters: {self._cluster} is the cluster that is called {name} "
+                "already; give each cluster one name. To rename it, end its runs, and delete the "
+                f"ConfigMap {OWNER_CONFIG} in the namespace {home}"
             )
         self._found = found
 
@@ -85,15 +91,39 @@ class ClusterOwner:
                 if error.status != CONFLICT:
                     raise
 
-    def _had(self, path: str, body: Mapping[str, object]) -> str:
-        """Return the ledger of the cluster's ConfigMap, which is made where there is none."""
+    def _had(self, ledger_id: str) -> tuple[str, str]:
+        """Return the ledger and the name of the cluster's ConfigMap, made where there is none.
+
+        One without a name, which an earlier version has made, gets it.
+        """
+        while True:
+            try:
+                found = self._read_or_made(ledger_id)
+                data = found.get("data") or {}
+                ledger, name = str(data.get("ledger", "")), str(data.get(CLUSTER, ""))
+                if name or ledger != ledger_id:
+                    return ledger, name
+                version = (found.get("metadata") or {}).get("resourceVersion")
+                patch = {"metadata": {"resourceVersion": version}, "data": {CLUSTER: self._cluster}}
+                self._api.merge(f"{self._path}/{OWNER_CONFIG}", patch)
+            except ClusterRefusedError as error:
+                # Another service has made or changed it meanwhile: it is read again.
+                if error.status != CONFLICT:
+                    raise
+
+    def _read_or_made(self, ledger_id: str) -> Tree:
         try:
-            found = self._api.get(f"{path}/{OWNER_CONFIG}")
+            return self._api.get(f"{self._path}/{OWNER_CONFIG}")
         except ClusterRefusedError as error:
             if error.status != NOT_FOUND:
                 raise
-            found = self._api.create(path, body)
-        return str((found.get("data") or {}).get("ledger", ""))
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": OWNER_CONFIG, "namespace": self._home},
+            "data": {"ledger": ledger_id, CLUSTER: self._cluster},
+        }
+        return self._api.create(self._path, body)
 
 
 def _term_of(config: Tree) -> int:

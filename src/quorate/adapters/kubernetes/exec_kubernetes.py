@@ -75,20 +75,22 @@ class Namespaces:
 class KubernetesExecutor:
     """Runs the work of leases as pods of the cluster behind ``api``, which it closes at its end.
 
-    Orders are taken on one thread, and given to the cluster on another. All pods tolerate taints
-    with the keys ``tolerated``.
+    Orders are taken on one thread, and given to the cluster on another. Pools call the cluster
+    ``cluster``. All pods tolerate taints with the keys ``tolerated``.
     """
 
     def __init__(
         self,
         api: KubeApi,
         namespaces: Namespaces | None = None,
+        *,
+        cluster: str = "here",
         tolerated: tuple[str, ...] = (),
     ) -> None:
         self._api = api
         self._namespaces = namespaces or Namespaces()
         self._tolerated = tolerated
-        self._owner = ClusterOwner(api, self._namespaces.home)
+        self._owner = ClusterOwner(api, self._namespaces.home, cluster)
         self._book = Book(_has_work, _work_of)
         self._ledger = ""
         self._watch: PodWatch | None = None
@@ -118,13 +120,18 @@ class KubernetesExecutor:
         self._late: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
         self._complaints: dict[str, str] = {}
+        self._bugs: dict[str, None] = {}
         self._refusals = StartRefusals()
 
     @property
     def trouble(self) -> str:
         """What keeps work from being started and stopped; empty when nothing does."""
         seen = "" if self._watch is None else self._watch.trouble
-        return self._trouble or self._deposed or seen
+        stuck = next(iter(tuple(self._bugs)), "")
+        bug = (
+            f"a bug keeps run {stuck} from being started and stopped; see the log" if stuck else ""
+        )
+        return self._trouble or self._deposed or seen or bug
 
     @property
     def outages(self) -> Mapping[str, str]:
@@ -361,6 +368,13 @@ class KubernetesExecutor:
                 self._complaints[name] = str(error)
                 _LOG.warning("run %s cannot be seen to, and is tried again: %s", name, error)
             return False
+        except Exception:  # noqa: BLE001 - all other runs of the cluster go on
+            if name not in self._bugs:
+                _LOG.exception("a bug keeps run %s from being seen to; it is tried again", name)
+            self._bugs[name] = None
+            self._late[name] = monotonic() + AGAIN_S_MAX
+            return False
+        self._bugs.pop(name, None)
         self._pauses.pop(name, None)
         self._complaints.pop(name, None)
         return found

@@ -95,7 +95,8 @@ class KubeApi:
     def delete(self, path: str, *, grace_s: int | None = None, uid: str = "") -> Tree | None:
         """Return the object as it is now, or None where there is none any more.
 
-        With ``uid`` another object of the same name is left alone.
+        With ``uid`` another object of the same name is left alone. An answer without a version is
+        of an object that another caller has deleted at the same time: it is not there any more.
         """
         options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
@@ -103,11 +104,15 @@ class KubeApi:
         if uid:
             options["preconditions"] = {"uid": uid}
         try:
-            return self._ask("DELETE", path, body=options)
+            found = self._ask("DELETE", path, body=options)
         except ClusterRefusedError as error:
             if error.status == NOT_FOUND or (uid and error.status == CONFLICT):
                 return None
             raise
+        # The answer is the object, or a Status, which has no version of its own.
+        is_object = found.get("kind") != "Status"
+        is_left = "resourceVersion" in (found.get("metadata") or {})
+        return None if is_object and not is_left else found
 
     def list_all(self, path: str, selector: str = "") -> tuple[list[Tree], str]:
         """Return all objects at ``path`` and the resource version to watch on from."""
