@@ -11,14 +11,16 @@ import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from quorate.client.errors import QuorateClientError
 from quorate.client.service_address import BadPlaceError, Place, checked_server, checked_token
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FILE: Final = "file"
 """The name that means no service: the ledger's file."""
@@ -104,6 +106,8 @@ def check_name(name: str) -> None:
 
 def read_token(path: str) -> str:
     """Return the token that the file ``path`` holds; raises ``ConfigError``."""
+    from pathlib import Path  # noqa: PLC0415 - a command with an address reads no file
+
     try:
         with Path(path).expanduser().open("rb") as file:
             data = file.read(TOKEN_BYTES_MAX)
@@ -119,6 +123,8 @@ def read_token(path: str) -> str:
 
 def config_path(environ: Mapping[str, str]) -> Path | None:
     """Return the file of contexts; None where there is no home to look in."""
+    from pathlib import Path  # noqa: PLC0415 - as above
+
     if environ.get("QUORATE_CONFIG"):
         return Path(environ["QUORATE_CONFIG"])
     base = environ.get("XDG_CONFIG_HOME")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quorate.core.commands import Submit
 from quorate.model.amounts import HOUR_MS
