@@ -52,15 +52,18 @@ class Context(Struct, frozen=True, kw_only=True):
         return f"Context({self.server!r}, token_file={self.token_file!r}, ca_file={self.ca_file!r})"
 
     def place(self, environ: Mapping[str, str]) -> Place:
-        """Return where to ask, with its token; without one of its own that of the environment."""
+        """Return where to ask, with the token of the environment, or else its own.
+
+        A token that the environment has for another service is not sent to this one, unless it has
+        none of its own.
+        """
+        given = environ.get("QUORATE_TOKEN") or None
+        if given is not None and not environ.get("QUORATE_SERVER"):
+            return Place(server=self.server, token=given, ca_file=self.ca_file)
         token = self.token
         if self.token_file is not None:
             token = read_token(self.token_file)
-        return Place(
-            server=self.server,
-            token=token or environ.get("QUORATE_TOKEN") or None,
-            ca_file=self.ca_file,
-        )
+        return Place(server=self.server, token=token or given, ca_file=self.ca_file)
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -227,11 +230,15 @@ def _quoted(text: str) -> str:
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """The service that is meant, and what says so; ``name`` is empty where no context does."""
+    """The service that is meant, and what says so; ``name`` is empty where no context does.
+
+    ``has_given_token``: the token is that of ``QUORATE_TOKEN``.
+    """
 
     place: Place
     name: str
     why: str
+    has_given_token: bool = False
 
     @property
     def words(self) -> str:
@@ -277,7 +284,9 @@ def chosen(
         context, why = config.current, "quorate context use"
     if context is None:
         return None
-    return Target(place=config.named(context).place(environ), name=context, why=why)
+    place = config.named(context).place(environ)
+    has_given = token is not None and place.token == token
+    return Target(place=place, name=context, why=why, has_given_token=has_given)
 
 
 def service_of(

@@ -606,7 +606,7 @@ class Methods:
         idempotency_key: str | None = None,
         flavor: str | None = None,
         domains: Sequence[str] = (),
-        pool: str = "default",
+        pool: str | None = None,
         regions: Sequence[str] = (),
         clusters: Sequence[str] = (),
         cap: str | None = None,
@@ -616,7 +616,8 @@ class Methods:
         and where; no domains means all. A domain is given by its key, region/cluster/domain, or its
         last part where that is clear. ``regions`` and ``clusters`` leave only domains that are in
         one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
-        are freed that it bounds."""
+        are freed that it bounds. Without a ``pool`` it is ``default``, or the only one that has the
+        flavor."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     def run_logs(
@@ -1303,7 +1304,7 @@ class AsyncMethods:
         idempotency_key: str | None = None,
         flavor: str | None = None,
         domains: Sequence[str] = (),
-        pool: str = "default",
+        pool: str | None = None,
         regions: Sequence[str] = (),
         clusters: Sequence[str] = (),
         cap: str | None = None,
@@ -1313,7 +1314,8 @@ class AsyncMethods:
         and where; no domains means all. A domain is given by its key, region/cluster/domain, or its
         last part where that is clear. ``regions`` and ``clusters`` leave only domains that are in
         one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
-        are freed that it bounds."""
+        are freed that it bounds. Without a ``pool`` it is ``default``, or the only one that has the
+        flavor."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     async def run_logs(

@@ -30,6 +30,7 @@ def context() -> None:
     A context is a service's address and your token for it. Without one commands work on the
     ledger's file, which has the name `file` here. --context and QUORATE_CONTEXT choose for one
     command or one shell; --server and QUORATE_SERVER, with QUORATE_TOKEN, need no context at all.
+    QUORATE_TOKEN alone wins over the token of the context.
     """
 
 
@@ -181,7 +182,8 @@ def current(settings: Settings) -> None:
     elif target is None:
         click.echo(f"the ledger's file {settings.ledger}")
     elif target.name:
-        click.echo(f"{target.name}: {target.place.server} (by {target.why})")
+        token = ", with the token of QUORATE_TOKEN" if target.has_given_token else ""
+        click.echo(f"{target.name}: {target.place.server} (by {target.why}{token})")
     else:
         click.echo(f"{target.place.server} (by {target.why})")
 
