@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from msgspec import Struct
 
-from quorate.cli.printing import Printouts, print_tree, telling
+from quorate.cli.printing import Printouts, print_lines, print_tree, telling
 from quorate.cli.settings import CSV, Settings
 from quorate.operations.caller import Caller
 from quorate.operations.operation import DRY_RUN, Effect, Operation
@@ -212,5 +212,4 @@ def _print(settings: Settings, found: Answer) -> None:
     if not settings.is_table:
         print_tree(settings, found.tree())
         return
-    for line in found.lines(settings.wide):
-        click.echo(line)
+    print_lines(found.lines(settings.wide))

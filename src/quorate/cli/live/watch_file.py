@@ -10,6 +10,7 @@ import click
 
 from quorate.cli.ask_and_print import kept_logs_beside
 from quorate.cli.live.looking import Looking
+from quorate.cli.printing import print_lines
 from quorate.cli.session import as_of, clock_of, open_to_read
 from quorate.cli.settings import Settings
 from quorate.core.explain.start_plan import Forecast, foretell
@@ -114,5 +115,4 @@ def _show(settings: Settings, watched: Watched, eye: _Eye, *, redraw: bool) -> N
     if redraw:
         click.clear()
         lines.append(f"{time_text(moment.now_ms)}, sequence {moment.seq}; Ctrl-C ends this")
-    for line in lines:
-        click.echo(line)
+    print_lines(lines)

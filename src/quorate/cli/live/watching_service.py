@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.live.looking import Looking
+from quorate.cli.printing import print_lines
 from quorate.cli.remote import check_typed
 from quorate.cli.service_errors import telling_why
 from quorate.cli.settings import Settings
@@ -106,8 +107,7 @@ class _View:
             click.clear()
         for note in told.err:
             click.echo(note, err=True)
-        for line in told.out:
-            click.echo(line)
+        print_lines(told.out)
         if self.looking.redraw:
             click.echo(f"{tree['asOf']}, sequence {self.seq}; Ctrl-C ends this")
 

@@ -39,7 +39,7 @@ def context() -> None:
 @click.pass_obj
 def list_contexts(settings: Settings) -> None:
     """List the contexts; a star marks the current one. Tokens are not shown."""
-    from quorate.cli.printing import print_tree
+    from quorate.cli.printing import print_lines, print_tree
     from quorate.views.table import Column, table
 
     _, config = _load(settings)
@@ -61,7 +61,7 @@ def list_contexts(settings: Settings) -> None:
         )
         for name, each in config.contexts.items()
     ]
-    click.echo(table(columns, rows))
+    print_lines([table(columns, rows)])
 
 
 @context.command(
