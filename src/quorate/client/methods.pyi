@@ -414,7 +414,9 @@ class Methods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
-        ones, where there are more. ``grouped`` lists an array once, and not each of its tasks."""
+        ones, where there are more. The oldest of a page comes first in any case; with ``newest``,
+        ``next`` leads to the page before it. ``grouped`` lists an array once, and not each of its
+        tasks."""
     def list_reports(self) -> ReportsListed:
         """List the reports of simulations that are kept for people to read."""
     def list_reservations(
@@ -451,7 +453,8 @@ class Methods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List runs. Of one owner, in one phase; with ``newest`` the last ones, where there are
-        more. ``grouped`` lists an array once, and not each of its tasks."""
+        more. The oldest of a page comes first in any case; with ``newest``, ``next`` leads to the
+        page before it. ``grouped`` lists an array once, and not each of its tasks."""
     def list_tenants(
         self,
         *,
@@ -1112,7 +1115,9 @@ class AsyncMethods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
-        ones, where there are more. ``grouped`` lists an array once, and not each of its tasks."""
+        ones, where there are more. The oldest of a page comes first in any case; with ``newest``,
+        ``next`` leads to the page before it. ``grouped`` lists an array once, and not each of its
+        tasks."""
     async def list_reports(self) -> ReportsListed:
         """List the reports of simulations that are kept for people to read."""
     async def list_reservations(
@@ -1149,7 +1154,8 @@ class AsyncMethods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List runs. Of one owner, in one phase; with ``newest`` the last ones, where there are
-        more. ``grouped`` lists an array once, and not each of its tasks."""
+        more. The oldest of a page comes first in any case; with ``newest``, ``next`` leads to the
+        page before it. ``grouped`` lists an array once, and not each of its tasks."""
     async def list_tenants(
         self,
         *,
