@@ -39,7 +39,7 @@ export function TimelinePage() {
     <>
       <Title
         title="Timeline"
-        sub="One band per domain, as tall as it has GPUs. Pale bars have ended or are spare. Hollow bars are planned; those below a band begin before what runs in it has to end. Scroll to zoom, drag to move, double-click a bar to open its run."
+        sub="One band per domain, as tall as it has GPUs. Pale bars have ended or are spare, hollow ones are planned: below the band where its work may still run by then. Scroll to zoom, drag to move, double-click a bar to open its run."
       />
       <Await of={found}>
         {({ bands, pieces }) =>
