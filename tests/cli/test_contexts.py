@@ -229,7 +229,23 @@ def test_a_token_goes_with_its_context_or_comes_from_the_environment(home: Shell
         home.ok("get", "runs", "--context", "lab")
         home.ok("get", "runs", "--server", server.url)
     sent = [got.headers.get("authorization") for got in server.got]
-    assert sent == [None, "Bearer given", "Bearer kept", "Bearer given"]
+    assert sent == [None, "Bearer given", "Bearer given", "Bearer given"]
+
+
+def test_a_token_for_another_server_is_not_sent_to_a_context_that_has_its_own(home: Shell) -> None:
+    home.file("lab.token", "kept")
+    over = refuses(401, "unauthenticated", "the token is over")
+    with serving(_as("a"), _as("a"), over) as server:
+        home.ok("context", "set", "lab", "--server", server.url, "--token-file", "lab.token")
+        home.environ |= {"QUORATE_TOKEN": "given", "QUORATE_SERVER": "http://127.0.0.1:1"}
+        home.ok("get", "runs", "--context", "lab")
+        home.environ["QUORATE_SERVER"] = ""
+        current = home.ok("context", "current")
+        assert "(by quorate context use, with the token of QUORATE_TOKEN)" in current
+        home.ok("get", "runs")
+        assert "correct it, or: unset QUORATE_TOKEN" in home("get", "runs").err
+    sent = [got.headers.get("authorization") for got in server.got]
+    assert sent == ["Bearer kept", "Bearer given", "Bearer given"]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import termios
+from contextlib import suppress
+
 import pytest
 
 from quorate.adapters.executors.keepers import run_folder, work_folder
 from quorate.keeper.output import OutputWriter
 from quorate.keeper.wanted import OUTPUT
-from tests.cli.shell import EXAMPLES, Shell
+from tests.cli.shell import EXAMPLES, Shell, finish, start
 
 
 def test_top_counts_the_fleet_and_who_has_it(shell: Shell) -> None:
@@ -49,6 +54,36 @@ def test_top_of_an_unknown_pool_is_refused(shell: Shell) -> None:
     said = shell("top", "--pool", "nowhere")
     assert said.code == 1
     assert "there is no pool 'nowhere'; list them: quorate get pools" in said.err
+
+
+def _on_terminal(shell: Shell, columns: int, *words: str) -> list[str]:
+    """Return the lines that a terminal of so many columns gets."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    env = {"TERM": "xterm", "COLUMNS": "", "PYTHONIOENCODING": "utf-8"}
+    running = start(shell.folder, *words, env=env, stdout=theirs)
+    os.close(theirs)
+    screen = b""
+    with suppress(OSError):  # The terminal is gone when its last writer is.
+        while more := os.read(ours, 65_536):
+            screen += more
+    os.close(ours)
+    assert finish(running).code == 0
+    return screen.decode().splitlines()
+
+
+@pytest.mark.heavy
+def test_a_table_fits_its_terminal_and_is_whole_in_a_pipe(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "train.yaml")
+    shell.ok("submit", "--like", "train", "--name", "next")
+    whole = shell.ok("get", "runs").splitlines()
+    names = [line.split()[0] for line in whole]
+    assert max(map(len, whole)) > 100
+    assert len(_on_terminal(shell, 300, "get", "runs")) == len(whole)
+    shown = _on_terminal(shell, 100, "get", "runs")
+    assert [line.split()[0] for line in shown] == names
+    assert max(map(len, shown)) <= 100
+    assert [line.endswith("\u2026") for line in shown].count(True) == 1
 
 
 def test_queue_is_get_queue(shell: Shell) -> None:

@@ -52,13 +52,20 @@ class Stand:
         self.handler.connection.shutdown(socket.SHUT_RDWR)
         self.handler.close_connection = True
 
-    def stream(self, *parts: bytes, whole: bool) -> None:
-        """Send parts of an answer that goes on; cut it off unless it is ``whole``."""
+    def stream(
+        self, *parts: bytes, whole: bool, between: Callable[[], object] = lambda: None
+    ) -> None:
+        """Send parts of an answer that goes on; cut it off unless it is ``whole``.
+
+        ``between`` is called before each part but the first.
+        """
         self.handler.send_response(200)
         self.handler.send_header("Content-Type", "text/event-stream")
         self.handler.send_header("Transfer-Encoding", "chunked")
         self.handler.end_headers()
-        for part in parts:
+        for position, part in enumerate(parts):
+            if position:
+                between()
             self.handler.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
             self.handler.wfile.flush()
         if whole:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import subprocess
 import sys
+from collections.abc import Generator
+from threading import Event
 
 import pytest
 
@@ -19,12 +22,17 @@ from quorate.client.errors import (
     UnreachableError,
     UntrustedError,
 )
+from quorate.client.flows import Read
+from quorate.client.http_exchange import Exchange
 from quorate.client.plain_http import PlainDriver, driver_for
 from quorate.client.retrying import Retrying
 from quorate.client.service_address import Place
+from quorate.client.sync_runner import STREAM_SILENCE_S_MAX, Opened, Ticks
 from quorate.operations.common_requests import Nothing
+from quorate.operations.ledger.ledger_operations import WatchEvents
 from quorate.operations.resources.resource_operations import ListThings
 from quorate.operations.resources.run_operations import EndRun, SubmitRun
+from tests.bounds import WAIT_S
 from tests.client.scripted import Stand, gives, hangs_up, refuses, serving
 from tests.service.program import reserved_port
 
@@ -160,6 +168,76 @@ def test_a_proxy_is_asked_by_httpx(environ: dict[str, str], kind: type) -> None:
     assert type(driver) is kind
 
 
+def _message(*sequences: int) -> bytes:
+    return b"".join(b'id: %d\ndata: {"seq":%d,"tag":"t/1"}\n\n' % (seq, seq) for seq in sequences)
+
+
+@pytest.mark.parametrize("kind", [PlainDriver, Driver])
+def test_a_watch_ticks_after_events_that_came_together(kind: type[PlainDriver | Driver]) -> None:
+    seen = Event()
+
+    def held(stand: Stand) -> None:
+        def wait() -> None:
+            assert seen.wait(WAIT_S)
+
+        stand.stream(_message(1, 2), _message(3), whole=False, between=wait)
+
+    def later(stand: Stand) -> None:
+        stand.stream(_message(3, 4), whole=False)
+
+    with serving(held, later) as server:
+        driver = kind(Place(server=server.url), timeout_s=TIMEOUT_S)
+        with Asker(driver, QUICK) as asker:
+            events = asker.events(WatchEvents(first=1), tick_s=0.01)
+            first = list(itertools.islice((each for each in events if each), 2))
+            assert [each.seq for each in first] == [1, 2]
+            if kind is PlainDriver:
+                # The third is sent after this only: nothing else can be next.
+                assert [next(events), next(events), next(events)] == [None, None, None]
+            seen.set()
+            rest = list(itertools.islice((each for each in events if each), 2))
+            assert [each.seq for each in rest] == [3, 4]
+            # It was cut after the third, and taken up there; what is there was emitted.
+            assert next(events) is None
+            assert isinstance(events, Generator)
+            events.close()
+    assert [dict(got.query)["from"] for got in server.got[:2]] == ["1", "4"]
+
+
+def test_a_stream_that_says_nothing_for_too_long_is_late() -> None:
+    opened = Opened(chunks=iter(()), is_ready=lambda _: False)
+    clock = itertools.count(0.0, STREAM_SILENCE_S_MAX / 4)
+    ticks = Ticks(1.0, now_s=lambda: next(clock))
+    waited = ticks.before(Read(), opened)
+    with pytest.raises(TimeoutError, match="said nothing for 60 s"):
+        list(waited)
+    assert list(Ticks(None).before(Read(), opened)) == []
+
+
+def test_what_one_read_has_left_is_known_without_waiting() -> None:
+    seen = Event()
+
+    def held(stand: Stand) -> None:
+        parts = (b"one\n", b"two\n", b"three\n")
+        stand.stream(*parts, whole=True, between=lambda: seen.wait(WAIT_S))
+
+    with serving(held) as server:
+        host, port = server.server.server_address[:2]
+        exchange = Exchange(str(host), port, tls=None, timeout_s=TIMEOUT_S)
+        assert exchange.is_ready(0.0)  # Reading on says what is wrong.
+        exchange.connect()
+        try:
+            body = exchange.ask("GET", "/", {}, None).body
+            assert exchange.is_ready(WAIT_S)
+            assert next(body) == b"one\n"
+            assert not exchange.is_ready(0.0)
+            seen.set()
+            assert exchange.is_ready(WAIT_S)
+            assert list(body) == [b"two\n", b"three\n"]
+        finally:
+            exchange.close()
+
+
 @pytest.mark.heavy
 def test_telling_why_a_service_refused_imports_nothing_that_decides() -> None:
     heavy = ("quorate.calc", "quorate.core", "quorate.loop", "quorate.policy", "sqlite3")
@@ -177,9 +255,19 @@ def test_telling_why_a_service_refused_imports_nothing_that_decides() -> None:
 
 @pytest.mark.heavy
 def test_who_asks_a_service_imports_nothing_that_decides() -> None:
-    heavy = ("httpx", "yaml", "quorate.core", "quorate.loop", "quorate.documents", "sqlite3")
+    heavy = (
+        "asyncio",
+        "httpx",
+        "yaml",
+        "quorate.core",
+        "quorate.loop",
+        "quorate.documents",
+        "sqlite3",
+    )
     found = f"print(*({set(heavy)} & {{*sys.modules}}))"
-    code = f"import quorate.cli.commands.get_command, quorate.cli.remote, sys; {found}"
+    modules = "commands.get_command", "commands.watch_command", "live.watching_service", "remote"
+    imports = "; ".join(f"import quorate.cli.{each}" for each in modules)
+    code = f"import sys; {imports}; {found}"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )

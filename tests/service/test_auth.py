@@ -7,7 +7,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,6 +16,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from msgspec.structs import replace
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.model.events import TokenIssued, TokenRole

@@ -55,10 +55,11 @@ def served(folder: Path, server: MailServer, more: str) -> Iterator[httpx.Client
         found.stop()
 
 
-def submit(client: httpx.Client, name: str, **spec: object) -> None:
-    """Submit a run of one GPU."""
+def submit(client: httpx.Client, name: str, **spec: object) -> str:
+    """Submit a run of one GPU, and return the notes on it."""
     done = client.post("/api/v1/runs", json={"document": run_tree(name, "rai", 1, **spec)})
     assert done.status_code == 200, done.text
+    return str(done.headers.get("quorate-notes", ""))
 
 
 def test_a_run_has_its_notices_mailed_with_tls_and_a_login_and_they_are_counted(
@@ -75,8 +76,9 @@ def test_a_run_has_its_notices_mailed_with_tls_and_a_login_and_they_are_counted(
     )
     with mail_server(context, takes_login=True) as server, served(tmp_path, server, more) as client:
         submit(client, "quiet")
-        submit(client, "elsewhere", mail={"to": "eve@evil.example", "kinds": ["run-started"]})
-        submit(client, "train", **ADA)
+        elsewhere = {"mail": {"to": "eve@evil.example", "kinds": ["run-started"]}}
+        assert "no mail to addresses of evil.example" in submit(client, "elsewhere", **elsewhere)
+        assert submit(client, "train", **ADA) == ""
         server.wait(1)
         failed = client.post("/api/v1/runs/train/fail", json={"note": "loss is NaN"})
         assert failed.status_code == 200, failed.text

@@ -382,7 +382,9 @@ def test_long_odds_leave_room_for_why_a_run_waits(admin: Visit) -> None:
 
 
 def _colors(page: Page) -> dict[str, str]:
-    """Return the class of the colour of each owner in the legend."""
+    """Return the class of the colour of each owner in the legend, once colours are given out."""
+    expect(page.locator(".legend.owners li")).not_to_have_count(0)
+    expect(page.locator(".legend.owners .owner-other")).to_have_count(0)
     found: list[list[str]] = page.eval_on_selector_all(
         ".legend.owners li:has(i[class^=owner-])",
         "all => all.map(each => [each.innerText.trim().split(/\\s/)[0],"
@@ -391,12 +393,35 @@ def _colors(page: Page) -> dict[str, str]:
     return dict(found)
 
 
+CHOSEN_IS_PAINTED = """() => {
+  const tip = document.querySelector(".tip");
+  const owner = tip?.innerText.match(/ of (\\S+) /)?.[1];
+  const named = [...document.querySelectorAll(".legend.owners li")];
+  const legend = named.find((each) => each.innerText.trim() === owner);
+  if (!legend || !/running/.test(tip.innerText) || /spare/.test(tip.innerText)) return false;
+  const wanted = getComputedStyle(legend.querySelector("i")).backgroundColor;
+  const [x, y] = [tip.style.left, tip.style.top].map((each) => parseFloat(each) - 14);
+  const pen = document.querySelector(".gantt canvas").getContext("2d");
+  const scale = devicePixelRatio;
+  const { data } = pen.getImageData((x + 2) * scale, (y + 2) * scale, 30 * scale, 1);
+  return data.some((_, at) => at % 4 === 0 &&
+    `rgb(${data[at]}, ${data[at + 1]}, ${data[at + 2]})` === wanted);
+}"""
+"""Whether the bar that is chosen on the timeline works, and is painted as its owner is."""
+
+
 def test_an_owner_has_the_same_colour_on_the_map_and_the_timeline(admin: Visit) -> None:
     page = admin.open("timeline")
-    expect(page.locator(".legend.owners li")).not_to_have_count(0)
     there = _colors(page)
+    page.locator(".gantt canvas").focus()
+
+    def is_painted() -> bool:
+        page.keyboard.press("ArrowDown")
+        found: bool = page.evaluate(CHOSEN_IS_PAINTED)
+        return found
+
+    until(is_painted, "a running bar has the colour of its owner")
     page = admin.open("fleet")
-    expect(page.locator(".legend.owners li")).not_to_have_count(0)
     here = _colors(page)
     assert len(set(here.values())) == len(here) > 1
     assert {owner: there.get(owner) for owner in here} == here

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
+from time import time_ns
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, Route, expect
@@ -186,6 +188,103 @@ def test_the_map_and_the_timeline_are_worked_by_keys(admin: Visit) -> None:
     name = page.locator(".tip").inner_text().split()[0]
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def _drawn(page: Page, x: float, y: float) -> int:
+    """Return how opaque the timeline is right of a place: 0 where nothing is drawn.
+
+    A mark of the axis, which may be anywhere, is narrower than what is looked at.
+    """
+    found: int = page.evaluate(
+        """([x, y]) => Math.min(...document.querySelector(".gantt canvas").getContext("2d")
+            .getImageData((x + 2) * devicePixelRatio, y * devicePixelRatio, 6 * devicePixelRatio, 1)
+            .data.filter((_, at) => at % 4 === 3))""",
+        [x, y],
+    )
+    return found
+
+
+def test_planned_work_hides_no_running_work_on_the_timeline(admin: Visit) -> None:
+    """A full domain, and a start in it that is planned for before its work has to end."""
+    page = admin.page
+    now_ms = time_ns() // 1_000_000
+    hour_ms = 3_600_000
+    held = {"node": [0], "lease": [0], "gpus": [8]}
+    fleet = {
+        "sequence": 1,
+        "nodes": {
+            "name": ["n1"],
+            "domain": ["r/c/d"],
+            "flavor": ["H100"],
+            "pool": ["default"],
+            "gpus": [8],
+            "status": ["Ready"],
+        },
+        "leases": {
+            "name": ["works/0"],
+            "run": ["works"],
+            "owner": ["vision"],
+            "role": ["Active"],
+            "startMs": [now_ms - hour_ms],
+            "untilMs": [now_ms + 2 * hour_ms],
+        },
+        "held": held,
+    }
+    start = datetime.fromtimestamp((now_ms + hour_ms) / 1_000, UTC).isoformat()
+    status = {
+        "state": "Firm",
+        "plannedStart": start,
+        "slice": {"flavor": "H100", "domains": [{"domain": "r/c/d", "gpus": 8}]},
+        "payers": [{"holdMsPerGPU": 2 * hour_ms}],
+    }
+    planned = {"metadata": {"name": "next@1"}, "spec": {"runRef": {"name": "next"}}}
+    page.route("**/api/v1/map*", lambda route: route.fulfill(json=fleet))
+    page.route(
+        "**/api/v1/reservations*",
+        lambda route: route.fulfill(json={"items": [planned | {"status": status}]}),
+    )
+    page.route("**/api/v1/ledger/events*", lambda route: route.fulfill(json={"items": []}))
+    page = admin.open("timeline")
+    page.locator(".gantt canvas").focus()
+    places: dict[str, tuple[float, float]] = {}
+
+    def look() -> bool:
+        page.keyboard.press("ArrowDown")
+        words, left, top = page.locator(".tip").evaluate(
+            "tip => [tip.innerText, parseFloat(tip.style.left), parseFloat(tip.style.top)]"
+        )
+        places[words.split()[0]] = left - 14, top - 14
+        return len(places) == 2
+
+    until(look, "both bars were chosen")
+    assert set(places) == {"works", "next"}
+    assert admin.faults == []
+    (works_x, works_y), (next_x, next_y) = places["works"], places["next"]
+    assert _drawn(page, works_x, works_y + 3) == 255
+    assert _drawn(page, next_x, works_y + 3) == 255, "the running bar goes on beside the plan"
+    assert next_y > works_y
+    assert _drawn(page, next_x, next_y + 3) == 0, "a hollow bar, with nothing behind it"
+
+
+def test_runs_are_listed_from_the_newest_to_the_first_page_by_page(
+    admin: Visit, world: World
+) -> None:
+    runs = world.get("/runs?newest=true&limit=4")["items"]
+    assert len(runs) == 4
+    names = [each["metadata"]["name"] for each in runs]
+
+    def pages(route: Route) -> None:
+        is_first = "cursor=" not in route.request.url
+        page = {"items": runs[2:], "next": names[2]} if is_first else {"items": runs[:2]}
+        route.fulfill(json=page)
+
+    admin.page.route("**/api/v1/runs?*", pages)
+    page = admin.open("runs")
+    shown = page.locator("tbody tr a.name")
+    expect(shown).to_have_text([names[3], names[2]])
+    page.get_by_role("button", name="Show 100 more").click()
+    expect(shown).to_have_text(names[::-1])
+    assert admin.faults == []
 
 
 def test_an_owner_shows_its_share_against_its_target_over_time(admin: Visit, world: World) -> None:

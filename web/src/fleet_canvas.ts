@@ -1,7 +1,7 @@
 /** Draws the fleet: as blocks from afar, as single GPUs from near, and only what is in sight. */
 
 import { type Domain, type FleetModel, TITLE } from "./fleet_model.ts";
-import { COLORS, colorOf, isHidden } from "./owner_colors.ts";
+import { COLORS, colorOf, hasColor } from "./owner_colors.ts";
 
 export interface View {
   /** Pixels for one GPU. */
@@ -57,7 +57,7 @@ export function paintOf(): Paint {
 
 /** Returns the colour in which GPUs of an owner are painted. */
 export function paintFor(owner: string, paint: Paint): string {
-  return isHidden(owner) ? paint.other : (paint.owners[colorOf(owner)] as string);
+  return hasColor(owner) ? (paint.owners[colorOf(owner)] as string) : paint.other;
 }
 
 /** Returns the view in which the whole fleet is in sight. */

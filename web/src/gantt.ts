@@ -21,6 +21,8 @@ export interface Piece {
 export interface Band {
   name: string;
   gpus: number;
+  /** As many rows as it has GPUs; and more where planned work finds no room beside other work. */
+  rows: number;
 }
 
 export interface Reservation {
@@ -47,7 +49,7 @@ export function timeline(
   const domainOf = map.nodes.domain.map((name, node) => {
     let found = at.get(name);
     if (found === undefined) {
-      found = bands.push({ name, gpus: 0 }) - 1;
+      found = bands.push({ name, gpus: 0, rows: 0 }) - 1;
       at.set(name, found);
     }
     (bands[found] as Band).gpus += map.nodes.gpus[node] as number;
@@ -151,22 +153,37 @@ function planned(reservations: Reservation[], at: Map<string, number>): Piece[] 
   });
 }
 
-/** Gives each piece the lowest rows of its band that are free for as long as it takes. */
+/**
+ * Gives each piece the lowest rows of its band that are free for as long as it takes.
+ *
+ * Planned work often begins before what runs there has to end. It then lies in rows of its own below
+ * the GPUs of its domain, so that neither hides the other.
+ */
 export function stack(pieces: Piece[], bands: Band[]): void {
   const lanes = bands.map(() => [] as number[]);
+  for (const band of bands) band.rows = band.gpus;
   for (const piece of pieces.sort((one, other) => one.from - other.from || other.gpus - one.gpus)) {
     const busyUntil = lanes[piece.domain] as number[];
-    const rows = Math.max((bands[piece.domain] as Band).gpus, piece.gpus);
-    let row = 0;
-    let free = 0;
-    for (let lane = 0; lane < rows && free < piece.gpus; lane += 1) {
-      free = (busyUntil[lane] ?? 0) <= piece.from ? free + 1 : 0;
-      row = lane - free + 1;
+    const band = bands[piece.domain] as Band;
+    const own = Math.max(band.gpus, piece.gpus);
+    let row = freeRow(busyUntil, piece, 0, own);
+    if (row === null && piece.kind === "planned") {
+      row = freeRow(busyUntil, piece, band.gpus, Math.max(band.gpus, busyUntil.length) + piece.gpus);
     }
-    // Planned work may lie over work that is expected to have ended by then.
-    piece.row = free === piece.gpus ? row : Math.max(0, rows - piece.gpus);
+    piece.row = row ?? own - piece.gpus;
+    band.rows = Math.max(band.rows, piece.row + piece.gpus);
     for (let lane = piece.row; lane < piece.row + piece.gpus; lane += 1) {
       busyUntil[lane] = Math.max(busyUntil[lane] ?? 0, piece.until);
     }
   }
+}
+
+/** Returns the first of as many free rows from `low` on as the piece takes; null where `high` is before. */
+function freeRow(busyUntil: number[], piece: Piece, low: number, high: number): number | null {
+  let free = 0;
+  for (let lane = low; lane < high; lane += 1) {
+    free = (busyUntil[lane] ?? 0) <= piece.from ? free + 1 : 0;
+    if (free === piece.gpus) return lane - free + 1;
+  }
+  return null;
 }

@@ -218,12 +218,37 @@ export function useLive<T>(
   return { value: isOld ? null : found.value, error: isOld ? null : found.error, reload };
 }
 
+/** Tells all who ask for it the time, by one timer, so that a page is drawn once for all of them. */
+class Ticker {
+  private readonly told = new Set<(now: number) => void>();
+  private timer = 0;
+
+  constructor(private readonly everyMs: number) {}
+
+  on(tell: (now: number) => void): () => void {
+    if (this.told.size === 0) {
+      this.timer = window.setInterval(() => {
+        const now = Date.now();
+        for (const each of this.told) each(now);
+      }, this.everyMs);
+    }
+    this.told.add(tell);
+    return () => {
+      this.told.delete(tell);
+      if (this.told.size === 0) clearInterval(this.timer);
+    };
+  }
+}
+
+const tickers = new Map<number, Ticker>();
+
 /** Returns the time, told anew every so often: for ages that are shown. */
 export function useNow(everyMs = 1_000): number {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), everyMs);
-    return () => clearInterval(timer);
-  }, []);
+    const ticker = tickers.get(everyMs) ?? new Ticker(everyMs);
+    tickers.set(everyMs, ticker);
+    return ticker.on(setNow);
+  }, [everyMs]);
   return now;
 }

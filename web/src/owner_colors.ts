@@ -8,6 +8,8 @@ export const COLORS = 12;
 
 const places = new Map<string, number>();
 let listing: Promise<void> | null = null;
+/** How often colours were given out: until they are, all owners have grey. */
+let given = 0;
 
 /** Returns the number of the owner's colour; a name that is new takes the next one. */
 export function colorOf(owner: string): number {
@@ -17,13 +19,18 @@ export function colorOf(owner: string): number {
   return (places.size - 1) % COLORS;
 }
 
-/** Returns the class of the owner's colour; owners that the viewer may not see have grey. */
+/** Returns whether an owner has a colour of its own: one that the viewer may not see has grey. */
+export function hasColor(owner: string): boolean {
+  return given > 0 && !isHidden(owner);
+}
+
+/** Returns the class of the owner's colour, or of grey. */
 export function colorClass(owner: string): string {
-  return isHidden(owner) ? "owner-other" : `owner-${colorOf(owner)}`;
+  return hasColor(owner) ? `owner-${colorOf(owner)}` : "owner-other";
 }
 
 /** Returns whether the service withheld who it is: such names are empty or in parentheses. */
-export function isHidden(owner: string): boolean {
+function isHidden(owner: string): boolean {
   return owner === "" || owner.startsWith("(");
 }
 
@@ -38,18 +45,19 @@ async function assign(): Promise<void> {
     // The pages say that the service does not answer; colours then follow the order of appearance.
     listing = null;
   }
+  given += 1;
 }
 
-/** Returns whether the colours are given out; asks for the names of owners once for each tab. */
-export function useOwnerColors(): boolean {
-  const [isReady, setReady] = useState(places.size > 0);
+/** Returns how often colours were given out; asks for the names of owners once for each tab. */
+export function useOwnerColors(): number {
+  const [seen, setSeen] = useState(given);
   useEffect(() => {
     let isGone = false;
     listing ??= assign();
-    void listing.then(() => isGone || setReady(true));
+    void listing.then(() => isGone || setSeen(given));
     return () => {
       isGone = true;
     };
   }, []);
-  return isReady;
+  return seen;
 }

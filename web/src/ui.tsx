@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { save, wordsOf } from "./api.ts";
 import { fullTime, number, time, piecesOf } from "./format.ts";
-import { type Loaded, useConnection } from "./live.ts";
+import { type Loaded, useConnection, useNow } from "./live.ts";
 import { useModal } from "./modal.ts";
 
 export type Tone = "good" | "wait" | "bad" | "quiet" | "plan";
@@ -96,6 +96,11 @@ export function When({ at }: { at: string | number }) {
       {time(at)}
     </time>
   );
+}
+
+/** What depends on the time: drawn anew every so often, and nothing around it. */
+export function Ticking({ everyMs, children }: { everyMs: number; children: (now: number) => ComponentChildren }) {
+  return <>{children(useNow(everyMs))}</>;
 }
 
 /** A sentence of the service, with its instants in the viewer's zone. */

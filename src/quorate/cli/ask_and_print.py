@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec import Struct
 
-from quorate.cli.printing import Printouts, print_tree, telling
+from quorate.cli.printing import Printouts, print_lines, print_tree, telling
 from quorate.cli.settings import CSV, Settings
 from quorate.operations.caller import Caller
 from quorate.operations.operation import DRY_RUN, Effect, Operation
@@ -20,6 +18,8 @@ from quorate.operations.table import OPERATIONS
 from quorate.views.exits import UNKNOWN_NAME, CommandError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quorate.operations.answer_types import Answer
     from quorate.operations.request_context import AnyDesk
     from quorate.ports.log_port import Logs
@@ -48,6 +48,8 @@ def ask_each(
 
         ask_service(settings, target, name, questions, line_of)
         return
+    from dataclasses import replace
+
     from quorate.operations.answering import answer
 
     printouts = Printouts(goes_on=operation.effect is Effect.WRITE)
@@ -210,5 +212,4 @@ def _print(settings: Settings, found: Answer) -> None:
     if not settings.is_table:
         print_tree(settings, found.tree())
         return
-    for line in found.lines(settings.wide):
-        click.echo(line)
+    print_lines(found.lines(settings.wide))

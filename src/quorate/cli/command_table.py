@@ -256,3 +256,27 @@ COMMANDS: Final[CommandTable] = {
         "Print a script that completes words.",
     ),
 }
+
+Sections = dict[str, tuple[str, ...]]
+"""Heading of the help -> the names of the commands under it."""
+
+SECTIONS: Final[Sections] = {
+    "To begin": ("demo", "init", "completion"),
+    "Runs": (
+        *("submit", "plan", "explain", "watch", "logs", "notices"),
+        *("cancel", "shrink", "complete", "fail"),
+    ),
+    "What there is": ("get", "describe", "queue", "top"),
+    "Documents": ("apply", "diff", "patch", "delete", "import"),
+    "Owners and budgets": ("usage", "statement", "admin"),
+    "Fleet": ("node", "claim", "release", "resolve", "tick"),
+    "Ledger": ("ledger", "lottery", "report"),
+    "Service": ("serve", "context", "whoami", "token", "cluster", "waldur"),
+    "Simulation": (
+        *("simulate", "trace", "whatif", "forecast"),
+        *("policy", "throughputs", "calc"),
+    ),
+    "For people who know Slurm": ("sbatch", "squeue", "scancel", "sacct", "sinfo"),
+    "For people who know Kubernetes": ("runs",),
+}
+"""The commands by what people want to do; each is under one heading."""

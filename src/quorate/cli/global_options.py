@@ -6,7 +6,6 @@ Options given after the subcommand win over those before it, which win over the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -183,6 +182,6 @@ def _option(command: F, *names: str, **attributes: Any) -> F:
         if value is not None:
             assert param.name is not None, param
             kept: dict[str, Any] = {param.name: value}
-            ctx.obj = replace(ctx.ensure_object(Settings), **kept)
+            ctx.obj = ctx.ensure_object(Settings)._replace(**kept)
 
     return click.option(*names, expose_value=False, callback=keep, **attributes)(command)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from quorate.cli.command_table import CommandTable
+from quorate.cli.command_table import CommandTable, Sections
 
 _ELSEWHERE: Final = {
     **dict.fromkeys(("remove", "rm", "destroy"), "quorate delete KIND NAME"),
@@ -26,11 +26,17 @@ _ELSEWHERE: Final = {
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command of ``table`` when it is run, and none for ``--help``."""
+    """A group that imports a command of ``table`` when it is run, and none for ``--help``.
 
-    def __init__(self, *args: Any, table: CommandTable, **attributes: Any) -> None:
+    The help lists commands under the headings of ``sections``, or all under one.
+    """
+
+    def __init__(
+        self, *args: Any, table: CommandTable, sections: Sections | None = None, **attributes: Any
+    ) -> None:
         super().__init__(*args, **attributes)
         self._table = table
+        self._sections = sections or {"Commands": tuple(table)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, in the order people need them."""
@@ -64,8 +70,11 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands with their lines, importing none."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in self._table.items()])
+        width = max(map(len, self._table))
+        for heading, names in self._sections.items():
+            with formatter.section(heading):
+                # Padded, so that the lines of all sections begin in one column.
+                formatter.write_dl([(name.ljust(width), self._table[name][2]) for name in names])
 
 
 def help_all(command: click.Command, ctx: click.Context) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from quorate.cli.command_table import COMMANDS
+from quorate.cli.command_table import COMMANDS, SECTIONS
 from quorate.cli.global_options import actor_option, ledger_options, output_option
 from quorate.cli.lazy_group import LazyGroup
 from quorate.cli.settings import Settings
@@ -55,7 +55,11 @@ def _print_help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
 
 
 @click.group(
-    cls=LazyGroup, table=COMMANDS, epilog=EPILOG, context_settings={"max_content_width": 100}
+    cls=LazyGroup,
+    table=COMMANDS,
+    sections=SECTIONS,
+    epilog=EPILOG,
+    context_settings={"max_content_width": 100},
 )
 @click.version_option(__version__, message="quorate %(version)s")
 @click.option(

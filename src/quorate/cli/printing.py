@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 
 import click
@@ -16,6 +17,22 @@ def print_tree(settings: Settings, tree: object) -> None:
     from quorate.documents import to_json, to_yaml
 
     click.echo(to_json(tree) if settings.output == "json" else to_yaml(tree), nl=False)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print ``lines``; on a terminal tables are made to fit it, and anywhere else stay whole."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            click.echo(line)
+        return
+    import shutil
+
+    from quorate.views.table_fit import fitted
+
+    ellipsis = "\u2026" if "utf" in (sys.stdout.encoding or "").lower() else "..."
+    each = [part for line in lines for part in line.splitlines() or [""]]
+    for line in fitted(each, shutil.get_terminal_size().columns, ellipsis):
+        click.echo(line)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.cli.printing import Printouts, print_tree
+from quorate.cli.printing import Printouts, print_lines, print_tree
 from quorate.cli.service_errors import command_error, telling_why
 from quorate.cli.settings import CSV, Settings
 from quorate.client.asker import Asker
@@ -119,8 +119,7 @@ def _print(settings: Settings, told: _Told, *, is_apart: bool) -> None:
     if settings.output == CSV:
         click.echo(told.shown, nl=False)
     elif settings.is_table:
-        for line in told.shown:
-            click.echo(line)
+        print_lines(told.shown)
     else:
         print_tree(settings, told.shown)
 

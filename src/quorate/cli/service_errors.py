@@ -36,6 +36,9 @@ def _advice(error: RefusedError, target: Target | None) -> list[str]:
         return []
     if not target.name:
         return ["give your token in QUORATE_TOKEN, or keep it: quorate context set NAME ..."]
+    if target.has_given_token:
+        sent = f"the token was that of QUORATE_TOKEN, not that of context {target.name!r}"
+        return [f"{sent}; correct it, or: unset QUORATE_TOKEN"]
     verb = "no token was sent; give" if target.place.token is None else "if it is over, give"
     return [f"{verb} one: quorate context set {target.name} --token-file FILE"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quorate.views.exits import CommandError, Exit
 
@@ -25,11 +24,10 @@ ANSWER_TIMEOUT_S: Final = 120.0
 """How long one answer of a service may take: reading the past folds the whole ledger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NamedTuple):
     """``clock`` None is the machine's. The options are None where they were not given."""
 
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: Mapping[str, str] = os.environ
     clock: Clock | None = None
     ledger_option: str | None = None
     actor_option: str | None = None

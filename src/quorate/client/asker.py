@@ -14,7 +14,9 @@ from quorate.client.sync_runner import SyncRunner
 from quorate.client.wire import JSON, Told, Tree
 
 if TYPE_CHECKING:
+    from quorate.client.watched_events import Event
     from quorate.operations.fleet.looking_operations import LogLine
+    from quorate.operations.ledger.ledger_operations import WatchEvents
     from quorate.operations.notices.notice_operations import Notice, WatchNotices
 
 
@@ -64,6 +66,14 @@ class Asker:
     def notices(self, asked: WatchNotices) -> Iterator[Notice]:
         """Yield notices as they are recorded, for as long as the caller takes them."""
         return self._driver.stream(self._asking.stream("watch-notices", asked))
+
+    def events(self, asked: WatchEvents, *, tick_s: float) -> Iterator[Event | None]:
+        """Yield events as they are recorded, for as long as the caller takes them.
+
+        None comes once after events that came together, and every ``tick_s`` while none comes.
+        """
+        flow = self._asking.stream("watch-events", asked)
+        return self._driver.stream(flow, tick_s=tick_s)
 
     def log_lines(
         self, run: str, *, first: int = 0, tail: int | None = None, follow: bool = False

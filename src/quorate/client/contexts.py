@@ -11,14 +11,16 @@ import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from quorate.client.errors import QuorateClientError
 from quorate.client.service_address import BadPlaceError, Place, checked_server, checked_token
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FILE: Final = "file"
 """The name that means no service: the ledger's file."""
@@ -50,15 +52,18 @@ class Context(Struct, frozen=True, kw_only=True):
         return f"Context({self.server!r}, token_file={self.token_file!r}, ca_file={self.ca_file!r})"
 
     def place(self, environ: Mapping[str, str]) -> Place:
-        """Return where to ask, with its token; without one of its own that of the environment."""
+        """Return where to ask, with the token of the environment, or else its own.
+
+        A token that the environment has for another service is not sent to this one, unless it has
+        none of its own.
+        """
+        given = environ.get("QUORATE_TOKEN") or None
+        if given is not None and not environ.get("QUORATE_SERVER"):
+            return Place(server=self.server, token=given, ca_file=self.ca_file)
         token = self.token
         if self.token_file is not None:
             token = read_token(self.token_file)
-        return Place(
-            server=self.server,
-            token=token or environ.get("QUORATE_TOKEN") or None,
-            ca_file=self.ca_file,
-        )
+        return Place(server=self.server, token=token or given, ca_file=self.ca_file)
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -104,6 +109,8 @@ def check_name(name: str) -> None:
 
 def read_token(path: str) -> str:
     """Return the token that the file ``path`` holds; raises ``ConfigError``."""
+    from pathlib import Path  # noqa: PLC0415 - a command with an address reads no file
+
     try:
         with Path(path).expanduser().open("rb") as file:
             data = file.read(TOKEN_BYTES_MAX)
@@ -119,6 +126,8 @@ def read_token(path: str) -> str:
 
 def config_path(environ: Mapping[str, str]) -> Path | None:
     """Return the file of contexts; None where there is no home to look in."""
+    from pathlib import Path  # noqa: PLC0415 - as above
+
     if environ.get("QUORATE_CONFIG"):
         return Path(environ["QUORATE_CONFIG"])
     base = environ.get("XDG_CONFIG_HOME")
@@ -221,11 +230,15 @@ def _quoted(text: str) -> str:
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """The service that is meant, and what says so; ``name`` is empty where no context does."""
+    """The service that is meant, and what says so; ``name`` is empty where no context does.
+
+    ``has_given_token``: the token is that of ``QUORATE_TOKEN``.
+    """
 
     place: Place
     name: str
     why: str
+    has_given_token: bool = False
 
     @property
     def words(self) -> str:
@@ -271,7 +284,9 @@ def chosen(
         context, why = config.current, "quorate context use"
     if context is None:
         return None
-    return Target(place=config.named(context).place(environ), name=context, why=why)
+    place = config.named(context).place(environ)
+    has_given = token is not None and place.token == token
+    return Target(place=place, name=context, why=why, has_given_token=has_given)
 
 
 def service_of(

@@ -7,6 +7,7 @@ here, because a service uses none of them.
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -66,6 +67,23 @@ class Exchange:
         """Raise ``TimeoutError`` from now on where nothing comes for ``silence_s``."""
         assert self.sock is not None, "connect first"
         self.sock.settimeout(silence_s)
+
+    def is_ready(self, timeout_s: float) -> bool:
+        """Return whether the answer can be read on, after waiting for ``timeout_s`` at most."""
+        sock, reader = self.sock, self._reader
+        if sock is None or reader is None:
+            return True  # The reader sees that the answer is over.
+        before_s = sock.gettimeout()
+        sock.settimeout(0.0)
+        try:
+            # What the socket has sent already may be in the buffer of the reader, or of TLS.
+            if reader.peek(1):  # type: ignore[attr-defined]  # a BufferedReader
+                return True
+        except OSError:
+            pass  # TLS has no whole record yet; what else is wrong, reading on will say.
+        finally:
+            sock.settimeout(before_s)
+        return bool(select.select([sock], [], [], timeout_s)[0])
 
     def close(self) -> None:
         """Let go of the connection, if there is one."""
@@ -160,9 +178,10 @@ class Exchange:
             while left:
                 part = self._part(left)
                 left -= len(part)
+                # The end of a chunk is read with it: what is left to read is the next one.
+                if not left and self._line():
+                    raise NotHttpError("a chunk of the answer is longer than it says")
                 yield part
-            if self._line():
-                raise NotHttpError("a chunk of the answer is longer than it says")
         self._headers()  # What may come after the last chunk.
         self._done(is_kept=is_kept)
 

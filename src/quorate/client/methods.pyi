@@ -414,7 +414,9 @@ class Methods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
-        ones, where there are more. ``grouped`` lists an array once, and not each of its tasks."""
+        ones, where there are more. The oldest of a page comes first in any case; with ``newest``,
+        ``next`` leads to the page before it. ``grouped`` lists an array once, and not each of its
+        tasks."""
     def list_reports(self) -> ReportsListed:
         """List the reports of simulations that are kept for people to read."""
     def list_reservations(
@@ -451,7 +453,8 @@ class Methods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List runs. Of one owner, in one phase; with ``newest`` the last ones, where there are
-        more. ``grouped`` lists an array once, and not each of its tasks."""
+        more. The oldest of a page comes first in any case; with ``newest``, ``next`` leads to the
+        page before it. ``grouped`` lists an array once, and not each of its tasks."""
     def list_tenants(
         self,
         *,
@@ -606,7 +609,7 @@ class Methods:
         idempotency_key: str | None = None,
         flavor: str | None = None,
         domains: Sequence[str] = (),
-        pool: str = "default",
+        pool: str | None = None,
         regions: Sequence[str] = (),
         clusters: Sequence[str] = (),
         cap: str | None = None,
@@ -616,7 +619,8 @@ class Methods:
         and where; no domains means all. A domain is given by its key, region/cluster/domain, or its
         last part where that is clear. ``regions`` and ``clusters`` leave only domains that are in
         one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
-        are freed that it bounds."""
+        are freed that it bounds. Without a ``pool`` it is ``default``, or the only one that has the
+        flavor."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     def run_logs(
@@ -1111,7 +1115,9 @@ class AsyncMethods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
-        ones, where there are more. ``grouped`` lists an array once, and not each of its tasks."""
+        ones, where there are more. The oldest of a page comes first in any case; with ``newest``,
+        ``next`` leads to the page before it. ``grouped`` lists an array once, and not each of its
+        tasks."""
     async def list_reports(self) -> ReportsListed:
         """List the reports of simulations that are kept for people to read."""
     async def list_reservations(
@@ -1148,7 +1154,8 @@ class AsyncMethods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List runs. Of one owner, in one phase; with ``newest`` the last ones, where there are
-        more. ``grouped`` lists an array once, and not each of its tasks."""
+        more. The oldest of a page comes first in any case; with ``newest``, ``next`` leads to the
+        page before it. ``grouped`` lists an array once, and not each of its tasks."""
     async def list_tenants(
         self,
         *,
@@ -1303,7 +1310,7 @@ class AsyncMethods:
         idempotency_key: str | None = None,
         flavor: str | None = None,
         domains: Sequence[str] = (),
-        pool: str = "default",
+        pool: str | None = None,
         regions: Sequence[str] = (),
         clusters: Sequence[str] = (),
         cap: str | None = None,
@@ -1313,7 +1320,8 @@ class AsyncMethods:
         and where; no domains means all. A domain is given by its key, region/cluster/domain, or its
         last part where that is clear. ``regions`` and ``clusters`` leave only domains that are in
         one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
-        are freed that it bounds."""
+        are freed that it bounds. Without a ``pool`` it is ``default``, or the only one that has the
+        flavor."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     async def run_logs(

@@ -67,6 +67,7 @@ class PlainDriver(SyncRunner):
         """Return the head of the answer to ``request``, whose body ``opened`` then has."""
         response = self._asked(request, STREAM_SILENCE_S_MAX)
         opened.chunks, opened.shut = response.body, self.close
+        opened.is_ready = self._http.is_ready
         found = _reply(response, b"")
         return found if found.is_ok else _reply(response, b"".join(response.body))
 

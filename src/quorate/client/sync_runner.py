@@ -74,16 +74,66 @@ class Walk(Generic[T]):
 
 
 class Opened(Struct):
-    """The answer that is being read, if any."""
+    """The answer that is being read, if any.
+
+    ``is_ready`` waits for a time, and returns whether more can be read; None where that cannot be
+    known before it is read.
+    """
 
     chunks: Iterator[bytes] | None = None
     shut: Callable[[], None] | None = None
+    is_ready: Callable[[float], bool] | None = None
 
     def close(self) -> None:
         """Let go of it."""
         if self.shut is not None:
             self.shut()
-        self.chunks = self.shut = None
+        self.chunks = self.shut = self.is_ready = None
+
+
+class Ticks:
+    """Says when a stream has nothing to emit: every ``tick_s``, or never where that is None."""
+
+    def __init__(
+        self, tick_s: float | None, *, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tick_s = tick_s
+        self._now_s = now_s
+        self._ticked_s = now_s()
+        self.has_emitted = False
+        """Whether something was emitted since the last tick."""
+
+    def before(self, step: Step, opened: Opened) -> Iterator[None]:
+        """Yield None for each tick until ``step`` can be done without waiting for the service.
+
+        Raises ``TimeoutError`` where the service says nothing for too long.
+        """
+        if self._tick_s is None:
+            return
+        if isinstance(step, Read):
+            yield from self._before_read(opened, self._tick_s)
+        elif isinstance(step, Pause) and self._is_due(self._tick_s):
+            self._tick()
+            yield
+
+    def _before_read(self, opened: Opened, tick_s: float) -> Iterator[None]:
+        if opened.is_ready is None:
+            if self._is_due(tick_s):
+                self._tick()
+                yield
+            return
+        end_s = self._now_s() + STREAM_SILENCE_S_MAX
+        while not opened.is_ready(0.0 if self.has_emitted else tick_s):
+            if self._now_s() >= end_s:
+                raise TimeoutError(f"the stream said nothing for {STREAM_SILENCE_S_MAX:.0f} s")
+            self._tick()
+            yield
+
+    def _is_due(self, tick_s: float) -> bool:
+        return self.has_emitted or self._now_s() - self._ticked_s >= tick_s
+
+    def _tick(self) -> None:
+        self.has_emitted, self._ticked_s = False, self._now_s()
 
 
 class SyncRunner(ABC):
@@ -113,15 +163,21 @@ class SyncRunner(ABC):
                 walk.answer = self._do(step, Opened())
         return walk.result
 
-    def stream(self, flow: Flow[None]) -> Iterator[Any]:
-        """Yield what ``flow`` emits; its connection is closed when the iteration ends."""
-        walk, opened = Walk(flow, self.fault_of), Opened()
+    def stream(self, flow: Flow[None], *, tick_s: float | None = None) -> Iterator[Any]:
+        """Yield what ``flow`` emits; its connection is closed when the iteration ends.
+
+        With ``tick_s`` also None: once after all that came together, and every ``tick_s`` while
+        nothing comes. Through a proxy the latter only when the service says something.
+        """
+        walk, opened, ticks = Walk(flow, self.fault_of), Opened(), Ticks(tick_s)
         try:
             while (step := walk.next()) is not None:
                 if isinstance(step, Emit):
+                    ticks.has_emitted = True
                     yield step.value
                     continue
                 with walk.minding():
+                    yield from ticks.before(step, opened)
                     walk.answer = self._do(step, opened)
         finally:
             walk.close()

@@ -230,7 +230,7 @@ class RunArchive:
         return RowQuery(
             upto_seq=self.upto_seq,
             after_seq=query.after_seq,
-            before_seq=None,
+            before_seq=query.before_seq,
             owner=owner,
             phase=None if query.phase is None else query.phase.value,
             is_claim=query.is_claim,

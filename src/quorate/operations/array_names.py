@@ -83,7 +83,7 @@ def arrays_once(
     """Yield what is listed for ``names``, the runs of ``query``, and the run by which it is.
 
     An array is listed once, where the first of its tasks is. One of which a task was listed on the
-    page before, up to ``query.after_seq``, is not listed again.
+    page before, up to ``query.after_seq`` or from ``query.before_seq`` on, is not listed again.
     """
     seen: set[str] = set()
     for name in names:
@@ -97,12 +97,15 @@ def arrays_once(
 
 
 def _was_listed(view: StateView, array: str, query: RunQuery) -> bool:
-    if not query.after_seq:
-        return False
-    everything = replace(query, after_seq=0)
-    for name in tasks_named(view, array):
+    """Return whether a task of ``array`` is on a page before the one of ``query``."""
+    names = tasks_named(view, array)
+    everything = replace(query, after_seq=0, before_seq=None)
+    for name in reversed(names) if query.is_newest_first else names:
         record = view.runs[name]
-        if record.seq > query.after_seq:
+        is_before = record.seq <= query.after_seq or (
+            query.before_seq is not None and record.seq >= query.before_seq
+        )
+        if not is_before:
             return False
         if everything.matches(record):
             return True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 
 class Role(StrEnum):
@@ -39,8 +40,7 @@ def actor_of(tenant: str, user: str) -> str:
     return f"{tenant}/{user}" if tenant else user
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """``actor`` is recorded in every event. ``tenant`` is empty for a caller without one.
 
     ``scopes`` are those of the caller's proof: areas, and the right to claim nodes. ``token`` is

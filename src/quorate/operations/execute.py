@@ -101,10 +101,12 @@ def carry_out(
     return _Outcome(order, decision, prior.head, head, moment, prior.leases, effect, sight).answer()
 
 
-def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False) -> Answer:
+def recorded_answer(
+    receipt: Receipt, sight: Sight, *, is_repeated: bool = False, notes: tuple[str, ...] = ()
+) -> Answer:
     """Return the answer to a command from its ``receipt`` alone, wherever its block is now.
 
-    Raises ``CommandError`` when it was refused.
+    ``notes`` are those on the request. Raises ``CommandError`` when it was refused.
     """
     decision, head, first = receipt.decision, receipt.head, receipt.first_seq
     if decision.refusals:
@@ -120,6 +122,7 @@ def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False
         ],
         notes=(
             *([again] if is_repeated else []),
+            *notes,
             *(f"warning: {warning}" for warning in sight.warnings(decision)),
         ),
         done=done if decision.events else "",

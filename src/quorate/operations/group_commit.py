@@ -83,7 +83,7 @@ def answer_together(
         if isinstance(receipt, DecisionCutError):
             found.append(too_long(plain(order.command), receipt.started))
         else:
-            found.append(_answer(engine, receipt, asking.context.caller))
+            found.append(_answer(engine, receipt, order, asking.context.caller))
     return found
 
 
@@ -130,7 +130,9 @@ def carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Re
     return found
 
 
-def _answer(engine: Engine, receipt: Receipt | Exception, caller: Caller) -> Answer | Exception:
+def _answer(
+    engine: Engine, receipt: Receipt | Exception, order: Order, caller: Caller
+) -> Answer | Exception:
     if isinstance(receipt, Exception):
         return receipt
     if receipt.denied is not None:
@@ -139,6 +141,6 @@ def _answer(engine: Engine, receipt: Receipt | Exception, caller: Caller) -> Ans
     try:
         if kept is not None:
             return recorded_answer(engine.answer_kept(kept), sight, is_repeated=True)
-        return recorded_answer(receipt, sight)
+        return recorded_answer(receipt, sight, notes=order.notes)
     except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
         return error

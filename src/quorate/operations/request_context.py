@@ -76,7 +76,8 @@ class RequestContext:
     follow the ledger read together; without it each reads the store. Without ``logs`` no output of
     runs is kept here, and without ``reports`` no reports of simulations; without ``accounting`` no
     accounting system is linked here; without ``clock_control`` the wall clock is not compared with
-    another; without ``quorum`` no service answers.
+    another; without ``quorum`` no service answers. ``mail_domains`` are those to which a service
+    mails what runs ask for; None where no service answers.
     ``is_executed`` says that an executor runs the work though the engine here, which only reads,
     has none. ``instant`` is as of when the caller is answered, where others are answered from it,
     too; without it, that is now. ``widths_max`` is how many widths the runs of one request may
@@ -93,6 +94,7 @@ class RequestContext:
     recent: Recent | None = None
     logs: Logs | None = None
     reports: Reports | None = None
+    mail_domains: tuple[str, ...] | None = None
     is_executed: bool = False
     accounting: LinkStatus | None = None
     clock_control: ClockControl | None = None

@@ -150,6 +150,12 @@ class Configuration:
         )
 
     @property
+    def run_mail_domains(self) -> tuple[str, ...]:
+        """The domains to whose addresses runs may have mail sent; none where none is sent."""
+        server = self.mail_server
+        return () if server is None else server.domains
+
+    @property
     def oidc_client(self) -> OidcClient | None:
         """What the service is to the issuer; None where the dashboard takes tokens alone."""
         if not self.oidc_client_id:

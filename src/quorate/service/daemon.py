@@ -210,6 +210,7 @@ class Daemon:
             ledger=url,
             logs=make_logs(configuration),
             reports=_reports(configuration),
+            mail_domains=configuration.run_mail_domains,
             check_writable=lambda: check_store_writable(url),
             bodies=BodyReader(
                 memory_bytes_max=configuration.body_memory_bytes_max,

@@ -127,6 +127,7 @@ class LedgerThread:
         bodies: BodyReader | None = None,
         clock_guard: ClockGuard | None = None,
         supply: ExecutorSupply | None = None,
+        mail_domains: tuple[str, ...] | None = None,
     ) -> None:
         self._clock_guard = clock_guard
         self._supply = supply
@@ -143,6 +144,7 @@ class LedgerThread:
         self._signer = signer
         self._logs = logs
         self._reports = reports
+        self._mail_domains = mail_domains
         self.metrics = metrics or service_metrics()
         self.bodies = bodies or BodyReader()
         self.admission = Admission(shed=self.metrics.shed)
@@ -189,6 +191,7 @@ class LedgerThread:
                 is_executed=is_executed,
                 logs=self._logs,
                 reports=self._reports,
+                mail_domains=self._mail_domains,
             )
             self._readers = ReaderPools(config, self._ledger)
             self._readers.open()
@@ -397,6 +400,7 @@ class LedgerThread:
             recent=self._recent,
             logs=self._logs,
             reports=self._reports,
+            mail_domains=self._mail_domains,
             accounting=self.accounting,
             clock_control=self._clock_guard,
             quorum=QuorumDesk(engine, self._role, self.own_name, self.lag_s),

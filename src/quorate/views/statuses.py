@@ -5,8 +5,7 @@ Which code an exception of the world has says ``error_codes.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.model.refusal import RefusalCode
 from quorate.views.exits import Exit
@@ -25,8 +24,7 @@ UNSOUND: Final = "unsound"
 BUG: Final = "bug"
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """``grpc`` is the name of a status code of gRPC; ``title`` is the same for all of a code."""
 
     http: int

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from quorate.cli.command_table import COMMANDS
+from quorate.cli.command_table import COMMANDS, SECTIONS
 from quorate.cli.main import main, quorate
 
 
@@ -31,6 +31,26 @@ def test_the_lines_of_the_help_are_those_of_the_commands() -> None:
         assert command is not None
         assert command.name == name
         assert command.get_short_help_str(limit=200) == line
+
+
+def test_the_help_shows_every_command_once_under_the_heading_of_its_task(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(COMMANDS)
+    main(["--help"])
+    out = capsys.readouterr().out
+    for heading, names in SECTIONS.items():
+        section = out.partition(f"\n{heading}:\n")[2].partition("\n\n")[0]
+        first = (line for line in section.splitlines() if not line.startswith("   "))
+        assert tuple(line.split()[0] for line in first) == names
+    columns = {
+        line.index(COMMANDS[name][2])
+        for name in COMMANDS
+        for line in out.splitlines()
+        if line.startswith(f"  {name} ") and COMMANDS[name][2] in line
+    }
+    assert len(columns) == 1, "the lines of all sections begin in one column"
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)

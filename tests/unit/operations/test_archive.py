@@ -220,18 +220,31 @@ def test_every_question_is_answered_alike(engines: tuple[Engine, Engine]) -> Non
     assert asked > 400
 
 
+def _named(tree: dict[str, Any]) -> list[str]:
+    return [each["metadata"]["name"] for each in tree["items"]]
+
+
 @pytest.mark.heavy
-def test_pages_of_runs_join_to_the_whole_list(engines: tuple[Engine, Engine]) -> None:
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("newest", [False, True])
+@pytest.mark.parametrize("limit", [1, 3, 1_000])
+def test_pages_of_runs_join_to_the_whole_list(
+    engines: tuple[Engine, Engine], *, newest: bool, grouped: bool, limit: int
+) -> None:
     archiving, plain = engines
+    all_of = ListRuns(newest=newest, grouped=grouped)
+    whole = _named(ask(desk_for(ADMIN, plain), "list-runs", all_of).tree())
+    assert grouped or whole == list(plain.view.runs)
     names: list[str] = []
     cursor = None
-    for _ in range(20):
-        page = ask(desk_for(ADMIN, archiving), "list-runs", ListRuns(limit=3, cursor=cursor)).tree()
-        names += [each["metadata"]["name"] for each in page["items"]]
+    for _ in range(len(whole) + 1):
+        asked = ListRuns(limit=limit, cursor=cursor, newest=newest, grouped=grouped)
+        page = ask(desk_for(ADMIN, archiving), "list-runs", asked).tree()
+        names = _named(page) + names if newest else names + _named(page)
         cursor = page.get("next")
         if cursor is None:
             break
-    assert names == list(plain.view.runs)
+    assert names == whole
 
 
 @pytest.mark.heavy

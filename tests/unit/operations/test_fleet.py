@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from msgspec import Struct
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
-from quorate.core.commands import Submit
+from quorate.core.commands import Applied, Apply, Submit
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus
+from quorate.model.specs import Node, Pool
 from quorate.operations.caller import CLAIM, Caller
 from quorate.operations.fleet.fleet_operations import (
     ClaimNodes,
@@ -19,7 +19,7 @@ from quorate.operations.fleet.fleet_operations import (
     Resolve,
     Tick,
 )
-from quorate.testing.builders import run
+from quorate.testing.builders import node, run
 from quorate.views.exits import Exit
 from tests.unit.operations import ledger_thread as callers
 from tests.unit.operations.ledger_thread import ADMIN, AUDITOR, STRANGER, LedgerThread
@@ -236,6 +236,27 @@ def test_a_scope_that_is_not_there_is_an_unknown_name(
     error = ledger_thread.refused(ADMIN, "resolve", asked)
     assert error.fault == "unknown-name"
     assert text in error.lines[0]
+
+
+def test_without_a_pool_room_is_made_in_the_only_one_that_has_the_flavor(
+    ledger_thread: LedgerThread,
+) -> None:
+    def apply(*specs: Applied) -> None:
+        done = ledger_thread.engine.execute(Apply(specs), actor="test")
+        assert not done.decision.refusals
+
+    def b200(pool: str) -> Node:
+        return structs.replace(node(f"b-{pool}", flavor="B200"), labels=(("room", pool),))
+
+    apply(*(Pool(name=each, selector=(("room", each),)) for each in ("batch", "night")))
+    apply(b200("batch"))
+    asked = Resolve(flavor="B200", deficit=8, dry_run=True)
+    assert "B200 in pool batch " in ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
+    apply(b200("night"))
+    unclear = ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
+    assert unclear == ("several pools have B200; name one, as pool=NAME; there are: batch, night")
+    apply(b200("neither"))
+    assert "B200 in pool default " in ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
 
 
 def test_a_tick_does_what_is_due_and_else_says_when_something_will_be(

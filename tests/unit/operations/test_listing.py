@@ -8,9 +8,11 @@ import pytest
 
 from quorate.core.commands import Apply
 from quorate.model.specs import Owner
-from quorate.operations.resources.resource_operations import NAMES_MAX, ListThings
+from quorate.operations.resources.resource_operations import NAMES_MAX, ListRuns, ListThings
+from quorate.operations.resources.run_operations import SubmitRun
 from quorate.testing.memory_engines import memory_engine
 from quorate.views.exits import CommandError
+from tests.unit.operations.ledger_thread import ADA, LedgerThread
 from tests.unit.operations.stage import ADMIN, ask, desk_for
 
 
@@ -50,3 +52,33 @@ def test_as_many_wrong_names_as_may_be_asked_for_hold_up_nobody() -> None:
         ask(context, "list-owners", ListThings(names=wrong))
     assert process_time() - began_s < 5
     assert len(caught.value.lines) == NAMES_MAX
+
+
+@pytest.mark.parametrize("newest", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3, 50])
+def test_pages_list_an_array_once_in_either_direction(*, newest: bool, limit: int) -> None:
+    ledger_thread = LedgerThread()
+    for name, tasks in (("one", None), ("wide", "0-3"), ("two", None), ("more", "0-1")):
+        spec = {"resources": {"gpuType": "H100", "totalGPUs": 1}}
+        array = {} if tasks is None else {"array": {"tasks": tasks}}
+        document = {
+            "apiVersion": "quorate.dev/v1",
+            "kind": "Run",
+            "metadata": {"name": name},
+            "spec": spec | array,
+        }
+        ledger_thread.ask(ADA, "submit-run", SubmitRun(document=document))
+
+    def page(cursor: str | None, most: int | None) -> tuple[list[str], str | None]:
+        asked = ListRuns(limit=most, cursor=cursor, newest=newest, grouped=True)
+        found = ledger_thread.tree(ADMIN, "list-runs", asked)
+        return [each["metadata"]["name"] for each in found["items"]], found.get("next")
+
+    whole, _ = page(None, None)
+    assert whole == ["see", "hear", "help", "one", "wide", "two", "more"]
+    names, cursor = page(None, limit)
+    while cursor is not None:
+        found, cursor = page(cursor, limit)
+        assert found, "a cursor leads to something"
+        names = found + names if newest else names + found
+    assert names == whole

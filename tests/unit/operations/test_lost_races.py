@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,7 +135,7 @@ def test_token_that_was_revoked_after_its_caller_was_admitted_is_refused(world: 
 
 
 def test_only_the_request_that_is_forbidden_now_is_left_out_of_its_group(world: World) -> None:
-    bob = replace(ALICE, actor="bob", user="bob", token=HIS)
+    bob = structs.replace(ALICE, actor="bob", user="bob", token=HIS)
     issued = IssueToken(HIS, "1" * 64, "user", "team", "bob")
     world.engine.execute(issued, actor="root")
     world.race(RevokeToken(HIS, "lost"))

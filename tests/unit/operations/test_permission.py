@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from msgspec.structs import replace
 
@@ -236,7 +234,7 @@ def test_a_limit_is_called_as_it_was_asked_for() -> None:
 )
 def test_a_limited_token_applies_what_is_in_its_areas(spec: Applied, area: str) -> None:
     for scope in Area:
-        admin = dataclasses.replace(caller(Role.ADMIN), scopes=frozenset({scope.value}))
+        admin = replace(caller(Role.ADMIN), scopes=frozenset({scope.value}))
         told = denial(fleet(), admin, Apply((spec,)))
         assert (told == "") is (scope == area), told
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.operations.ledger.plan_operations import PlanRuns
 from quorate.operations.resources.resource_operations import Apply

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.core.commands import Apply
 from quorate.loop.engine import Engine

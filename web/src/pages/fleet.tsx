@@ -111,11 +111,11 @@ export function FleetPage() {
   const [owner, setOwner] = useParam("owner");
   const [run, setRun] = useParam("run");
   const shares = useMemo(() => model?.shares() ?? [], [model, version]);
-  const isColored = useOwnerColors();
+  const given = useOwnerColors();
   const colors = useMemo(() => {
     const paint = paintOf();
     return new Map(shares.map(({ owner }) => [owner, paintFor(owner, paint)]));
-  }, [shares, isColored]);
+  }, [shares, given]);
   return (
     <>
       <Title

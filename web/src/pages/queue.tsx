@@ -5,9 +5,9 @@ import { ask, saveCsv, wordsOf } from "../api.ts";
 import type { QueueStart } from "../api_types.ts";
 import { type Run, flavorsOf } from "../documents.ts";
 import { away, duration, fullTime, number, percent } from "../format.ts";
-import { useLive, useNow } from "../live.ts";
+import { useLive } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
-import { Await, Badge, type Column, Empty, Table, Title, Words } from "../ui.tsx";
+import { Await, Badge, type Column, Empty, Table, Ticking, Title, Words } from "../ui.tsx";
 import { useViewer } from "../viewer.ts";
 import { type ListLine, folded, lineName } from "./tasks.tsx";
 import { PlanText, waitText } from "./waiting.tsx";
@@ -23,7 +23,6 @@ export function QueuePage() {
   const [owner, setOwner] = useParam("owner");
   const [more, setMore] = useState<{ rows: Run[]; next: string | undefined } | null>(null);
   const [fault, setFault] = useState("");
-  const now = useNow(AGES_MS);
   const first = useLive(
     `queue ${owner}`,
     (signal) => ask("/queue", {}, { limit: PAGE, owner }, signal),
@@ -60,7 +59,7 @@ export function QueuePage() {
             <>
               <Table
                 name="queue"
-                columns={columns(now, likely)}
+                columns={columns(likely)}
                 rows={rows}
                 keyOf={lineName}
                 inside={(line) =>
@@ -70,7 +69,7 @@ export function QueuePage() {
                         show: () => (
                           <Table
                             name={`waiting tasks of ${lineName(line)}`}
-                            columns={columns(now, likely)}
+                            columns={columns(likely)}
                             rows={line.tasks.map((run) => ({ run, tasks: [] }))}
                             keyOf={lineName}
                             empty={<Empty>None of its tasks waits.</Empty>}
@@ -121,7 +120,7 @@ export function OwnerLink({ name }: { name: string }) {
   return <Link to={["owners", name]}>{name}</Link>;
 }
 
-function columns(now: number, likely: Map<string, QueueStart>): Column<ListLine>[] {
+function columns(likely: Map<string, QueueStart>): Column<ListLine>[] {
   const hasConflict = [...likely.values()].some((each) => each.byConflict || each.odds.length > 0);
   const odds: Column<ListLine> = {
     title: "Odds",
@@ -162,8 +161,11 @@ function columns(now: number, likely: Map<string, QueueStart>): Column<ListLine>
       title: "Waiting",
       right: true,
       wide: true,
-      value: ({ run }) => now - Date.parse(run.status.submitted),
-      show: ({ run }) => duration(now - Date.parse(run.status.submitted)),
+      value: ({ run }) => Date.now() - Date.parse(run.status.submitted),
+      show: ({ run }) => {
+        const since = Date.parse(run.status.submitted);
+        return <Ticking everyMs={AGES_MS}>{(now) => duration(now - since)}</Ticking>;
+      },
     },
     {
       title: "Score",
@@ -176,10 +178,14 @@ function columns(now: number, likely: Map<string, QueueStart>): Column<ListLine>
       title: "Starts",
       value: ({ run }) => run.status.plan?.start ?? "~",
       show: ({ run }) => (
-        <div>
-          <PlanText run={run} now={now} />
-          <Likely start={likely.get(run.metadata.name)} now={now} />
-        </div>
+        <Ticking everyMs={AGES_MS}>
+          {(now) => (
+            <div>
+              <PlanText run={run} now={now} />
+              <Likely start={likely.get(run.metadata.name)} now={now} />
+            </div>
+          )}
+        </Ticking>
       ),
     },
     ...(hasConflict ? [odds] : []),

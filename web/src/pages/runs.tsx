@@ -14,6 +14,11 @@ const PAGE = 100;
 const AGES_MS = 5_000;
 const PHASES = ["Pending", "Running", "Completed", "Failed", "Cancelled"];
 
+/** Returns a page of the newest runs, of which the service gives the oldest first. */
+function newestFirst(items: Record<string, unknown>[]): Run[] {
+  return (items as unknown as Run[]).toReversed();
+}
+
 export function RunsPage() {
   const [owner, setOwner] = useParam("owner");
   const [phase, setPhase] = useParam("phase");
@@ -29,7 +34,7 @@ export function RunsPage() {
   const readOn = async (cursor: string): Promise<void> => {
     try {
       const found = await ask("/runs", {}, { ...asked, cursor });
-      const rows = [...(more?.rows ?? []), ...(found.items as unknown as Run[])];
+      const rows = [...(more?.rows ?? []), ...newestFirst(found.items)];
       setMore({ rows, next: found.next });
     } catch (error) {
       setFault(wordsOf(error));
@@ -69,7 +74,7 @@ export function RunsPage() {
               <Table
                 name="runs"
                 columns={columns(now)}
-                rows={[...(listing.items as unknown as Run[]), ...(more?.rows ?? [])]}
+                rows={[...newestFirst(listing.items), ...(more?.rows ?? [])]}
                 keyOf={(run) => run.metadata.name}
                 inside={(run) =>
                   run.status.tasks

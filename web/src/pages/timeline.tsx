@@ -39,7 +39,7 @@ export function TimelinePage() {
     <>
       <Title
         title="Timeline"
-        sub="One band per domain, as tall as it has GPUs. Pale bars have ended or are spare; hollow bars are planned. Scroll to zoom, drag to move, double-click a bar to open its run."
+        sub="One band per domain, as tall as it has GPUs. Pale bars have ended or are spare, hollow ones are planned: below the band where its work may still run by then. Scroll to zoom, drag to move, double-click a bar to open its run."
       />
       <Await of={found}>
         {({ bands, pieces }) =>
@@ -86,8 +86,13 @@ function usual(pieces: Piece[]): Span {
   return { from: from - (until - from) * 0.03, until: until + (until - from) * 0.03 };
 }
 
+/** How tall a row is: a GPU of the domain, or one of the planned work below them. */
+function rowOf(band: Band): number {
+  return Math.min(BAND_MAX, Math.max(BAND_MIN, band.gpus * ROW_MAX)) / Math.max(band.gpus, 1);
+}
+
 function heightOf(band: Band): number {
-  return Math.min(BAND_MAX, Math.max(BAND_MIN, band.gpus * ROW_MAX));
+  return rowOf(band) * Math.max(band.rows, 1);
 }
 
 function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
@@ -103,7 +108,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
     });
   }, [bands]);
   const height = (tops.at(-1) ?? 0) + heightOf(bands.at(-1) as Band) + GAP;
-  const isColored = useOwnerColors();
+  const given = useOwnerColors();
   const x = (at: number): number => {
     const { from, until } = span.current as Span;
     const width = (canvas.current?.clientWidth ?? 0) - LABEL;
@@ -111,7 +116,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
   };
   const box = (piece: Piece): [number, number, number, number] => {
     const band = bands[piece.domain] as Band;
-    const row = heightOf(band) / Math.max(band.gpus, 1);
+    const row = rowOf(band);
     const left = x(piece.from);
     const top = (tops[piece.domain] as number) + piece.row * row;
     return [left, top, Math.max(1.5, x(piece.until) - left - 1), Math.max(1.5, piece.gpus * row - 1)];
@@ -128,6 +133,13 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const paint = paintOf();
     drawAxis(context, span.current, x, at.clientWidth, height, paint.quiet, paint.free);
+    context.fillStyle = paint.free;
+    bands.forEach((band, order) => {
+      // Under this line is planned work that begins before what runs there has to end.
+      if (band.rows > band.gpus) {
+        context.fillRect(LABEL, (tops[order] as number) + band.gpus * rowOf(band), at.clientWidth - LABEL, 1);
+      }
+    });
     context.save();
     context.beginPath();
     context.rect(LABEL, 0, at.clientWidth - LABEL, height);
@@ -171,7 +183,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
       context.fillText(`${number(band.gpus)} GPUs`, 10, (tops[row] as number) + 15, LABEL - 20),
     );
   };
-  useLayoutEffect(() => draw.current(), [pieces, isColored]);
+  useLayoutEffect(() => draw.current(), [pieces, given]);
   useLayoutEffect(() => {
     const at = canvas.current as HTMLCanvasElement;
     const again = (): void => draw.current();

@@ -45,7 +45,8 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
     notice is over: overstayed backfill first, then spares, steps of malleable runs, and the
     lottery. Nothing is ended unless all cuts together are enough. A domain is given by its key,
     region/cluster/domain, or by its last part where that is not ambiguous; region and cluster leave
-    the domains that are in one of them. With a cap, GPUs are freed among those that it bounds.
+    the domains that are in one of them. Without a pool it is `default`, or the only one that has
+    the flavor. With a cap, GPUs are freed among those that it bounds.
 
     With --dry-run: what would be cut, which runs would enter with which odds, and a dummy draw.
     """
@@ -59,7 +60,7 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
         regions=tuple(wanted.get("region", ())),
         clusters=tuple(wanted.get("cluster", ())),
         cap=next(iter(wanted.get("cap", ())), None),
-        pool=wanted.get("pool", ["default"])[0],
+        pool=next(iter(wanted.get("pool", ())), None),
         deficit=deficit,
         dry_run=dry_run,
     )

@@ -139,7 +139,7 @@ def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
     it is 0 outside the envelope's window.
     """
     from quorate.cli.ask_and_print import tree_asked
-    from quorate.cli.printing import print_tree
+    from quorate.cli.printing import print_lines, print_tree
     from quorate.model.api_version import API_VERSION
     from quorate.operations.resources.resource_operations import ListThings
     from quorate.views.money.envelope_usage import COLUMNS, envelope_usage
@@ -155,7 +155,7 @@ def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
         items = [each.tree() for each in found]
         print_tree(settings, {"apiVersion": API_VERSION, "kind": "List", "items": items})
     elif found:
-        click.echo(table(COLUMNS, [each.row() for each in found]))
+        print_lines([table(COLUMNS, [each.row() for each in found])])
     else:
         click.echo("there are no envelopes" + ("" if owner is None else f" of {owner}"), err=True)
 
@@ -175,7 +175,7 @@ def leases(settings: Settings, *, run: str | None) -> None:
     works and there is money.
     """
     from quorate.cli.ask_and_print import tree_asked
-    from quorate.cli.printing import print_tree
+    from quorate.cli.printing import print_lines, print_tree
     from quorate.operations.resources.resource_operations import ListThings
     from quorate.views.table import Column, right, table
 
@@ -201,7 +201,7 @@ def leases(settings: Settings, *, run: str | None) -> None:
         for each in tree["items"]
         for status in (each["status"],)
     ]
-    click.echo(table(columns, rows))
+    print_lines([table(columns, rows)])
 
 
 @click.group(
@@ -220,7 +220,7 @@ def sponsors() -> None:
 @click.pass_obj
 def list_sponsors(settings: Settings, *, run: str) -> None:
     """Show from whom a run may borrow, and what it borrows now."""
-    from quorate.cli.printing import print_tree
+    from quorate.cli.printing import print_lines, print_tree
     from quorate.views.table import Column, right, table
     from quorate.views.word_forms import hours
 
@@ -241,7 +241,7 @@ def list_sponsors(settings: Settings, *, run: str) -> None:
     if lent:
         rows = [(each["envelope"], str(each["gpus"]), hours(each["spentGPUMs"])) for each in lent]
         columns = (Column("LENT-FROM"), right("GPUS"), right("GPU-HOURS"))
-        click.echo(table(columns, rows))
+        print_lines([table(columns, rows)])
 
 
 @sponsors.command(

@@ -12,10 +12,10 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.cli.live.watch_file import Looking
-    from quorate.operations.ledger.watch_handlers import Watched
+    from quorate.cli.live.looking import Looking
+    from quorate.operations.ledger.plan_operations import PictureRequest
 
-INTERVAL_DEFAULT: Final = "2s"
+INTERVAL_MS: Final = 2_000
 _INTERVAL_MS_MIN: Final = 10
 _RESERVATIONS: Final = "reservations"
 
@@ -40,9 +40,7 @@ _RESERVATIONS: Final = "reservations"
 @click.option(
     "--interval",
     metavar="DURATION",
-    default=INTERVAL_DEFAULT,
-    show_default=True,
-    help="How often to look: 500ms, 2s, 1m.",
+    help="How often to look: 500ms, 2s, 1m.  [default: 2s]",
 )
 @click.option(
     "--count", metavar="N", type=click.IntRange(min=1), help="Look N times, and end then."
@@ -55,7 +53,7 @@ def watch(
     *,
     what: str | None,
     pool: str | None,
-    interval: str,
+    interval: str | None,
     count: int | None,
     once: bool,
 ) -> None:
@@ -70,13 +68,13 @@ def watch(
     Ends with exit code 0 when the run it watches is over, however it ended, or after --count; with
     130 on Ctrl-C.
     """
-    from quorate.cli.live.watch_file import Looking
+    from quorate.cli.live.looking import Looking
 
     if once and count is not None:
         raise click.UsageError("give either --once or --count N")
     looking = Looking(
-        interval_ms=_interval_ms(interval),
-        count=1 if once else count,
+        interval_ms=INTERVAL_MS if interval is None else _interval_ms(interval),
+        looks_max=1 if once else count,
         redraw=_is_terminal() and not once,
     )
     _follow(settings, _watched(what, pool), looking)
@@ -84,21 +82,20 @@ def watch(
 
 def watch_run(settings: Settings, run: str) -> None:
     """Follow a run until it is over, as the command does by default."""
-    from quorate.cli.live.watch_file import Looking
-    from quorate.operations.ledger.watch_handlers import Watched
+    from quorate.cli.live.looking import Looking
+    from quorate.operations.ledger.plan_operations import PictureRequest
 
-    interval_ms = _interval_ms(INTERVAL_DEFAULT)
-    looking = Looking(interval_ms=interval_ms, count=None, redraw=_is_terminal())
-    _follow(settings, Watched(run=run), looking)
+    looking = Looking(interval_ms=INTERVAL_MS, looks_max=None, redraw=_is_terminal())
+    _follow(settings, PictureRequest(run=run), looking)
 
 
-def _follow(settings: Settings, watched: Watched, looking: Looking) -> None:
+def _follow(settings: Settings, watched: PictureRequest, looking: Looking) -> None:
     """Follow ``watched`` in a ledger's file, or by a service."""
-    from quorate.cli.live.watch_file import follow
-
     target = settings.service()
     try:
         if target is None:
+            from quorate.cli.live.watch_file import follow
+
             follow(settings, watched, looking)
         else:
             from quorate.cli.live.watching_service import follow_service
@@ -109,15 +106,15 @@ def _follow(settings: Settings, watched: Watched, looking: Looking) -> None:
         raise CommandError(Exit.INTERRUPTED) from None
 
 
-def _watched(what: str | None, pool: str | None) -> Watched:
+def _watched(what: str | None, pool: str | None) -> PictureRequest:
     from quorate.cli.typed_names import run_name
-    from quorate.operations.ledger.watch_handlers import Watched
+    from quorate.operations.ledger.plan_operations import PictureRequest
 
     if what == _RESERVATIONS:
-        return Watched(reservations=True, pool=pool)
+        return PictureRequest(reservations=True, pool=pool)
     if what is not None and pool is not None:
         raise click.UsageError("a run is in one pool; give either RUN or --pool POOL")
-    return Watched(run=None if what is None else run_name(what), pool=pool)
+    return PictureRequest(run=None if what is None else run_name(what), pool=pool)
 
 
 def _interval_ms(text: str) -> int:

@@ -9,6 +9,8 @@ from typing import Final
 import click
 
 from quorate.cli.ask_and_print import kept_logs_beside
+from quorate.cli.live.looking import Looking
+from quorate.cli.printing import print_lines
 from quorate.cli.session import as_of, clock_of, open_to_read
 from quorate.cli.settings import Settings
 from quorate.core.explain.start_plan import Forecast, foretell
@@ -17,7 +19,8 @@ from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
 from quorate.model.amounts import MINUTE_MS
 from quorate.operations.caller import Caller
-from quorate.operations.ledger.watch_handlers import Watched, picture_lines
+from quorate.operations.ledger.plan_operations import PictureRequest
+from quorate.operations.ledger.watch_handlers import Watched, picture_lines, watched_of
 from quorate.ports.store_port import EventStore
 from quorate.views.runs.event_text import Entry, entries, format_event
 from quorate.views.runs.instant import Moment
@@ -76,22 +79,9 @@ class _Eye:
         return as_of(self.engine.view, self.engine.now_ms())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looking:
-    """How to watch: how often, and ``count`` times at most.
-
-    With ``redraw`` the picture replaces the last one; otherwise it is printed once, and then a line
-    for each new event.
-    """
-
-    interval_ms: int
-    count: int | None
-    redraw: bool
-
-
-def follow(settings: Settings, watched: Watched, looking: Looking) -> None:
-    """Show ``watched`` until it is over."""
-    count, redraw = looking.count, looking.redraw
+def follow(settings: Settings, asked: PictureRequest, looking: Looking) -> None:
+    """Show what is watched until it is over."""
+    watched, count, redraw = watched_of(asked), looking.looks_max, looking.redraw
     with open_to_read(settings) as store:
         eye = _Eye.open(settings, store)
         watched.check(eye.engine.view, eye.caller)
@@ -125,5 +115,4 @@ def _show(settings: Settings, watched: Watched, eye: _Eye, *, redraw: bool) -> N
     if redraw:
         click.clear()
         lines.append(f"{time_text(moment.now_ms)}, sequence {moment.seq}; Ctrl-C ends this")
-    for line in lines:
-        click.echo(line)
+    print_lines(lines)

@@ -2,86 +2,104 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from quorate.cli.live.watch_file import Looking
+from quorate.cli.live.looking import Looking
+from quorate.cli.printing import print_lines
 from quorate.cli.remote import check_typed
 from quorate.cli.service_errors import telling_why
 from quorate.cli.settings import Settings
-from quorate.client.async_client import AsyncClient
+from quorate.client.asker import Asker
 from quorate.client.client_flows import TERMINAL
 from quorate.client.contexts import Target
-from quorate.client.watched_events import Event
-from quorate.documents.times import time_text
-from quorate.ledger.codec import event_from_json
-from quorate.operations.fleet.looking_operations import RunReports
+from quorate.client.plain_http import driver_for
+from quorate.client.retrying import Retrying
+from quorate.operations.ledger.ledger_operations import WatchEvents
 from quorate.operations.ledger.plan_operations import PictureRequest
-from quorate.operations.ledger.watch_handlers import Watched
-from quorate.ports.errors import QuorateError
-from quorate.views.runs.event_text import format_event
+
+if TYPE_CHECKING:
+    from quorate.client.watched_events import Event
 
 TRIES_MAX: Final = 20
 """How often in a row a cut connection is tried again: for some minutes."""
 EVENTS_MAX: Final = 1_000
-"""How many events wait to be shown; more wait at the service."""
+"""How many events are shown at once; more wait at the service."""
 RETELL_S: Final = 30.0
 """How old a picture may be in which time is counted down."""
 PROGRESS_S: Final = 5.0
 """How often the work of a run is asked for its last step, which is no event."""
 
 
-def follow_service(settings: Settings, target: Target, watched: Watched, looking: Looking) -> None:
+def follow_service(
+    settings: Settings, target: Target, watched: PictureRequest, looking: Looking
+) -> None:
     """Show ``watched`` as the service reports it, until it is over."""
     check_typed(settings)
-    with telling_why(target):
-        asyncio.run(_follow(target, settings.answer_timeout_s(), watched, looking))
-
-
-async def _follow(target: Target, timeout_s: float, watched: Watched, looking: Looking) -> None:
-    async with AsyncClient.at(target.place, tries=TRIES_MAX, timeout_s=timeout_s) as client:
+    with telling_why(target), _asker(settings, target) as client:
         view = _View(client, watched, looking)
-        await view.show()
-        async with view.listening():
-            looks = 1
-            while looks != looking.count and not view.is_over:
-                looks += 1
-                await view.look()
+        view.show()
+        if looking.looks_max == 1 or view.is_over:
+            return
+        # Events come by a connection of their own, on which nothing else can be asked.
+        with _asker(settings, target) as listening:
+            _follow(view, listening)
 
 
-@dataclass(slots=True)
+@contextmanager
+def _asker(settings: Settings, target: Target) -> Iterator[Asker]:
+    """Open a client that tries again for some minutes."""
+    driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
+    with Asker(driver, Retrying(tries=TRIES_MAX)) as client:
+        yield client
+
+
+def _follow(view: _View, listening: Asker) -> None:
+    """Look again whenever something was recorded or the interval is over."""
+    watched, looking = view.watched, view.looking
+    asked = WatchEvents(
+        first=view.seq + 1,
+        run=watched.run,
+        pool=watched.pool,
+        reservations=watched.reservations,
+    )
+    looks = 1
+    found: list[Event] = []
+    for event in listening.events(asked, tick_s=looking.interval_ms / 1_000):
+        if event is not None:
+            found.append(event)
+            if len(found) < EVENTS_MAX:
+                continue
+        view.look(found)
+        looks, found = looks + 1, []
+        if looks == looking.looks_max or view.is_over:
+            return
+
+
 class _View:
     """What is seen of one service; ``seq`` is where it was when the picture was asked for."""
 
-    client: AsyncClient
-    watched: Watched
-    looking: Looking
-    is_over: bool = False
-    seq: int = 0
-    _shown_s: float = 0.0
-    _is_running: bool = False
-    _step: int | None = None
-    """The last step that the work of the run has reported, as of ``_asked_s``."""
-    _asked_s: float = 0.0
-    _events: asyncio.Queue[Event | BaseException] = field(
-        default_factory=lambda: asyncio.Queue(EVENTS_MAX)
-    )
+    def __init__(self, client: Asker, watched: PictureRequest, looking: Looking) -> None:
+        self._client = client
+        self.watched = watched
+        self.looking = looking
+        self.is_over = False
+        self.seq = 0
+        self._shown_s = 0.0
+        self._is_running = False
+        self._step: int | None = None
+        self._asked_s = 0.0
+        """When the last step that the work of the run has reported was asked for."""
 
-    async def show(self) -> None:
+    def show(self) -> None:
         """Print the present state."""
-        watched = self.watched
-        asked = PictureRequest(
-            run=watched.run, pool=watched.pool, reservations=watched.reservations
-        )
         # The cursor is read first: an event in between is printed twice, not left out.
-        tree: dict[str, Any] = await self.client.ask_json("picture", asked)
-        told = await self.client.ask_text("picture", asked)
+        tree: dict[str, Any] = self._client.ask_json("picture", self.watched)
+        told = self._client.ask_text("picture", self.watched)
         self.seq, self._shown_s = tree["sequence"], monotonic()
         self._enter(tree.get("forecast", {}).get("phase"))
         self._step, self._asked_s = tree.get("progress", {}).get("step"), monotonic()
@@ -89,88 +107,56 @@ class _View:
             click.clear()
         for note in told.err:
             click.echo(note, err=True)
-        for line in told.out:
-            click.echo(line)
+        print_lines(told.out)
         if self.looking.redraw:
             click.echo(f"{tree['asOf']}, sequence {self.seq}; Ctrl-C ends this")
 
-    @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
-        """Have the service report what is recorded, within a ``with`` block."""
-        task = asyncio.create_task(self._listen())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-    async def _listen(self) -> None:
-        watched = self.watched
-        try:
-            async for event in self.client.watch(
-                self.seq + 1,
-                run=watched.run,
-                pool=watched.pool,
-                reservations=watched.reservations,
-            ):
-                await self._events.put(event)
-        except Exception as error:  # noqa: BLE001 - raised again by the reader
-            await self._events.put(error)
-
-    async def look(self) -> None:
-        """Wait until something is recorded or the interval is over, and show what is new."""
-        found = await self._next()
-        told = await self._new_step()
+    def look(self, found: Sequence[Event]) -> None:
+        """Show what is new: ``found`` was recorded since the last look."""
+        told = self._new_step()
         if self.looking.redraw:
             if found or told or monotonic() - self._shown_s >= RETELL_S:
-                await self.show()
+                self.show()
             return
         for event in found:
             click.echo(_line(event))
         if told:
             click.echo(told)
         if found and self.watched.run is not None:
-            self._enter(await self.client.run(self.watched.run).phase())
+            from quorate.operations.resources.resource_operations import GetThing
+
+            run = self._client.ask_json("get-run", GetThing(name=self.watched.run))
+            self._enter(run["status"]["phase"])
 
     def _enter(self, phase: str | None) -> None:
         """Remember the phase of the run that is watched; None is that of no run."""
         self.is_over, self._is_running = phase in TERMINAL, phase == "Running"
 
-    async def _new_step(self) -> str:
+    def _new_step(self) -> str:
         """Return a line about the last step of a run at work; empty where there was none since."""
         now_s, run = monotonic(), self.watched.run
         if run is None or not self._is_running or now_s - self._asked_s < PROGRESS_S:
             return ""
+        from quorate.operations.fleet.looking_operations import RunReports
+
         self._asked_s = now_s
         asked = RunReports(run=run)
-        tree: dict[str, Any] = await self.client.ask_json("run-reports", asked)
+        tree: dict[str, Any] = self._client.ask_json("run-reports", asked)
         if tree["step"] == self._step:
             return ""
         self._step = tree["step"]
-        told = await self.client.ask_text("run-reports", asked)
+        told = self._client.ask_text("run-reports", asked)
         return f"{tree['at']} {told.out[0]}" if told.out else ""
-
-    async def _next(self) -> list[Event]:
-        """Return the events that have come; none where the interval was over first."""
-        found: list[Event | BaseException] = []
-        try:
-            async with asyncio.timeout(self.looking.interval_ms / 1_000):
-                found.append(await self._events.get())
-        except TimeoutError:
-            return []
-        while not self._events.empty():
-            found.append(self._events.get_nowait())
-        events: list[Event] = []
-        for each in found:
-            if isinstance(each, BaseException):
-                raise each
-            events.append(each)
-        return events
 
 
 def _line(event: Event) -> str:
     """Return an event as a line; one that only a newer Quorate knows, by its tag."""
+    # Loaded with the first event: until then a watch needs nothing that reads the ledger.
+    from quorate.documents.times import time_text
+    from quorate.ledger.codec import event_from_json
+    from quorate.ports.errors import QuorateError
+    from quorate.views.runs.event_text import format_event
+
     try:
         _, known = event_from_json(event.tree())
         words = format_event(known)

@@ -30,6 +30,7 @@ def context() -> None:
     A context is a service's address and your token for it. Without one commands work on the
     ledger's file, which has the name `file` here. --context and QUORATE_CONTEXT choose for one
     command or one shell; --server and QUORATE_SERVER, with QUORATE_TOKEN, need no context at all.
+    QUORATE_TOKEN alone wins over the token of the context.
     """
 
 
@@ -38,7 +39,7 @@ def context() -> None:
 @click.pass_obj
 def list_contexts(settings: Settings) -> None:
     """List the contexts; a star marks the current one. Tokens are not shown."""
-    from quorate.cli.printing import print_tree
+    from quorate.cli.printing import print_lines, print_tree
     from quorate.views.table import Column, table
 
     _, config = _load(settings)
@@ -60,7 +61,7 @@ def list_contexts(settings: Settings) -> None:
         )
         for name, each in config.contexts.items()
     ]
-    click.echo(table(columns, rows))
+    print_lines([table(columns, rows)])
 
 
 @context.command(
@@ -181,7 +182,8 @@ def current(settings: Settings) -> None:
     elif target is None:
         click.echo(f"the ledger's file {settings.ledger}")
     elif target.name:
-        click.echo(f"{target.name}: {target.place.server} (by {target.why})")
+        token = ", with the token of QUORATE_TOKEN" if target.has_given_token else ""
+        click.echo(f"{target.name}: {target.place.server} (by {target.why}{token})")
     else:
         click.echo(f"{target.place.server} (by {target.why})")
 

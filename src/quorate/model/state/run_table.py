@@ -22,14 +22,15 @@ from quorate.model.state.tables import LayeredTable, Table
 class RunQuery:
     """Which runs to list; None leaves a field open. ``owners`` are those that may be listed.
 
-    ``after_seq`` leaves out runs that were submitted by that event or earlier. The order is that of
-    submission; ``is_newest_first`` reverses it.
+    ``after_seq`` leaves out runs that were submitted by that event or earlier, ``before_seq`` those
+    by that event or later. The order is that of submission; ``is_newest_first`` reverses it.
     """
 
     owners: frozenset[str] | None = None
     phase: Phase | None = None
     is_claim: bool | None = None
     after_seq: int = 0
+    before_seq: int | None = None
     is_newest_first: bool = False
 
     def matches(self, record: RunRecord) -> bool:
@@ -37,6 +38,7 @@ class RunQuery:
         spec = record.spec
         return (
             record.seq > self.after_seq
+            and (self.before_seq is None or record.seq < self.before_seq)
             and (self.owners is None or spec.owner in self.owners)
             and (self.phase is None or record.phase is self.phase)
             and (self.is_claim is None or spec.sensitive is self.is_claim)

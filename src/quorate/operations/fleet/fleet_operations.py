@@ -72,13 +72,14 @@ class Resolve(KeyedWrite, kw_only=True, frozen=True):
 
     A domain is given by its key, region/cluster/domain, or its last part where that is clear.
     ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
-    BUDGET/CAP, replaces flavor, domains and pool: then GPUs are freed that it bounds.
+    BUDGET/CAP, replaces flavor, domains and pool: then GPUs are freed that it bounds. Without a
+    ``pool`` it is ``default``, or the only one that has the flavor.
     """
 
     deficit: Count
     flavor: Name | None = None
     domains: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
-    pool: Name = "default"
+    pool: Name | None = None
     regions: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
     clusters: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
     cap: Name | None = None

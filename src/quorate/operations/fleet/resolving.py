@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from quorate.core.commands import Resolve, Tick
 from quorate.core.next_due import next_due_ms
 from quorate.core.preemption.conflict_preview import foresee
 from quorate.core.preemption.conflict_scope import by_hand
 from quorate.model.refusal import Refusal
+from quorate.model.specs import DEFAULT_POOL
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer, Order
 from quorate.operations.fleet import fleet_operations
@@ -48,7 +50,7 @@ def tick(context: RequestContext, asked: fleet_operations.Tick, operation: Opera
 
 def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
     """Return the command; raises ``CommandError`` for unknown names."""
-    pool, flavor = asked.pool, asked.flavor
+    flavor = asked.flavor
     if asked.cap is not None:
         if flavor is not None or asked.domains or asked.regions or asked.clusters:
             raise CommandError(
@@ -56,12 +58,13 @@ def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
             )
         if asked.cap not in view.caps:
             raise _missing(f"there is no cap {asked.cap!r}", sorted(view.caps))
-        return Resolve(pool, "", (), asked.deficit, asked.cap)
+        return Resolve(asked.pool or DEFAULT_POOL, "", (), asked.deficit, asked.cap)
     if flavor is None:
         raise CommandError(Exit.INVALID, "flavor: is required; say which GPUs, or name a cap")
-    if pool not in view.pools:
-        raise _missing(f"there is no pool {pool!r}", sorted(view.pools))
+    if asked.pool is not None and asked.pool not in view.pools:
+        raise _missing(f"there is no pool {asked.pool!r}", sorted(view.pools))
     islands = {record.island for record in view.nodes.values()}
+    pool = asked.pool or _only_pool({key.pool for key in islands if key.flavor == flavor}, flavor)
     known = sorted(key.domain for key in islands if (key.pool, key.flavor) == (pool, flavor))
     if not known:
         flavors = sorted({key.flavor for key in islands if key.pool == pool})
@@ -70,6 +73,15 @@ def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
     if asked.regions or asked.clusters:
         domains = _within(asked, domains or known, flavor)
     return Resolve(pool, flavor, domains, asked.deficit)
+
+
+def _only_pool(pools: AbstractSet[str], flavor: str) -> str:
+    """Return the pool that is meant where none is named: the default one, or the only one."""
+    if DEFAULT_POOL in pools or not pools:
+        return DEFAULT_POOL
+    if len(pools) > 1:
+        raise _missing(f"several pools have {flavor}; name one, as pool=NAME", sorted(pools))
+    return next(iter(pools))
 
 
 def _within(asked: fleet_operations.Resolve, known: Sequence[str], flavor: str) -> tuple[str, ...]:

@@ -278,7 +278,10 @@ def _page_of_runs(
         record = runs.get(asked.cursor)
         if record is None or not query.matches(record):
             raise _stale(asked.cursor)
-        query = replace(query, after_seq=record.seq)
+        if asked.newest:
+            query = replace(query, before_seq=record.seq)
+        else:
+            query = replace(query, after_seq=record.seq)
     limit = asked.limit
     listed_names = runs.listed(query)
     found = (
@@ -290,9 +293,7 @@ def _page_of_runs(
     is_more = limit is not None and len(entries_read) > limit
     shown = entries_read[:limit]
     names = [name for name, _ in shown]
-    if asked.newest:
-        return names[::-1], ""
-    return names, shown[-1][1] if is_more else ""
+    return names[::-1] if asked.newest else names, shown[-1][1] if is_more else ""
 
 
 def _check_phase(phase: str | None) -> None:
@@ -342,13 +343,17 @@ def _matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str
 def page(
     names: list[str], limit: int | None, cursor: str | None, *, newest: bool = False
 ) -> tuple[list[str], str]:
-    """Return the page after ``cursor``, and the cursor of the next one where there is more."""
+    """Return the page after ``cursor``, and the cursor of the next one where there is more.
+
+    With ``newest`` the page before it.
+    """
     if cursor is not None:
         if cursor not in names:
             raise _stale(cursor)
-        names = names[names.index(cursor) + 1 :]
+        at = names.index(cursor)
+        names = names[:at] if newest else names[at + 1 :]
     if limit is None or len(names) <= limit:
         return names, ""
     if newest:
-        return names[-limit:], ""
+        return names[-limit:], names[-limit]
     return names[:limit], names[limit - 1]

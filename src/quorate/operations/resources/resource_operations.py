@@ -48,7 +48,8 @@ class ListThings(Asked, kw_only=True, frozen=True):
 class ListRuns(ListThings, kw_only=True, frozen=True):
     """Of one owner, in one phase; with ``newest`` the last ones, where there are more.
 
-    ``grouped`` lists an array once, and not each of its tasks.
+    The oldest of a page comes first in any case; with ``newest``, ``next`` leads to the page before
+    it. ``grouped`` lists an array once, and not each of its tasks.
     """
 
     owner: Name | None = None

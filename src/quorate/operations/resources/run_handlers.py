@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from quorate.core.commands import Apply, Cancel, CancelTasks, Complete, Fail, Shrink, Submit
 from quorate.core.lifecycle.elastic import steps_held
 from quorate.documents import Document, render
+from quorate.model.mail_address import domain_of
 from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 from quorate.model.task_arrays import alone, document_of
@@ -71,7 +72,27 @@ def _submitted(context: RequestContext, runs: list[Run]) -> Order:
     """Return the order to accept ``runs``, the tasks of arrays among them."""
     check_widths(context.caller, runs, context.widths_max)
     command = Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs))
-    return Order(command=command, notes=_flavor_notes(context.recorded, runs))
+    notes = _flavor_notes(context.recorded, runs) + _mail_notes(context.mail_domains, runs)
+    return Order(command=command, notes=notes)
+
+
+def _mail_notes(domains: tuple[str, ...] | None, runs: list[Run]) -> tuple[str, ...]:
+    """Return a warning where runs ask for mail that the service does not send.
+
+    ``domains`` are those to which it mails; None where no service answers.
+    """
+    wanted = dict.fromkeys(domain_of(run.mail.to) for run in runs if run.mail is not None)
+    if domains is None or not wanted:
+        return ()
+    if not domains:
+        text = "this service sends no mail of runs; see the notices with: quorate notices"
+        return (f"warning: mail: {text}, or have its operator set mail.server and mail.domains",)
+    return tuple(
+        f"warning: mail: this service sends no mail to addresses of {domain}; "
+        f"it does to those of: {', '.join(domains)}"
+        for domain in wanted
+        if domain not in domains
+    )
 
 
 def _flavor_notes(view: StateView, runs: list[Run]) -> tuple[str, ...]:

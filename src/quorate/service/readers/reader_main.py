@@ -222,6 +222,7 @@ def answer_questions(service: MessageSocket) -> None:
             is_executed=config.is_executed,
             logs=config.logs,
             reports=config.reports,
+            mail_domains=config.mail_domains,
         )
     )
     while True:

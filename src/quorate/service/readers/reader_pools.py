@@ -59,6 +59,7 @@ def _maker(config: ReaderConfig, ledger: str | None) -> Callable[[], AnyReader]:
         is_executed=config.is_executed,
         logs=config.logs,
         reports=config.reports,
+        mail_domains=config.mail_domains,
     )
     return lambda: RemoteReader(process, config.clock)
 

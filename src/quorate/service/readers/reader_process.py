@@ -54,6 +54,7 @@ class ProcessConfig:
     is_executed: bool
     logs: Logs | None
     reports: Reports | None = None
+    mail_domains: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

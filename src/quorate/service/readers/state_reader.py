@@ -37,6 +37,7 @@ class ReaderConfig:
 
     ``is_executed`` says whether an executor runs the work, which readers plan with. Without
     ``logs`` no output of runs is kept here, and without ``reports`` none of simulations.
+    ``mail_domains`` as in ``RequestContext``.
     """
 
     reading: Callable[[], EventStore]
@@ -46,6 +47,7 @@ class ReaderConfig:
     is_executed: bool = False
     logs: Logs | None = None
     reports: Reports | None = None
+    mail_domains: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Reader:
             is_executed=config.is_executed,
             logs=config.logs,
             reports=config.reports,
+            mail_domains=config.mail_domains,
             instant=self._now(engine),
             widths_max=WIDTHS_MAX,
         )

@@ -1,0 +1,60 @@
+"""Tables on a terminal: sentences are shortened until they fit, and nothing else is."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.views.table import Column, indented, right, table
+from quorate.views.table_fit import CELL_MIN, fitted
+
+COLUMNS = (Column("POSITION", right=True), Column("NAME"), Column("WHY"), right("GPUS"))
+WORD = st.text(st.sampled_from("abcXYZ019-/"), min_size=1, max_size=12)
+SENTENCE = st.lists(WORD, min_size=1, max_size=9).map(" ".join)
+ROWS = st.lists(
+    st.tuples(st.integers(0, 999).map(str), WORD, SENTENCE, st.integers(0, 9_999).map(str)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(ROWS, st.integers(10, 140), st.sampled_from(["", "  "]))
+def test_a_table_fits_or_its_sentences_are_as_short_as_they_may_be(
+    rows: list[tuple[str, str, str, str]], width: int, indent: str
+) -> None:
+    lines = indented(table(COLUMNS, rows), indent).splitlines()
+    before, after = "resources: 2", "recorded sequence 4-7 in block 3, and so on for a long line"
+    head, *found, tail = fitted([before, *lines, after], width, "~")
+    assert (head, tail) == (before, after)
+    assert len(found) == len(lines)
+    has_sentence = any(" " in row[2] for row in rows)
+    if max(map(len, lines)) <= width or not has_sentence:
+        assert found == lines
+        return
+    shown = [line.split("   ") for line in found[1:]]
+    texts = [[cell.strip() for cell in cells if cell.strip()] for cells in shown]
+    for row, cells in zip(rows, texts, strict=True):
+        position, name, why, gpus = row
+        assert (cells[0], cells[1], cells[3]) == (position, name, gpus)
+        assert cells[2] == why or (
+            cells[2].endswith("~") and why.startswith(cells[2].removesuffix("~"))
+        )
+    if max(map(len, found)) > width:
+        assert max(len(cells[2]) for cells in texts) <= CELL_MIN
+    else:
+        assert len({len(line) for line in found}) == 1, "numbers still end in one column"
+
+
+def test_the_widest_sentences_give_way_first() -> None:
+    columns = (Column("RUN"), Column("NOTE"), Column("REASON"))
+    rows = [("train", "two words", "no node has a GPU of the flavor that was asked for")]
+    lines = fitted(table(columns, rows).splitlines(), 40, "...")
+    assert lines == [
+        "RUN     NOTE        REASON",
+        "train   two words   no node has a GPU...",
+    ]
+
+
+def test_what_is_no_table_stays_as_it_is() -> None:
+    lines = ["RUN IS NOT A TABLE", "x" * 99, "", "A   B", "no row of it, which is long enough " * 3]
+    assert fitted(lines, 20, "~") == lines
