@@ -313,6 +313,28 @@ def test_what_comes_beyond_the_share_of_one_tenant_takes_no_place() -> None:
     assert not admission.is_crowded
 
 
+@pytest.mark.parametrize(
+    ("authorization", "are_counted"),
+    [
+        ([], False),
+        ([(b"authorization", b"Bearer qt_invented_secret")], False),
+        ([(b"authorization", b"Bearer qt_id_secret")], True),
+        ([(b"authorization", b"Bearer eyJ.a.b")], True),
+    ],
+)
+def test_requests_that_will_be_refused_take_no_place_before(
+    authorization: list[tuple[bytes, bytes]], *, are_counted: bool
+) -> None:
+    admission = Admission()
+    shedding = Shedding(admission, {"id": ALICE}.get)
+    overs = [shedding.coming(authorization) for _ in range(LIMIT_FIRST)]
+    assert admission.is_crowded is are_counted
+    for over in overs:
+        over()
+        over()
+    assert not admission.is_crowded
+
+
 def test_a_rejected_connection_is_kept_and_serves_again(tmp_path: Path) -> None:
     with held_service(tmp_path) as held, ExitStack() as stack:
         submit = _submits(held, [f"t{n}" for n in range(OF_ONE_PART)])

@@ -105,9 +105,16 @@ class Shedding:
         return not self._reads.match(b"%s %s" % (method, url))
 
     def coming(self, headers: Sequence[tuple[bytes, bytes]]) -> Callable[[], None]:
-        """Count a request for the ledger's thread that has come whole; see ``Admission``."""
-        token = _token_of(dict(headers))
+        """Count a request for the ledger's thread that has come whole; see ``Admission``.
+
+        One without a token, or with one that was never issued, is not counted: it will be refused,
+        and must take no place until then.
+        """
+        sent = dict(headers)
+        token = _token_of(sent)
         holder = None if token is None else self._holder_of(token)
+        if holder is None and (token is not None or b"authorization" not in sent):
+            return _not_counted
         return self._admission.coming("" if holder is None else holder.tenant)
 
     def answer_to(
@@ -137,6 +144,10 @@ class Shedding:
             return None
         self._admission.turned_away(error)
         return self._answers[error.fault]
+
+
+def _not_counted() -> None:
+    """End the counting of a request that was not counted."""
 
 
 def _token_of(headers: Mapping[bytes, bytes]) -> str | None:
