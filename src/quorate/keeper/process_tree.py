@@ -14,12 +14,12 @@ from quorate.keeper import sessions
 IS_LINUX: Final = sys.platform == "linux"
 
 
-def all_pids() -> list[int]:
+def all_pids() -> set[int]:
     """Return all processes that this one can see."""
     if not IS_LINUX:
-        return []
+        return set()
     with os.scandir("/proc") as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+        return {int(entry.name) for entry in entries if entry.name.isdigit()}
 
 
 def descendants(

@@ -261,13 +261,17 @@ def kill_leftovers(folder: Path) -> int:
     own = folder.parent.parent / JOBS / folder.name / JOB_FOLDER
     marks = {f"{FOLDER}={each}".encode() for each in (folder, own)}
     left, inside = sessions.left(folder), frozenset(cgroups.members(folder))
-    found = [
-        pid
-        for pid in all_pids()
-        if pid != os.getpid()
-        and (pid in inside or not marks.isdisjoint(environ_of(pid)) or sessions.is_of(pid, left))
-    ]
-    return sum(_signal(pid, signal.SIGKILL) for pid in found)
+    killed: dict[int, bool] = {}
+    for _ in range(KILL_PASSES_MAX):
+        before = len(killed)
+        # The newest first, and each as soon as it is found: what forks again and again may have
+        # gone when those that were there before it have been looked at.
+        for pid in sorted(all_pids() - killed.keys() - {os.getpid()}, reverse=True):
+            if pid in inside or not marks.isdisjoint(environ_of(pid)) or sessions.is_of(pid, left):
+                killed[pid] = _signal(pid, signal.SIGKILL)
+        if len(killed) == before:
+            break
+    return sum(killed.values())
 
 
 def _kill(found: Sequence[tuple[int, int]]) -> list[int]:

@@ -12,7 +12,7 @@ from tests.bounds import EVERY_S, WAIT_S, started, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
 
-PROGRAMS = 200
+PROGRAMS = 100
 BEGINNING = """
 if [ $1 = 0 ]; then : > last; exit; fi
 exec sh -c "$0" "$0" $(($1 - 1))

@@ -50,7 +50,7 @@ def test_they_are_found_in_any_session_and_by_whichever_thread_they_were_started
             assert dead not in found, "it has ended"
             assert os.getpid() not in found
             assert dict(descendants({parent.pid}, by_lists=by_lists)) == {child: child}
-            assert {child, parent.pid} <= set(all_pids())
+            assert {child, parent.pid} <= all_pids()
         finally:
             os.kill(child, signal.SIGKILL)
     assert list(descendants({parent.pid}, by_lists=by_lists)) == []

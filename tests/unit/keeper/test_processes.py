@@ -1,13 +1,19 @@
-"""Processes of a run that have become another user's."""
+"""Processes of a run that have become another user's, or fork while they are killed."""
 
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from quorate.keeper.processes import kill_leftovers
+from quorate.runtime import FOLDER
+from tests.bounds import started, until
+from tests.executor.test_ends import BREEDING
 
 NOBODY = 65_534
 KEEPING = """
@@ -34,3 +40,30 @@ def test_what_may_not_be_killed_is_told_and_keeps_nothing_else_alive() -> None:
     pid = int(found.stdout)
     assert Path(f"/proc/{pid}").exists()
     os.kill(pid, 9)
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(sys.platform != "linux", reason="what was left is found in /proc")
+def test_what_a_lost_keeper_has_left_does_not_get_away_by_forking(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "r"
+    folder.mkdir(parents=True)
+    reading, writing = os.pipe()
+    try:
+        with started(
+            [sys.executable, "-c", BREEDING],
+            env={**os.environ, FOLDER: str(folder)},
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[writing],
+        ):
+            os.close(writing)
+            until((folder / "bred").exists, "it breeds")
+
+            def have_all_ended() -> bool:
+                kill_leftovers(folder)
+                # All of them have the other end of the pipe: when the last has gone, it ends.
+                return bool(select.select([reading], [], [], 0)[0])
+
+            until(have_all_ended, "nothing is left of it")
+    finally:
+        os.close(reading)
