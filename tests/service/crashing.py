@@ -35,6 +35,8 @@ SNAPSHOT_EVENTS: Final = 25
 """So few that every life takes several snapshots."""
 PASSED_MAX: Final = 6
 """How many chances to die are let pass, at most, so that each life has done something."""
+WATCHED: Final = "watched"
+"""A file beside the ledger that is there once the present life is watched; none dies before."""
 IN_COMMIT: Final = "in COMMIT"
 IN_COMMIT_S_MAX: Final = 0.001
 
@@ -116,7 +118,7 @@ class DoomedStore(SqliteStore):
         if self.doom is None or self.doom.instant is not instant:
             return False
         self.doom.passed -= 1
-        return self.doom.passed < 0
+        return self.doom.passed < 0 and (self.path.parent / WATCHED).exists()
 
     def _die_in_transaction(self, what: bytes) -> None:
         """Have the process die at a statement that follows."""
@@ -165,6 +167,7 @@ async def _many_snapshots(
 
 def _live(ledger: Path, port: int, doom: Doom | None) -> None:
     """Serve until killed or told to stop."""
+    (ledger.parent / WATCHED).unlink(missing_ok=True)
 
     def open_store(url: str, *, wait_s: float) -> SqliteStore:
         store = DoomedStore.open(Path(url), wait_s=wait_s)
