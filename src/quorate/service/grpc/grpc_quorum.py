@@ -133,7 +133,10 @@ class GrpcQuorum:
             async with asyncio.timeout(CONNECT_S):
                 await channel.channel_ready()
         except TimeoutError:
-            raise unreached(leader, f"not within {CONNECT_S:g} s") from None
+            why = "; perhaps quorum.ca does not have the authority of its certificate"
+            raise unreached(
+                leader, f"not within {CONNECT_S:g} s{why if self.is_tls else ''}"
+            ) from None
         return channel
 
     def _made(self, address: str) -> Any:

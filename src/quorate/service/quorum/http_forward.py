@@ -21,6 +21,7 @@ from quorate.service.quorum.forwarding import (
     leader_for,
     unanswered,
     unreached,
+    untrusted,
     while_it_leads,
 )
 from quorate.service.request_log import handled
@@ -39,10 +40,14 @@ _GIVEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HttpForward:
-    """Sends commands to the leader of the ledger that ``ledger_thread`` follows."""
+    """Sends commands to the leader of the ledger that ``ledger_thread`` follows.
+
+    ``ca_file`` is named where the leader's certificate is not accepted.
+    """
 
     ledger_thread: LedgerThread
     http: httpx.AsyncClient
+    ca_file: str
 
     async def send(
         self, scope: Scope, headers: Mapping[bytes, str], body: bytes, send: Send
@@ -67,6 +72,9 @@ class HttpForward:
             )
             found = await while_it_leads(self.ledger_thread, leader, self.http.send(request))
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            refused = _certificate_error(error)
+            if refused is not None:
+                raise untrusted(leader, refused.verify_message, self.ca_file) from error
             raise unreached(leader, str(error) or type(error).__name__) from error
         except httpx.HTTPError as error:
             raise unanswered(leader, str(error) or type(error).__name__) from error
@@ -94,7 +102,15 @@ async def http_forward(ledger_thread: LedgerThread, ca_file: str) -> AsyncIterat
     async with httpx.AsyncClient(
         verify=verify, timeout=timeout, limits=limits, trust_env=False
     ) as http:
-        yield HttpForward(ledger_thread, http)
+        yield HttpForward(ledger_thread, http, ca_file)
+
+
+def _certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """Return what is wrong with a certificate, if that has led to ``error``."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
 
 
 def trusted(ca_file: str) -> ssl.SSLContext:
