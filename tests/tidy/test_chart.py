@@ -83,6 +83,8 @@ def test_the_chart_has_what_its_values_say(tmp_path: Path) -> None:
     assert hook["clientConfig"]["caBundle"] == "Y2E="
     assert hook["clientConfig"]["service"]["namespace"] == "elsewhere"
     assert by_kind["ServiceMonitor"]["metadata"]["namespace"] == "elsewhere"
+    (scraped,) = by_kind["ServiceMonitor"]["spec"]["endpoints"]
+    assert scraped["tlsConfig"]["serverName"] == "quorate.elsewhere.svc"
     bound = [
         each
         for each in found
@@ -136,6 +138,26 @@ def test_kubectl_joins_the_service_its_certificate_and_the_webhook(tmp_path: Any
     (listens,) = (each["containerPort"] for each in container["ports"] if each["name"] == port)
     assert str(made.kubernetes_admission) == f"0.0.0.0:{listens}"
     assert (asked["namespace"], asked["name"]) == ("quorate", trees["Service"]["metadata"]["name"])
+
+
+def test_prometheus_scrapes_the_service_with_tls_where_it_answers_with_tls_only(
+    tmp_path: Path,
+) -> None:
+    (charted,) = (
+        each
+        for each in chart(tmp_path, serviceMonitor=True, probeScheme="HTTPS")
+        if each["kind"] == "ServiceMonitor"
+    )
+    done = subprocess.run(
+        ["kubectl", "kustomize", ADMISSION / "monitoring"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (plain,) = documents(done.stdout.replace("quorate.quorate.svc", "quorate.elsewhere.svc"))
+    assert plain["spec"] == charted["spec"]
+    (endpoint,) = plain["spec"]["endpoints"]
+    assert (endpoint["scheme"], endpoint["path"]) == ("https", "/metrics")
 
 
 def test_every_verb_has_its_reason() -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Final
 
@@ -59,11 +59,15 @@ class NodeRules:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """What has to be recorded, and when a node fails that does not get ready until then."""
+    """What has to be recorded, and when a node fails that does not get ready until then.
+
+    ``moved`` are nodes whose labels say something else than the ledger.
+    """
 
     commands: tuple[Command, ...] = ()
     due_s: float | None = None
     left_out: tuple[LeftOut, ...] = ()
+    moved: tuple[str, ...] = ()
 
 
 def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: float) -> NodeChanges:
@@ -89,7 +93,36 @@ def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: floa
             commands.append(MarkNode(name, wanted, found.why))
     new, left_out = _new_nodes(view, pools, rules, seen, now_s) if rules.declares else ([], [])
     commands += [Apply((node,)) for node in new]
-    return NodeChanges(tuple(commands), min(due_s, default=None), tuple(left_out))
+    moved = _moved_nodes(view, pools, seen) if rules.declares else ()
+    return NodeChanges(tuple(commands), min(due_s, default=None), tuple(left_out), moved)
+
+
+def _moved_nodes(view: FleetView, pools: Collection[str], seen: SeenNodes) -> tuple[str, ...]:
+    """Return a sentence for each node whose labels say something else than the ledger.
+
+    It is not declared anew by itself: an operator may have declared it so on purpose.
+    """
+    found: list[str] = []
+    for name, record in view.nodes.items():
+        node = seen.nodes.get(name)
+        if record.island.pool not in pools or node is None or not isinstance(node.declared, Node):
+            continue
+        if _place_of(node.declared) != _place_of(record.spec):
+            found.append(
+                f"node {name} is {_place_text(record.spec)} in the ledger, and its labels say "
+                f"{_place_text(node.declared)}; where the labels are right, declare it anew: "
+                "quorate node discover"
+            )
+    return tuple(found)
+
+
+def _place_of(node: Node) -> tuple[str | None, ...]:
+    return node.flavor, node.region, node.cluster, node.domain, node.rack
+
+
+def _place_text(node: Node) -> str:
+    rack = "" if node.rack is None else f" in rack {node.rack}"
+    return f"{node.flavor} in {node.domain_key}{rack}"
 
 
 def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
@@ -197,6 +230,7 @@ class NodeKeeper:
         self._compared_seq = -1
         self._trouble = ""
         self._left_out: frozenset[LeftOut] = frozenset()
+        self._moved: frozenset[str] = frozenset()
 
     def outages(self) -> dict[str, str]:
         """Return what keeps the nodes of the cluster from being followed, if anything does."""
@@ -265,6 +299,10 @@ class NodeKeeper:
                     "cluster %s: node %s is not declared: %s", rules.cluster, each.name, each.why
                 )
         self._left_out = frozenset(found.left_out)
+        for told in found.moved:
+            if told not in self._moved:
+                _LOG.warning("cluster %s: %s", rules.cluster, told)
+        self._moved = frozenset(found.moved)
         return found.due_s
 
 
@@ -283,8 +321,7 @@ def record_nodes(
             refused += [
                 LeftOut(_node_of(command), sentence(each)) for each in receipt.decision.refusals
             ]
-    changes = NodeChanges(found.commands, found.due_s, (*found.left_out, *refused))
-    return changes, engine.head.seq
+    return replace(found, left_out=(*found.left_out, *refused)), engine.head.seq
 
 
 def _node_of(command: Command) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quorate.adapters.kubernetes.node_health import (
     Finding,
@@ -72,6 +73,22 @@ def test_a_new_node_is_declared_where_the_rules_say_so_and_a_pool_selects_it() -
     assert [each.name for each in found.left_out] == ["own"]
     seq = engine.head.seq
     assert record_nodes(engine, DECLARING, seen, 0)[1] == seq
+
+
+def test_a_node_whose_labels_say_something_else_is_named_and_stays_as_it_was_declared() -> None:
+    engine = memory_engine()
+    engine.execute(Apply((WEST, NODE)), actor="ada")
+    elsewhere = replace(NODE, domain="C", rack="r7")
+    seen = SeenNodes(nodes={"g1": SeenNode(is_ready=True, gpus=8, declared=elsewhere)})
+    found = node_changes(engine.view, DECLARING, seen, 0)
+    assert found.commands == ()
+    (told,) = found.moved
+    assert told == (
+        "node g1 is H100 in us/west/A in the ledger, and its labels say H100 in us/west/C in rack "
+        "r7; where the labels are right, declare it anew: quorate node discover"
+    )
+    assert node_changes(engine.view, RULES, seen, 0).moved == ()
+    assert node_changes(engine.view, DECLARING, SeenNodes(nodes={"g1": READY}), 0).moved == ()
 
 
 def test_nodes_of_other_pools_are_left_alone() -> None:
