@@ -77,9 +77,9 @@ function Entered({ outcome: { spec, status } }: { outcome: Outcome }) {
           <thead>
             <tr>
               <th>Owner</th>
-              <th class="right">Owner's odds</th>
+              <th class="right wide">Owner's odds</th>
               <th>Run</th>
-              <th class="right">GPUs</th>
+              <th class="right wide">GPUs</th>
               <th class="right">Run's odds</th>
               <th>Result</th>
             </tr>
@@ -90,11 +90,11 @@ function Entered({ outcome: { spec, status } }: { outcome: Outcome }) {
                 <td>
                   <Link to={["owners", token.owner]}>{token.owner}</Link>
                 </td>
-                <td class="right num">{token.ownerOdds}</td>
+                <td class="right num wide">{token.ownerOdds}</td>
                 <td>
                   <Link to={["runs", token.run]}>{token.run}</Link>
                 </td>
-                <td class="right num">{number(token.gpus)}</td>
+                <td class="right num wide">{number(token.gpus)}</td>
                 <td class="right num">{token.odds}</td>
                 <td>
                   {drawn.has(token.run) ? (
