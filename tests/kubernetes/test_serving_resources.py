@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from quorate.adapters.kubernetes.pod_manifest import GPU
+from quorate.ports.errors import ClusterRefusedError
 from tests.bounds import until
 from tests.kubernetes.cut_line import line_to
 from tests.kubernetes.engines import Server
@@ -23,6 +24,7 @@ from tests.service.program import client, program
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("only_resources")]
 
 SPACES = ("cr-rai", "cr-home")
+FORBIDDEN = 403
 POOL = {"selector": {"cluster": "west"}, "executor": "kubernetes", "cluster": "west"}
 BUDGET = {
     "owner": "rai",
@@ -134,6 +136,26 @@ def submitted(http: httpx.Client) -> Counter[tuple[str, str]]:
     )
 
 
+def is_limited(site: Site) -> bool:
+    """Return whether a pod of 2 GPUs is refused: a limit is heeded a moment after it is made."""
+    pods = f"/api/v1/namespaces/{SPACES[0]}/pods"
+    container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "2"}}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe"},
+        "spec": {"schedulerName": "none", "containers": [container]},
+    }
+    try:
+        site.api.create(pods, body)
+    except ClusterRefusedError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return True
+    site.api.delete(f"{pods}/probe", grace_s=0)
+    return False
+
+
 def hold_up(site: Site) -> None:
     """Have runs whose pods do not start: they say why, and the second one starts in the end."""
     made = site.resources
@@ -146,6 +168,7 @@ def hold_up(site: Site) -> None:
     limits = {"limits": [{"type": "Container", "max": {GPU: "1"}}]}
     head = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "gpus"}}
     site.api.create(path, head | {"spec": limits})
+    until(lambda: is_limited(site), "the API server heeds the limit")
     made.create("Run", "limited", work(8, "stays"))
     made.until_condition("Run", "limited", "PodsReady", "False", "StartRefused")
     (told,) = (
