@@ -59,6 +59,7 @@ from quorate.service.http.request_guard import Guard, Limits
 from quorate.service.http.rest import Parts, application
 from quorate.service.http.shedding import Shedding
 from quorate.service.ledger_thread import LedgerThread
+from quorate.service.limits.loop_rests import SWITCH_S
 from quorate.service.metrics.registry import service_metrics
 from quorate.service.opening import OpenStore, first_token, open_ledger
 from quorate.service.quorum.advertising import GRPC_SCHEME, candidate_address
@@ -79,8 +80,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 KEEP_ALIVE_S: Final = 75
-SWITCH_S: Final = 0.0001
-"""How long the event loop waits for the interpreter while the ledger's thread decides."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 ELECTED_S: Final = 15.0
 """How long a start waits for a leader, who may be this service: several times a leader's lease."""

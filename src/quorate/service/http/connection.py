@@ -163,6 +163,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.counted is not None:
             self.counted.busy(self)
         self._reject(answer)
+        self.shedding.rests.rejected(self.loop)
         return True
 
     def _reject(self, answer: bytes) -> None:

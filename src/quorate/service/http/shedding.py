@@ -67,6 +67,7 @@ class Shedding:
     def __init__(self, admission: Admission, holder_of: Callable[[str], Caller | None]) -> None:
         self._admission = admission
         self._holder_of = holder_of
+        self.rests = admission.rests
         self._reads = _reads_with_bodies()
         # Made once: a rejection has to be cheap.
         self._answers = {code: _answer(code, text) for code, text in _SHED_TEXTS.items()}

@@ -3,8 +3,8 @@
 More are rejected before they are read, which costs little, so that an overloaded service keeps its
 throughput. How many are answered a second is measured in intervals in which requests wait all the
 time; of the last few the best counts, so that one long commit changes nothing. The limit is what is
-answered in the time that an answer may take. What was measured is forgotten once nothing has been
-under way for a while.
+answered in the time that an answer may take, and half of that while the event loop is behind. What
+was measured is forgotten once nothing has been under way for a while.
 
 Of the limit one tenant has half at most, and one caller a fourth: a burst of one tenant leaves
 places to the others, which are admitted and answered in turns with it.
@@ -22,6 +22,7 @@ from time import monotonic
 from typing import Final
 
 from quorate.operations.caller import Caller, Role
+from quorate.service.limits.loop_rests import LoopRests
 from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.metrics.metric_table import READ, UNREAD
 from quorate.service.problem_json import problem
@@ -52,7 +53,8 @@ TOLD_S: Final = 1.0
 class Admission:
     """Admits requests for the ledger; for the event loop only. ``now_s`` never runs back.
 
-    ``shed`` is called with the stage of each rejected request: unread, or read.
+    ``shed`` is called with the stage of each rejected request: unread, or read. ``rests`` are those
+    of the loop.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Admission:
         now_s: Callable[[], float] = monotonic,
         *,
         shed: Callable[[str], None] = lambda _: None,
+        rests: LoopRests | None = None,
     ) -> None:
         self._now_s = now_s
         self._shed = shed
@@ -73,6 +76,7 @@ class Admission:
         self._coming_of: Counter[str] = Counter()
         self._turned_away = 0
         self._told_s = 0.0
+        self.rests = LoopRests() if rests is None else rests
 
     @property
     def trouble(self) -> str:
@@ -89,7 +93,8 @@ class Admission:
     @property
     def is_full(self) -> bool:
         """Whether the request of every caller but an admin is rejected now."""
-        return self._shares.open + self._coming >= self._shares.share.most
+        taken, most = self._shares.open + self._coming, self._shares.share.most
+        return taken >= most or (2 * taken >= most and self.rests.is_behind)
 
     def turned_away(self, error: CommandError) -> None:
         """Count a request that was rejected unread; the number is logged at most once a second."""
