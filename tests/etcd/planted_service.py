@@ -53,7 +53,7 @@ class Bug(StrEnum):
     NO_COMPARE = "it appends without comparing the head and the leader"
     EARLY_ANSWER = "it acknowledges a block, and keeps it to be written later"
     STALE_READS = "it does not say that an answer may lag"
-    OLD_TERM = "it gives orders under the newest term, whoever leads in it"
+    OLD_TERM = "it gives orders under the newest term, also one in which another leads"
 
 
 def plant() -> None:
