@@ -36,7 +36,6 @@ from tests.etcd.planted_service import APPEND, BUG_FILE, CODE, ORDER, ROOM_FILE,
 from tests.etcd.rest_client import RestClient
 from tests.etcd.shared_room import obeyed_in
 from tests.etcd_server import Member
-from tests.oracles.effort import sized
 from tests.service.program import START_S, client
 from tests.service.worlds import run_tree
 
@@ -284,7 +283,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("again", range(sized(1, 5)))
+@pytest.mark.soak
+@pytest.mark.parametrize("again", range(5))
 @pytest.mark.parametrize("name", CASES)
 def test_a_planted_bug_is_found_and_sound_services_pass_the_same_schedule(
     etcd_member: Member, tmp_path: Path, name: str, again: int
