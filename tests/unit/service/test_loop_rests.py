@@ -90,14 +90,26 @@ def test_a_loop_is_behind_where_a_turn_takes_long_while_requests_are_rejected(
     assert not is_behind(rests)
 
 
-def test_half_of_the_places_are_given_while_the_loop_is_behind(loop: Clocked) -> None:
+def test_three_quarters_of_the_places_are_given_while_the_loop_is_behind(loop: Clocked) -> None:
     rests = LoopRests(lambda _: None, lambda _: None, loop.time)
     admission = Admission(loop.time, rests=rests)
-    overs = [admission.coming(f"t{number % 4}") for number in range(LIMIT_FIRST // 2)]
+    overs = [admission.coming(f"t{number % 4}") for number in range(3 * LIMIT_FIRST // 4)]
     rests.rejected(loop)
     loop.turn(0.0)
     assert not is_full(admission)
     loop.now_s = 1.1 * BEHIND_S
     assert is_full(admission)
     overs[0]()
+    assert not is_full(admission)
+
+
+def test_one_tenant_alone_keeps_no_other_out_while_the_loop_is_behind(loop: Clocked) -> None:
+    rests = LoopRests(lambda _: None, lambda _: None, loop.time)
+    admission = Admission(loop.time, rests=rests)
+    for _ in range(LIMIT_FIRST):
+        admission.coming("greedy")
+    rests.rejected(loop)
+    loop.turn(0.0)
+    loop.now_s = 1.1 * BEHIND_S
+    assert is_behind(rests)
     assert not is_full(admission)

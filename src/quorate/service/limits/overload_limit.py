@@ -3,8 +3,8 @@
 More are rejected before they are read, which costs little, so that an overloaded service keeps its
 throughput. How many are answered a second is measured in intervals in which requests wait all the
 time; of the last few the best counts, so that one long commit changes nothing. The limit is what is
-answered in the time that an answer may take, and half of that while the event loop is behind. What
-was measured is forgotten once nothing has been under way for a while.
+answered in the time that an answer may take, and three quarters of it while the event loop is
+behind. What was measured is forgotten once nothing has been under way for a while.
 
 Of the limit one tenant has half at most, and one caller a fourth: a burst of one tenant leaves
 places to the others, which are admitted and answered in turns with it.
@@ -45,6 +45,9 @@ LIMIT_MIN: Final = 128
 """So many are let in, however long answers take."""
 LIMIT_FIRST: Final = 512
 """So many are let in while it is not known how many are answered a second."""
+BEHIND_PERCENT: Final = 75
+"""So much of the limit is given while the event loop is behind: more than one tenant may have, so
+that no tenant alone keeps the others out."""
 LIMIT_MAX: Final = 4_096
 """So many are let in at most: as many as may wait for the ledger."""
 TOLD_S: Final = 1.0
@@ -94,7 +97,7 @@ class Admission:
     def is_full(self) -> bool:
         """Whether the request of every caller but an admin is rejected now."""
         taken, most = self._shares.open + self._coming, self._shares.share.most
-        return taken >= most or (2 * taken >= most and self.rests.is_behind)
+        return taken >= most or (taken >= most * BEHIND_PERCENT // 100 and self.rests.is_behind)
 
     def turned_away(self, error: CommandError) -> None:
         """Count a request that was rejected unread; the number is logged at most once a second."""
