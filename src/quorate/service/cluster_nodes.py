@@ -193,7 +193,7 @@ def nodes_surface(
     assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
     clusters, declaring = made.clusters, made.declare_nodes.split(",")
     tolerance = Tolerance(
-        not_ready_s=made.node_not_ready_s, taints=frozenset(made.tolerated_taints.split(","))
+        not_ready_s=made.node_not_ready_s, taints=frozenset(made.tolerated_taint_keys)
     )
 
     async def surface(

@@ -150,6 +150,11 @@ class Configuration:
         )
 
     @property
+    def tolerated_taint_keys(self) -> tuple[str, ...]:
+        """The keys of the taints that all work tolerates."""
+        return tuple(filter(None, self.tolerated_taints.split(",")))
+
+    @property
     def run_mail_domains(self) -> tuple[str, ...]:
         """The domains to whose addresses runs may have mail sent; none where none is sent."""
         server = self.mail_server

@@ -66,7 +66,7 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
     namespaces = Namespaces(
         template=configuration.kubernetes_namespace, home=configuration.kubernetes_home
     )
-    tolerated = tuple(filter(None, configuration.tolerated_taints.split(",")))
+    tolerated = configuration.tolerated_taint_keys
     return {
         f"{PoolExecutor.KUBERNETES}/{name}": KubernetesExecutor(
             api, namespaces, cluster=name, tolerated=tolerated
