@@ -90,10 +90,10 @@ def test_a_loop_is_behind_where_a_turn_takes_long_while_requests_are_rejected(
     assert not is_behind(rests)
 
 
-def test_three_quarters_of_the_places_are_given_while_the_loop_is_behind(loop: Clocked) -> None:
+def test_half_of_the_places_are_given_while_the_loop_is_behind(loop: Clocked) -> None:
     rests = LoopRests(lambda _: None, lambda _: None, loop.time)
     admission = Admission(loop.time, rests=rests)
-    overs = [admission.coming(f"t{number % 4}") for number in range(3 * LIMIT_FIRST // 4)]
+    overs = [admission.coming(f"t{number % 4}") for number in range(LIMIT_FIRST // 2)]
     rests.rejected(loop)
     loop.turn(0.0)
     assert not is_full(admission)

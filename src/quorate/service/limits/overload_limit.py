@@ -3,11 +3,12 @@
 More are rejected before they are read, which costs little, so that an overloaded service keeps its
 throughput. How many are answered a second is measured in intervals in which requests wait all the
 time; of the last few the best counts, so that one long commit changes nothing. The limit is what is
-answered in the time that an answer may take, and three quarters of it while the event loop is
-behind. What was measured is forgotten once nothing has been under way for a while.
+answered in the time that an answer may take, and half of that while the event loop is behind. What
+was measured is forgotten once nothing has been under way for a while.
 
 Of the limit one tenant has half at most, and one caller a fourth: a burst of one tenant leaves
-places to the others, which are admitted and answered in turns with it.
+places to the others, which are admitted and answered in turns with it. While the loop is behind,
+what a tenant has beyond its half of the half is not counted, so that none keeps the others out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final
 
 from quorate.operations.caller import Caller, Role
 from quorate.service.limits.loop_rests import LoopRests
-from quorate.service.limits.tenant_shares import Share, Shares
+from quorate.service.limits.tenant_shares import OF_TENANT_PART, Share, Shares
 from quorate.service.metrics.metric_table import READ, UNREAD
 from quorate.service.problem_json import problem
 from quorate.views.exits import CommandError
@@ -45,9 +46,8 @@ LIMIT_MIN: Final = 128
 """So many are let in, however long answers take."""
 LIMIT_FIRST: Final = 512
 """So many are let in while it is not known how many are answered a second."""
-BEHIND_PERCENT: Final = 75
-"""So much of the limit is given while the event loop is behind: more than one tenant may have, so
-that no tenant alone keeps the others out."""
+BEHIND_PART: Final = 2
+"""Which part of the limit is given while the event loop is behind: half."""
 LIMIT_MAX: Final = 4_096
 """So many are let in at most: as many as may wait for the ledger."""
 TOLD_S: Final = 1.0
@@ -97,7 +97,14 @@ class Admission:
     def is_full(self) -> bool:
         """Whether the request of every caller but an admin is rejected now."""
         taken, most = self._shares.open + self._coming, self._shares.share.most
-        return taken >= most or (taken >= most * BEHIND_PERCENT // 100 and self.rests.is_behind)
+        if taken >= most:
+            return True
+        most //= BEHIND_PART
+        if taken < most or not self.rests.is_behind:
+            return False
+        of_tenant = self._shares.most_of_tenant + max(self._coming_of.values(), default=0)
+        beyond = max(0, of_tenant - most // OF_TENANT_PART)
+        return taken - beyond >= most
 
     def turned_away(self, error: CommandError) -> None:
         """Count a request that was rejected unread; the number is logged at most once a second."""

@@ -69,6 +69,11 @@ class Shares:
         return self._of_tenant[tenant]
 
     @property
+    def most_of_tenant(self) -> int:
+        """How much the tenant has open that has most."""
+        return max(self._of_tenant.values(), default=0)
+
+    @property
     def trouble(self) -> str:
         """Why callers other than admins get nothing more; empty while they do."""
         if self._open < self.share.most - self.share.kept:
