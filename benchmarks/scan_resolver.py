@@ -5,8 +5,8 @@ The baseline of ``resolver``. It has the same candidates in the same order, and 
 
 from __future__ import annotations
 
-from quorate.core.preemption.candidates import Candidate, Cutter
 from quorate.core.preemption.conflict_scope import Question
+from quorate.core.preemption.cut_order import Candidate, Cutter
 from quorate.core.preemption.cut_trial import Trial
 from quorate.core.preemption.goals import Start
 from quorate.core.preemption.lottery import draw, dummy_seed

@@ -78,7 +78,7 @@ BUGS: Final = (
     ),
     Bug(
         "leave an owner out of the lottery",
-        "core/preemption/candidates.py",
+        "core/preemption/cut_order.py",
         "record.since_ms is None or not enters(record):",
         "record.since_ms is None or not enters(record) or record.spec.owner == 'ant':",
     ),
@@ -196,7 +196,7 @@ BUGS: Final = (
     ),
     Bug(
         "(c) cut what overstayed in front of no reservation that is there",
-        "core/preemption/candidates.py",
+        "core/preemption/cut_order.py",
         "                if started_seq > first_seq:\n",
         "                if started_seq:\n",
     ),

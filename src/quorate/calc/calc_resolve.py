@@ -15,9 +15,9 @@ from typing import Final
 from quorate.calc.missing_gpus import missing_now
 from quorate.calc.running_world import ACTOR, Standing, read_standing
 from quorate.calc.world_reader import any_whole, open_world, settle
-from quorate.core.preemption.candidates import Candidate
 from quorate.core.preemption.conflict_scope import Prepared, Question, for_reservation, prepare
 from quorate.core.preemption.conflicts import lost_gpu_ms, not_resolvable
+from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.lottery import dummy_seed, first_draw_odds, link_of
 from quorate.core.preemption.resolver import Drawn
 from quorate.documents import values

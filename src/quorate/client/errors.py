@@ -21,12 +21,13 @@
         ├── BusyError            429 with a time to come back, or 503
         └── FailedError          any other 5xx: a fault of the service
 
-Each says in a sentence what to do about it.
+Each says in a sentence what to do about it. ``error_kind`` maps the status of a response to its
+class; ``wire.error_of`` reads the response.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 
 class QuorateClientError(Exception):
@@ -123,3 +124,23 @@ class BusyError(RefusedError):
 
 class FailedError(RefusedError):
     """The service has a fault. What was asked may or may not have been done."""
+
+
+_KINDS: Final[dict[int, type[RefusedError]]] = {
+    **dict.fromkeys((400, 413, 414, 415, 422, 431), InvalidError),
+    401: UnauthenticatedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    408: BusyError,
+    412: StaleVersionError,
+    503: BusyError,
+}
+_SERVER_FAULT: Final = 500
+_TOO_MANY: Final = 429
+
+
+def error_kind(status: int, *, has_wait: bool) -> type[RefusedError]:
+    """Return the error of a response with ``status``; ``has_wait`` if it has a ``Retry-After``."""
+    if status == _TOO_MANY and has_wait:
+        return BusyError
+    return _KINDS.get(status, FailedError if status >= _SERVER_FAULT else RefusedError)

@@ -17,17 +17,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec.structs import FieldInfo, fields
 
-from quorate.client.errors import (
-    BusyError,
-    FailedError,
-    ForbiddenError,
-    InvalidError,
-    NotFoundError,
-    NotQuorateError,
-    RefusedError,
-    StaleVersionError,
-    UnauthenticatedError,
-)
+from quorate.client.errors import BusyError, NotQuorateError, RefusedError, error_kind
 from quorate.model.amounts import fits_double
 from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
 from quorate.prepared_types import prepared
@@ -198,19 +188,6 @@ def check(reply: Reply) -> None:
         raise error_of(reply)
 
 
-_KINDS: Final[dict[int, type[RefusedError]]] = {
-    **dict.fromkeys((400, 413, 414, 415, 422, 431), InvalidError),
-    401: UnauthenticatedError,
-    403: ForbiddenError,
-    404: NotFoundError,
-    408: BusyError,
-    412: StaleVersionError,
-    503: BusyError,
-}
-_SERVER_FAULT: Final = 500
-_TOO_MANY: Final = 429
-
-
 class _Problem(Struct):
     """The body of problem+json, as far as it is needed."""
 
@@ -230,11 +207,7 @@ def error_of(reply: Reply) -> RefusedError | NotQuorateError:
     except msgspec.DecodeError:
         return _not_quorate(reply)
     wait_s = retry_after_s(reply)
-    kind = _KINDS.get(reply.status, RefusedError)
-    if reply.status == _TOO_MANY and wait_s is not None:
-        kind = BusyError
-    elif kind is RefusedError and reply.status >= _SERVER_FAULT:
-        kind = FailedError
+    kind = error_kind(reply.status, has_wait=wait_s is not None)
     told = found.lines or (found.detail or found.title or f"HTTP status {reply.status}",)
     error = kind(
         status=reply.status, code=found.code or "failed", lines=told, refusals=found.refusals

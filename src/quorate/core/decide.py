@@ -55,8 +55,8 @@ from quorate.core.lifecycle.stops import cancel_run, confirm, is_shared, stop_ru
 from quorate.core.planning.give_out import give_out, stirs, turned_away
 from quorate.core.planning.idle_fleet import only_ends, start_alone
 from quorate.core.preemption.announcements import announce_conflicts
+from quorate.core.preemption.chain_renewal import seal_chain
 from quorate.core.preemption.conflicts import resolve_by_hand, settle_conflict
-from quorate.core.preemption.lottery_chain import seal_chain
 from quorate.core.removal import remove
 from quorate.core.rounds.begin_round import share_out
 from quorate.core.tenancy.access_tokens import issue_token, revoke_token

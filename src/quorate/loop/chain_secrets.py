@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 
 from quorate.core.commands import SealLottery
+from quorate.core.preemption.chain_renewal import renewal_due
 from quorate.core.preemption.lottery import CHAIN_LENGTH
-from quorate.core.preemption.lottery_chain import renewal_due
 from quorate.loop.preimages import Preimages
 from quorate.model.state.records import Lottery
 from quorate.ports.errors import KeyFileError

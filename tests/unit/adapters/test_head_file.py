@@ -161,7 +161,7 @@ def test_operator_who_moves_the_head_file_away_goes_on_with_the_shorter_log(
     head_path(path).rename(path.with_name("aside"))
     with caplog.at_level(logging.WARNING), SqliteStore.open(path) as store:
         assert store.head().height == 2
-    assert "had no ledger.db.head" in caplog.text
+    assert "had no head file ledger.db.head" in caplog.text
     end = read_head(path)
     assert end is not None
     assert end.height == 2
@@ -191,7 +191,7 @@ def test_ledger_of_before_opens_and_gets_a_head_file(
     assert not head_path(path).exists()
     with caplog.at_level(logging.WARNING), SqliteStore.open(path) as store:
         assert store.head().height == BLOCKS
-    assert f"the ledger ends at block {BLOCKS}" in caplog.text
+    assert f"created one at block {BLOCKS}" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING), SqliteStore.open(path):
         pass

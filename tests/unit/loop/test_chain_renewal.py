@@ -14,8 +14,8 @@ from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.audit.history_audit import audit
 from quorate.core.audit.lottery_audit import Lotteries
 from quorate.core.commands import Apply, Cancel, Resolve, SealLottery, Submit, Tick
+from quorate.core.preemption.chain_renewal import RENEW_LINKS, renewal_due
 from quorate.core.preemption.lottery import CHAIN_LENGTH
-from quorate.core.preemption.lottery_chain import RENEW_LINKS, renewal_due
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.loop.preimages import Preimages

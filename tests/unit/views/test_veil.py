@@ -16,8 +16,8 @@ from quorate.core.explain.explanation import Explanation
 from quorate.core.explain.remedies import Remedy, RemedyKind
 from quorate.core.explain.start_grounds import Danger
 from quorate.core.explain.start_plan import Forecast
-from quorate.core.preemption.candidates import Candidate
 from quorate.core.preemption.conflict_preview import Contest, Entrant
+from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.resolver import Drawn
 from quorate.model.cause_text import cause_text
 from quorate.model.events import (

@@ -1,9 +1,8 @@
 """The head file: where a ledger ended when its writer last committed, kept in ``LEDGER.head``.
 
 SQLite treats a write-ahead log that is damaged, cut short or gone as one that was never longer, so
-the ledger's file alone does not show that its end is missing. After each commit is durable the
-writer records the new head here; a log that ends before it has lost acknowledged blocks
-(docs/adr/0029).
+the ledger's file alone does not show that its end is missing. When the writer records a head here,
+and how a shorter log is refused, is in ``head_record.py`` (docs/adr/0029).
 
 The file has two slots, written in turn, each with a checksum and a number that grows by one: a
 write that was cut off damages one slot, and the other still has the head before it. A record is a

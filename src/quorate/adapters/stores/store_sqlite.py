@@ -5,8 +5,8 @@ wait for it. The head is kept twice, as a row of its own and as the last block: 
 own pages could otherwise make the last blocks vanish without a trace. Blocks are checked here for
 being readable at all; their hashes are checked by ``ledger/chain.py``.
 
-A third copy of the head lies in a file of its own (``head_file.py``), written after each commit and
-compared at every opening: a log that ends before it has lost what was acknowledged. Snapshots and
+A third copy of the head lies in a file of its own (``head_record.py``), written after each commit
+and compared at every opening: a log that ends before it has lost acknowledged blocks. Snapshots and
 archived runs lie in another (``archive_file.py``).
 """
 
@@ -24,8 +24,9 @@ from msgspec.structs import astuple
 
 from quorate.adapters.file_errors import damaged, translated
 from quorate.adapters.stores.archive_file import ArchiveFile, remove_archive
-from quorate.adapters.stores.head_file import HeadFile, check_absent, head_path, read_head
-from quorate.adapters.stores.head_signing import EndSigner, lost_end, other_history
+from quorate.adapters.stores.head_file import check_absent, read_head
+from quorate.adapters.stores.head_record import HeadRecord, check_log
+from quorate.adapters.stores.head_signing import EndSigner
 from quorate.adapters.stores.sqlite_file import (
     check_directory,
     check_free,
@@ -69,10 +70,7 @@ class SqliteStore:
         self._db = db
         self._lock = lock
         self._file = identity(path)
-        self._end: Checkpoint | None = None
-        self._end_file: HeadFile | None = None
-        self._end_signer: EndSigner | None = None
-        self._is_end_behind = False
+        self._record = HeadRecord(path, self._first_block)
         self._archive = ArchiveFile(path, is_kept_open=True)
 
     @classmethod
@@ -95,7 +93,7 @@ class SqliteStore:
             db = undo.enter_context(closing(connected(real, "mode=rw")))
             lay_out(db)
             store = cls(real, db, lock)
-            store._begin_end_file()
+            store._record.create(store._head())
             undo.pop_all()
             return store
 
@@ -121,9 +119,9 @@ class SqliteStore:
             check_identity(db, real)
             configure(db)
             store = cls(real, db, lock)
-            undo.callback(store._close_end_file)
+            undo.callback(store._record.close)
             store._check_head()
-            store._open_end_file()
+            store._record.open(store._head())
             # Where snapshots were kept before there was an archive.
             db.execute("DROP TABLE IF EXISTS snapshot")
             undo.pop_all()
@@ -141,9 +139,9 @@ class SqliteStore:
             end = read_head(real)
             db = undo.enter_context(closing(connected_to_read(real)))
             store = cls(real, db)
-            store._end = end
+            store._record.last = end
             store._check_head()
-            store._check_end(end)
+            check_log(real, end, store._head(), store._head_at)
             undo.pop_all()
             return store
 
@@ -159,7 +157,7 @@ class SqliteStore:
 
     def kept_end(self) -> Checkpoint | None:
         """Return what the head file has; None where there is none. See ``EventStore``."""
-        return self._end
+        return self._record.last
 
     def verified_head(self) -> Head:
         """Return ``GENESIS``: a program that opens the ledger verifies it; see ``EventStore``."""
@@ -170,9 +168,10 @@ class SqliteStore:
 
         Reading alone does not do it: it takes a slow import.
         """
-        if self._end is not None and self._end.signature:
+        end = self._record.last
+        if end is not None and end.signature:
             with translated(self._path):
-                EndSigner(self._path, self._first_block()).check(self._path, self._end)
+                EndSigner(self._path, self._first_block()).check(self._path, end)
 
     def append(self, block: Block, *, expected: Head) -> None:
         """Append ``block`` in one transaction; see ``EventStore``."""
@@ -182,7 +181,7 @@ class SqliteStore:
             if actual != expected:
                 raise StaleHeadError(expected=expected, actual=actual)
             self._insert(block, after=expected)
-        self._note_end(block.head)
+        self._record.note(block.head)
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks`` in one transaction, and return the head; see ``EventStore``."""
@@ -192,7 +191,7 @@ class SqliteStore:
             for block in blocks:
                 self._insert(block, after=head)
                 head = block.head
-        self._note_end(head)
+        self._record.note(head)
         return head
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
@@ -270,7 +269,7 @@ class SqliteStore:
                 self._archive.close()
                 self._db.close()
             finally:
-                self._close_end_file()
+                self._record.close()
                 if self._lock is not None:
                     self._lock.release()
 
@@ -297,78 +296,7 @@ class SqliteStore:
                 raise StoreError(
                     f"{self._path} was replaced by another file while open; nothing was recorded"
                 )
-            if self._is_end_behind:
-                self._write_end(self._head())
-
-    # --- The end, recorded apart from the log ---
-
-    def _begin_end_file(self) -> None:
-        """Make the head file of a ledger that has none."""
-        head = self._head()
-        self._end = EndSigner(self._path, self._first_block()).record(head)
-        self._end_file = HeadFile.create(self._path, self._end)
-
-    def _open_end_file(self) -> None:
-        """Open the head file, which was found to fit; make one where there is none."""
-        head = self._head()
-        self._end_file = HeadFile.open(self._path)
-        if self._end_file is None:
-            self._begin_end_file()
-            if head != GENESIS:
-                _LOG.warning(
-                    "%s had no %s, so a missing end could not be detected; one was made: "
-                    "the ledger ends at block %d, sequence %d",
-                    self._path,
-                    head_path(self._path).name,
-                    head.height,
-                    head.seq,
-                )
-            return
-        self._end = self._end_file.record
-        if self._end.height < head.height:
-            _LOG.info(
-                "%s recorded block %d, and the log has %d: brought up to date",
-                head_path(self._path),
-                self._end.height,
-                head.height,
-            )
-            self._write_end(head)
-
-    def _close_end_file(self) -> None:
-        if self._end_file is not None:
-            self._end_file.close()
-
-    def _note_end(self, head: Head) -> None:
-        """Record where the log ends after a commit that is durable.
-
-        A failure takes nothing back. It is logged, and tried again before the next commit, which
-        fails with it.
-        """
-        self._is_end_behind = True
-        try:
-            self._write_end(head)
-        except OSError as error:
-            _LOG.warning("%s could not be written: %s", head_path(self._path), error)
-
-    def _write_end(self, head: Head) -> None:
-        assert self._end_file is not None, "only a writer has something to record"
-        if self._end_signer is None:
-            self._end_signer = EndSigner(self._path, self._first_block())
-        record = self._end_signer.record(head)
-        self._end_file.write(record)
-        self._end, self._is_end_behind = record, False
-
-    def _check_end(self, end: Checkpoint | None) -> None:
-        """Raise ``CorruptLedgerError`` unless the log has the block that ``end`` is a record of."""
-        if end is None or end.height == 0:
-            return
-        there = self._head_at(end.height)
-        if there is not None and (there.seq, there.hash) == (end.seq, end.hash):
-            return
-        head = self._head()
-        if head.height < end.height:
-            raise lost_end(self._path, end, head)
-        raise other_history(self._path, end)
+            self._record.catch_up(self._head)
 
     def _first_block(self) -> Block | None:
         """Return the first block; None where there is none that can be read."""

@@ -32,9 +32,6 @@ from quorate.model.state.holdings import lineage
 from quorate.model.state.state_view import StateView
 
 HARD: Final = frozenset((RefusalCode.MAX_NODES, RefusalCode.MAX_CONCURRENT_RUNS))
-# Looking a member up in its enumeration is slow in Python 3.11, and many may wait for a quota.
-_RUNS: Final = RefusalCode.MAX_CONCURRENT_RUNS
-_WAITING: Final = RefusalCode.WAITING_FOR_QUOTA
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from fractions import Fraction
 from itertools import islice
 from typing import Final
 
-from quorate.core.preemption.candidates import Candidate
 from quorate.core.preemption.conflict_scope import Question, prepare, question_of
 from quorate.core.preemption.conflicts import (
     asked_again,
@@ -21,6 +20,7 @@ from quorate.core.preemption.conflicts import (
     lost_gpu_ms,
     not_resolvable,
 )
+from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.lottery import (
     DUMMY_DRAWS,
     cut_frequency,

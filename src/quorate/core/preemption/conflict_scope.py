@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from quorate.core.commands import Resolve
-from quorate.core.preemption.candidates import Burst, Candidate
+from quorate.core.preemption.cut_order import Burst, Candidate
 from quorate.core.preemption.cut_trial import Trial
 from quorate.core.preemption.goals import Count, Goal, Start
 from quorate.core.preemption.lottery import draw

@@ -15,8 +15,8 @@ from quorate.core.commands import Draw, Resolve
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.spares import close_pledges
 from quorate.core.lifecycle.stops import stop_bundle, stop_lease
-from quorate.core.preemption.candidates import Burst, Candidate
 from quorate.core.preemption.conflict_scope import Prepared, Question, by_hand, prepare, question_of
+from quorate.core.preemption.cut_order import Burst, Candidate
 from quorate.core.preemption.lottery import (
     chain_before,
     draw,

@@ -13,9 +13,9 @@ from typing import Final
 
 from quorate.core.admission.admit import Admitted, admit
 from quorate.core.admission.hard_quota import HARD, refuses_ever_so
-from quorate.core.preemption.candidates import Candidate
 from quorate.core.preemption.conflict_scope import matured
 from quorate.core.preemption.conflicts import lost_gpu_ms
+from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.cut_trial import Trial
 from quorate.core.preemption.disruption_account import Account, account_of
 from quorate.core.preemption.goals import Start

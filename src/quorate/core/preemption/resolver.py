@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from quorate.core.preemption.candidates import Burst, Candidate, Cutter, summed
+from quorate.core.preemption.cut_order import Burst, Candidate, Cutter, summed
 from quorate.core.preemption.cut_trial import Trial
 from quorate.core.preemption.goals import Goal
 from quorate.core.preemption.scope_survey import Survey

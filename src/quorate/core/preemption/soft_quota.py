@@ -6,7 +6,7 @@ what is left, which only orders the queue: it is no promise to give anything bac
 
 from __future__ import annotations
 
-from quorate.core.preemption.candidates import Burst
+from quorate.core.preemption.cut_order import Burst
 from quorate.core.tenancy.owner_scores import budget_used
 from quorate.core.tenancy.share_score import ONE
 from quorate.model.amounts import PPM

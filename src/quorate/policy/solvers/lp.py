@@ -40,13 +40,6 @@ class Program:
     whole: Ints | None = None
 
 
-class Effort(StrEnum):
-    """Which algorithm is used: a vertex by the simplex method, or any optimum, sooner."""
-
-    SIMPLEX = "simplex"
-    INTERIOR = "ipm"
-
-
 class Status(StrEnum):
     """How a program that has no answer ended."""
 
@@ -97,7 +90,6 @@ _EXACT: Final = (
 
 def solve(
     program: Program,
-    effort: Effort = Effort.SIMPLEX,
     start: Basis | None = None,
     *,
     is_exact: bool = False,
@@ -109,7 +101,7 @@ def solve(
     searched for until the answer is proved, through at most ``NODES_MAX`` nodes. With ``is_exact``
     limits are kept to ``EXACT``, else to a thousand times that.
     """
-    highs = _quiet(effort)
+    highs = _quiet()
     if is_exact:
         _keep_closely(highs)
     for name, value in _EXACT if program.whole is not None else ():
@@ -169,14 +161,14 @@ def _valid(found: Basis) -> Basis:
     return found
 
 
-def _quiet(effort: Effort) -> highspy.Highs:
+def _quiet() -> highspy.Highs:
     """Return a solver that prints nothing and gives the same answer each time."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call] # its constructor has no annotation
     for name, value in (
         ("output_flag", False),
         ("threads", 1),
         ("random_seed", 0),
-        ("solver", effort.value),
+        ("solver", "simplex"),
     ):
         highs.setOptionValue(name, value)
     return highs
@@ -224,7 +216,7 @@ class Standing:
     """
 
     def __init__(self, program: Program, start: Basis | None = None) -> None:
-        self._highs = _quiet(Effort.SIMPLEX)
+        self._highs = _quiet()
         _keep_closely(self._highs)
         _pass(self._highs, program)
         self._row_high = program.row_high

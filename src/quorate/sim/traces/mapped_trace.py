@@ -10,7 +10,6 @@ import io
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from types import MappingProxyType
 from typing import Final
 
 from quorate.sim.traces.trace_cells import STEPS_MAX, Line, headed
@@ -22,7 +21,6 @@ ARRIVES_AT: Final = "arrives_at"
 """In place of ``arrives_s``: a column with dates and times; the first job is then at 0."""
 NEEDED: Final = ("gpus",)
 FLAVOR_MARK: Final = "|"
-OWN_MAP: Final[Mapping[str, str]] = MappingProxyType({name: name for name in FIELDS})
 _NUMBER_MAX: Final = 1e9
 
 _READ: Final[Mapping[str, Callable[[Line, str], object]]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.core.preemption.candidates import Candidate
+from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.lottery import first_draw_odds, run_odds, tokens_by_owner
 from quorate.core.profile.plan_entry import Entry
 from quorate.documents.times import time_text

@@ -11,8 +11,8 @@ from quorate.core.commands import Wiped
 from quorate.core.explain.change_effect import Effect
 from quorate.core.explain.explanation import Explanation, Remedy
 from quorate.core.explain.start_plan import Forecast
-from quorate.core.preemption.candidates import Candidate
 from quorate.core.preemption.conflict_preview import Contest
+from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.resolver import Drawn
 from quorate.core.tenancy.queue_position import Standing
 from quorate.model.refusal import Refusal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from quorate.core.preemption.candidates import Candidate
 from quorate.core.preemption.conflict_preview import Contest, Entrant, Ordeal
+from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.lottery import first_draw_odds, run_odds, tokens_by_owner
 from quorate.documents.times import time_text
 from quorate.model.closed_words import counted
