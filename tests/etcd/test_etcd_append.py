@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from quorate.adapters.etcd.etcd_requests import Put, Txn
 from quorate.adapters.stores.archive_folder import ArchiveFolder
-from quorate.adapters.stores.etcd_append import EtcdAppender, Fence
+from quorate.adapters.stores.etcd_append import REFUSED_BLOCKS_MAX, EtcdAppender, Fence
 from quorate.adapters.stores.etcd_reading import EtcdReader
-from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys
+from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys, block_value
 from quorate.ledger.chain import GENESIS, Block, Head, Verified, seal, verify_blocks
 from quorate.model.events import Outcome, RunEnded
 from quorate.ports.errors import (
@@ -129,6 +129,8 @@ def test_an_append_is_recorded_once_or_never_and_the_caller_is_told_which(
     assert now.count(block) == later.count(block) == (raised is None)
     if isinstance(raised, StaleHeadError):
         assert raised.actual in [each.head for each in now]
+        after = now[: raised.actual.height]
+        assert list(raised.blocks) == after[: len(raised.blocks)]
     # The store is usable after any error.
     head = writer.read_head().head
     writer.append(seal(head, some_events(1, at_ms=head.seq + 2_000)), head)
@@ -215,6 +217,34 @@ def test_a_block_is_recorded_if_others_have_built_on_it_before_it_was_looked_for
     recorded = log_of(etcd)
     assert recorded[0] == block
     assert len(recorded) == 2
+
+
+@pytest.mark.parametrize("behind", [1, REFUSED_BLOCKS_MAX, REFUSED_BLOCKS_MAX + 1])
+def test_a_refusal_brings_the_first_blocks_of_others(behind: int) -> None:
+    etcd = new_log()
+    writer = appender(etcd)
+    writer.read_head()
+    others = some_chain(behind)
+    appender(etcd).append_all(others)
+    # Blocks above the head are none, whoever has staged them.
+    staged = seal(others[-1].head, some_events(1, at_ms=99))
+    etcd.carry_out(Txn(compare=(), then=(Put(KEYS.block(staged.height), block_value(staged)),)))
+    with pytest.raises(StaleHeadError) as caught:
+        writer.append(seal(GENESIS, some_events(2, at_ms=7)), GENESIS)
+    assert caught.value.actual == others[-1].head
+    assert list(caught.value.blocks) == others[:REFUSED_BLOCKS_MAX]
+
+
+def test_a_refusal_brings_no_block_whose_body_is_in_parts() -> None:
+    etcd = new_log()
+    writer = appender(etcd)
+    writer.read_head()
+    (small,) = some_chain(1)
+    large = large_block(small.head)
+    appender(etcd).append_all([small, large, seal(large.head, some_events(1, at_ms=99))])
+    with pytest.raises(StaleHeadError) as caught:
+        writer.append(seal(GENESIS, some_events(2, at_ms=7)), GENESIS)
+    assert caught.value.blocks == (small,)
 
 
 def test_only_the_leader_appends_once_there_is_one() -> None:

@@ -2,7 +2,8 @@
 
 The head's key is put with every block, so its revision is new each time, and a writer that compares
 an older one is refused. With a leader the transaction compares the leader's key, too: one that was
-deposed cannot append, whatever it believes.
+deposed cannot append, whatever it believes. One that is refused returns the head and the first
+blocks that others have appended, so that a writer who is a few blocks behind asks for nothing more.
 
 An answer may be lost when etcd's leader changes, or a deadline passes. The transaction may then
 have been carried out, or may be carried out a moment later. It is never sent again blindly: the
@@ -15,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from quorate.adapters.etcd.etcd_requests import (
@@ -38,6 +39,7 @@ from quorate.adapters.stores.etcd_records import (
     head_of,
     head_value,
     part_count,
+    whole_blocks,
 )
 from quorate.ledger.chain import GENESIS, Block, Head
 from quorate.ports.errors import (
@@ -54,6 +56,8 @@ _LOG = logging.getLogger(__name__)
 
 APPEND_S: Final = 15.0
 """How long an append is tried, when answers of etcd are lost."""
+REFUSED_BLOCKS_MAX: Final = 4
+"""How many blocks of others come with a refusal; the rest is read as a follower reads."""
 STAGED_BLOCKS_MAX: Final = 64
 """How many blocks are staged by one transaction: etcd takes 128 operations by default."""
 
@@ -125,10 +129,11 @@ class EtcdAppender:
         self._stage_parts(block)
         end_s = self._clock_s() + APPEND_S
         is_sent = False
+        others: tuple[Block, ...] = ()
         while True:
             if is_sent and self._is_recorded(block.head, known):
                 return
-            self._check_at(expected, known)
+            self._check_at(expected, known, others)
             fence = self.fence
             try:
                 answer = self._etcd.commit(self._txn(block, known.revision, fence))
@@ -142,6 +147,10 @@ class EtcdAppender:
                 self._known = KnownHead(block.head, answer.revision)
                 return
             known = self._moved(answer.rows, fence)
+            last = known.head.height
+            others = tuple(
+                whole_blocks(answer.rows[-1], self._keys, block.height, last, self._place)
+            )
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, which need not fit into a transaction; see ``EventStore``.
@@ -177,8 +186,14 @@ class EtcdAppender:
     # --- One block ---
 
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
-        put = Put(self._keys.block(block.height), block_value(block))
-        return self._move_head(block.head, revision, fence, put)
+        """Return the transaction that appends ``block``; the last of ``otherwise`` is in its place.
+
+        Blocks above the head, which another writer has staged, may be among what that returns.
+        """
+        first = self._keys.block(block.height)
+        moved = self._move_head(block.head, revision, fence, Put(first, block_value(block)))
+        end = self._keys.block(block.height + REFUSED_BLOCKS_MAX)
+        return replace(moved, otherwise=(*moved.otherwise, Get(first, end)))
 
     def _move_head(self, head: Head, revision: int, fence: Fence | None, *puts: Put) -> Txn:
         """Return the transaction that moves the head, if it and the leader are as they were."""
@@ -202,9 +217,10 @@ class EtcdAppender:
         self._known = self._parsed(rows[0])
         return self._known
 
-    def _check_at(self, expected: Head, known: KnownHead) -> None:
+    def _check_at(self, expected: Head, known: KnownHead, others: tuple[Block, ...] = ()) -> None:
+        """Raise ``StaleHeadError`` with the blocks of ``others`` unless the log is there."""
         if known.head != expected:
-            raise StaleHeadError(expected=expected, actual=known.head)
+            raise StaleHeadError(expected=expected, actual=known.head, blocks=others)
 
     def _is_recorded(self, sent: Head, known: KnownHead) -> bool:
         """Return whether the log goes through ``sent``, whose answer was lost."""
