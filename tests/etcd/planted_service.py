@@ -23,7 +23,7 @@ from threading import get_ident
 from typing import Final
 
 from quorate.adapters.etcd.etcd_client import EtcdClient
-from quorate.adapters.etcd.etcd_requests import Put, Txn, TxnAnswer
+from quorate.adapters.etcd.etcd_requests import Put, Row, Txn, TxnAnswer
 from quorate.adapters.stores.etcd_append import EtcdAppender, Fence, KnownHead
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
@@ -123,10 +123,10 @@ def _plant_appender() -> None:
         return replace(txn, compare=()) if _has(Bug.NO_COMPARE) else txn
 
     def checked_at(
-        self: EtcdAppender, expected: Head, known: KnownHead, others: tuple[Block, ...] = ()
+        self: EtcdAppender, expected: Head, known: KnownHead, after: tuple[Row, ...] = ()
     ) -> None:
         if not _has(Bug.NO_COMPARE):
-            check_at(self, expected, known, others)
+            check_at(self, expected, known, after)
 
     EtcdAppender.append = appended  # type: ignore[method-assign]
     EtcdAppender._move_head = moved_head  # type: ignore[method-assign]

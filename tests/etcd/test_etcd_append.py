@@ -33,6 +33,7 @@ from quorate.ports.errors import (
 )
 from quorate.testing.store_contract import broken_off, some_chain, some_events
 from tests.etcd.played_etcd import Fate, PlayedEtcd
+from tests.oracles.effort import examples
 
 KEYS = EtcdKeys("t")
 NOWHERE = ArchiveFolder(Path("nowhere"))
@@ -76,7 +77,8 @@ def log_of(etcd: PlayedEtcd) -> list[Block]:
 
 def large_block(head: Head) -> Block:
     note = "x" * (INLINE_BYTES_MAX // 2)
-    return seal(head, [RunEnded(n, "t", note, Outcome.COMPLETED) for n in range(5)])
+    first_ms = head.seq
+    return seal(head, [RunEnded(first_ms + n, "t", note, Outcome.COMPLETED) for n in range(5)])
 
 
 class Others:
@@ -97,6 +99,7 @@ class Others:
 
 
 @pytest.mark.heavy
+@examples(4)
 @given(
     fate=fates,
     turns=st.lists(st.booleans(), max_size=8),
@@ -138,6 +141,7 @@ def test_an_append_is_recorded_once_or_never_and_the_caller_is_told_which(
 
 
 @pytest.mark.heavy
+@examples(4)
 @given(fates, st.lists(st.booleans(), max_size=12), st.integers(0, 4))
 def test_a_chain_is_appended_once_or_never_and_the_caller_is_told_which(
     fate: list[Fate], turns: list[bool], blocks: int
@@ -245,6 +249,28 @@ def test_a_refusal_brings_no_block_whose_body_is_in_parts() -> None:
     with pytest.raises(StaleHeadError) as caught:
         writer.append(seal(GENESIS, some_events(2, at_ms=7)), GENESIS)
     assert caught.value.blocks == (small,)
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.REFUSED])
+def test_a_block_that_cannot_be_looked_for_may_be_recorded(fate: Fate) -> None:
+    etcd = new_log()
+    block = seal(GENESIS, some_events(2))
+    # Read, sent, read: others have built on it, and whether it is there cannot be read.
+    etcd.fates = iter([Fate.ANSWERED, Fate.ANSWER_LOST, Fate.ANSWERED, fate])
+    etcd.meanwhile = Others(etcd, [False, True])
+    with pytest.raises(UnsureAppendError, match="block 1 was sent and may be recorded"):
+        appender(etcd).append(block, GENESIS)
+    assert log_of(etcd)[0] == block
+
+
+def test_an_append_after_which_etcd_refuses_this_program_may_be_recorded() -> None:
+    etcd = new_log()
+    block = seal(GENESIS, some_events(2))
+    etcd.fates = iter([Fate.ANSWERED, Fate.LATE, Fate.ANSWERED, Fate.REFUSED])
+    with pytest.raises(UnsureAppendError, match="refused"):
+        appender(etcd).append(block, GENESIS)
+    etcd.carry_out_late()
+    assert log_of(etcd) == [block]
 
 
 def test_only_the_leader_appends_once_there_is_one() -> None:

@@ -46,6 +46,7 @@ from quorate.ports.errors import (
     LedgerExistsError,
     LedgerNotFoundError,
     NotLeaderError,
+    QuorateError,
     StaleHeadError,
     StoreDownError,
     StoreError,
@@ -129,16 +130,16 @@ class EtcdAppender:
         self._stage_parts(block)
         end_s = self._clock_s() + APPEND_S
         is_sent = False
-        others: tuple[Block, ...] = ()
+        after: tuple[Row, ...] = ()
         while True:
             if is_sent and self._is_recorded(block.head, known):
                 return
-            self._check_at(expected, known, others)
+            self._check_at(expected, known, after)
             fence = self.fence
             try:
                 answer = self._etcd.commit(self._txn(block, known.revision, fence))
             except StoreDownError as error:
-                is_sent = True
+                is_sent, after = True, ()
                 known = self._settled(block.head, known, error, end_s)
                 if known.head == expected and self._clock_s() >= end_s:
                     raise StoreDownError(f"{error}; nothing was recorded") from error
@@ -146,11 +147,7 @@ class EtcdAppender:
             if answer.held:
                 self._known = KnownHead(block.head, answer.revision)
                 return
-            known = self._moved(answer.rows, fence)
-            last = known.head.height
-            others = tuple(
-                whole_blocks(answer.rows[-1], self._keys, block.height, last, self._place)
-            )
+            known, after = self._moved(answer.rows, fence), answer.rows[-1]
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, which need not fit into a transaction; see ``EventStore``.
@@ -217,16 +214,28 @@ class EtcdAppender:
         self._known = self._parsed(rows[0])
         return self._known
 
-    def _check_at(self, expected: Head, known: KnownHead, others: tuple[Block, ...] = ()) -> None:
-        """Raise ``StaleHeadError`` with the blocks of ``others`` unless the log is there."""
-        if known.head != expected:
-            raise StaleHeadError(expected=expected, actual=known.head, blocks=others)
+    def _check_at(self, expected: Head, known: KnownHead, after: tuple[Row, ...] = ()) -> None:
+        """Raise ``StaleHeadError`` unless the log ends at ``expected``.
+
+        ``after`` are rows from the block after that on, read together with ``known``.
+        """
+        if known.head == expected:
+            return
+        first, last = expected.height + 1, known.head.height
+        blocks = tuple(whole_blocks(after, self._keys, first, last, self._place))
+        raise StaleHeadError(expected=expected, actual=known.head, blocks=blocks)
 
     def _is_recorded(self, sent: Head, known: KnownHead) -> bool:
-        """Return whether the log goes through ``sent``, whose answer was lost."""
+        """Return whether the log goes through ``sent``, whose answer was lost.
+
+        Raises ``UnsureAppendError`` when the log cannot be read there.
+        """
         if known.head.height <= sent.height:
             return known.head == sent
-        return self._is_at(sent)
+        try:
+            return self._is_at(sent)
+        except QuorateError as error:
+            raise UnsureAppendError(sent, str(error)) from error
 
     def _settled(
         self, sent: Head, sent_at: KnownHead, error: StoreDownError, end_s: float
@@ -247,8 +256,8 @@ class EtcdAppender:
                         otherwise=(Get(self._keys.head),),
                     )
                 )
-            except StoreDownError as again:
-                if self._clock_s() >= end_s:
+            except StoreError as again:
+                if not isinstance(again, StoreDownError) or self._clock_s() >= end_s:
                     self._known = None
                     raise UnsureAppendError(sent, str(again)) from error
                 continue
