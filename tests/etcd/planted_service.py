@@ -2,17 +2,20 @@
 
 Files in the folder of the service say so, and count from when they are written. ``stop`` has an
 instant and the name of a run: the service stops where it is, as by SIGSTOP, before it sends that
-run's block to etcd (``append``), or that run's lease to its executor (``order``). ``bug`` has the
-name of a ``Bug``. Its executor, ``simulated``, is a room that all services of a test share, and it
-has one reader, so that a second question comes to the state that the first one has read.
+run's block to etcd (``append``), or that run's lease to its executor (``order``). When it has gone
+on, and the append or the order has come to its end, it writes ``went-on``: its client may have been
+answered before, because it leads no longer. ``bug`` has the name of a ``Bug``. Its executor,
+``simulated``, is a room that all services of a test share, and it has one reader, so that a second
+question comes to the state that the first one has read.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -20,7 +23,7 @@ from threading import get_ident
 from typing import Final
 
 from quorate.adapters.etcd.etcd_client import EtcdClient
-from quorate.adapters.etcd.etcd_requests import Put, Txn, TxnAnswer
+from quorate.adapters.etcd.etcd_requests import Put, Row, Txn, TxnAnswer
 from quorate.adapters.stores.etcd_append import EtcdAppender, Fence, KnownHead
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
@@ -37,6 +40,7 @@ from tests.tidy.tree import ROOT
 
 BUG_FILE: Final = Path("bug")
 STOP_FILE: Final = Path("stop")
+WENT_ON_FILE: Final = Path("went-on")
 ROOM_FILE: Final = Path("../room")
 CODE: Final = (
     f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -72,15 +76,35 @@ def _has(bug: Bug) -> bool:
     return BUG_FILE.exists() and BUG_FILE.read_text("utf-8") == bug
 
 
-def _stop_if_asked(instant: str, names: str) -> None:
-    """Stop this process where it is, once, if it is to stop now for a run that ``names`` has."""
-    if not STOP_FILE.exists():
-        return
-    asked, name = STOP_FILE.read_text("utf-8").split()
-    if asked == instant and name in names:
-        STOP_FILE.unlink()
-        # To this thread, which does nothing more before all others have stopped, too.
-        signal.pthread_kill(get_ident(), signal.SIGSTOP)
+@dataclass(slots=True)
+class _Stops:
+    """Where this process stops; ``has_stopped`` until what it stopped in has come to its end."""
+
+    has_stopped: bool = False
+
+    def stop_if_asked(self, instant: str, names: str) -> None:
+        """Stop this process where it is, once, if it is to stop now for a run in ``names``."""
+        if not STOP_FILE.exists():
+            return
+        asked, name = STOP_FILE.read_text("utf-8").split()
+        if asked == instant and name in names:
+            STOP_FILE.unlink()
+            self.has_stopped = True
+            # To this thread, which does nothing more before all others have stopped, too.
+            signal.pthread_kill(get_ident(), signal.SIGSTOP)
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Say that this process went on, where it has stopped in the block, when that ends."""
+        try:
+            yield
+        finally:
+            if self.has_stopped:
+                self.has_stopped = False
+                WENT_ON_FILE.touch()
+
+
+_STOPS: Final = _Stops()
 
 
 def _plant_appender() -> None:
@@ -89,7 +113,8 @@ def _plant_appender() -> None:
 
     def appended(self: EtcdAppender, block: Block, expected: Head) -> None:
         if not _has(Bug.EARLY_ANSWER):
-            append(self, block, expected)
+            with _STOPS.step():
+                append(self, block, expected)
 
     def moved_head(
         self: EtcdAppender, head: Head, revision: int, fence: Fence | None, *puts: Put
@@ -97,9 +122,11 @@ def _plant_appender() -> None:
         txn = move_head(self, head, revision, fence, *puts)
         return replace(txn, compare=()) if _has(Bug.NO_COMPARE) else txn
 
-    def checked_at(self: EtcdAppender, expected: Head, known: KnownHead) -> None:
+    def checked_at(
+        self: EtcdAppender, expected: Head, known: KnownHead, after: tuple[Row, ...] = ()
+    ) -> None:
         if not _has(Bug.NO_COMPARE):
-            check_at(self, expected, known)
+            check_at(self, expected, known, after)
 
     EtcdAppender.append = appended  # type: ignore[method-assign]
     EtcdAppender._move_head = moved_head  # type: ignore[method-assign]
@@ -112,7 +139,7 @@ def _plant_client() -> None:
     def committed(self: EtcdClient, txn: Txn) -> TxnAnswer:
         for each in txn.then:
             if isinstance(each, Put):
-                _stop_if_asked(APPEND, each.value.decode("utf-8", "replace"))
+                _STOPS.stop_if_asked(APPEND, each.value.decode("utf-8", "replace"))
         return commit(self, txn)
 
     EtcdClient.commit = committed  # type: ignore[method-assign]
@@ -122,13 +149,14 @@ def _plant_engine() -> None:
     send = Engine._send
 
     def sent(self: Engine, executor: Executor, orders: Sequence[Order]) -> None:
-        for each in orders:
-            if isinstance(each, StartLease):
-                _stop_if_asked(ORDER, each.run.name)
-        if _has(Bug.OLD_TERM):
-            assert isinstance(executor, SharedRoom), executor
-            self._term = executor.newest_term
-        send(self, executor, orders)
+        with _STOPS.step():
+            for each in orders:
+                if isinstance(each, StartLease):
+                    _STOPS.stop_if_asked(ORDER, each.run.name)
+            if _has(Bug.OLD_TERM):
+                assert isinstance(executor, SharedRoom), executor
+                self._term = executor.newest_term
+            send(self, executor, orders)
 
     Engine._send = sent  # type: ignore[method-assign]
 

@@ -2,7 +2,8 @@
 
 It is a list of changes, carried out one after the other. A test says for each transaction what
 becomes of it: it is answered, or its answer is lost, or it is lost itself, or it is carried out
-later, when no caller waits for it any more.
+later, when no caller waits for it any more, or it is refused for a reason that has nothing to do
+with the log.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from quorate.adapters.etcd.etcd_requests import (
     Txn,
     TxnAnswer,
 )
-from quorate.ports.errors import StoreDownError
+from quorate.ports.errors import StoreAccessError, StoreDownError
 
 
 class Fate(Enum):
@@ -31,6 +32,7 @@ class Fate(Enum):
     ANSWER_LOST = "answer lost"
     LOST = "lost"
     LATE = "late"
+    REFUSED = "refused"
 
 
 @dataclass(slots=True)
@@ -50,6 +52,8 @@ class PlayedEtcd:
         fate = next(self.fates, Fate.ANSWERED)
         found = self._found(asked)
         self.meanwhile()
+        if fate is Fate.REFUSED:
+            raise StoreAccessError("played: refused")
         if fate is not Fate.ANSWERED:
             raise StoreDownError("played: no answer")
         return found
@@ -60,6 +64,8 @@ class PlayedEtcd:
             self.late.append(txn)
         answer = self.carry_out(txn) if fate in (Fate.ANSWERED, Fate.ANSWER_LOST) else None
         self.meanwhile()
+        if fate is Fate.REFUSED:
+            raise StoreAccessError("played: refused")
         if fate is not Fate.ANSWERED or answer is None:
             raise StoreDownError("played: no answer")
         return answer

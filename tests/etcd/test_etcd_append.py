@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from quorate.adapters.etcd.etcd_requests import Put, Txn
 from quorate.adapters.stores.archive_folder import ArchiveFolder
-from quorate.adapters.stores.etcd_append import EtcdAppender, Fence
+from quorate.adapters.stores.etcd_append import REFUSED_BLOCKS_MAX, EtcdAppender, Fence
 from quorate.adapters.stores.etcd_reading import EtcdReader
-from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys
+from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys, block_value
 from quorate.ledger.chain import GENESIS, Block, Head, Verified, seal, verify_blocks
 from quorate.model.events import Outcome, RunEnded
 from quorate.ports.errors import (
@@ -33,6 +33,7 @@ from quorate.ports.errors import (
 )
 from quorate.testing.store_contract import broken_off, some_chain, some_events
 from tests.etcd.played_etcd import Fate, PlayedEtcd
+from tests.oracles.effort import examples
 
 KEYS = EtcdKeys("t")
 NOWHERE = ArchiveFolder(Path("nowhere"))
@@ -76,7 +77,8 @@ def log_of(etcd: PlayedEtcd) -> list[Block]:
 
 def large_block(head: Head) -> Block:
     note = "x" * (INLINE_BYTES_MAX // 2)
-    return seal(head, [RunEnded(n, "t", note, Outcome.COMPLETED) for n in range(5)])
+    first_ms = head.seq
+    return seal(head, [RunEnded(first_ms + n, "t", note, Outcome.COMPLETED) for n in range(5)])
 
 
 class Others:
@@ -97,6 +99,7 @@ class Others:
 
 
 @pytest.mark.heavy
+@examples(4)
 @given(
     fate=fates,
     turns=st.lists(st.booleans(), max_size=8),
@@ -129,6 +132,8 @@ def test_an_append_is_recorded_once_or_never_and_the_caller_is_told_which(
     assert now.count(block) == later.count(block) == (raised is None)
     if isinstance(raised, StaleHeadError):
         assert raised.actual in [each.head for each in now]
+        after = now[: raised.actual.height]
+        assert list(raised.blocks) == after[: len(raised.blocks)]
     # The store is usable after any error.
     head = writer.read_head().head
     writer.append(seal(head, some_events(1, at_ms=head.seq + 2_000)), head)
@@ -136,6 +141,7 @@ def test_an_append_is_recorded_once_or_never_and_the_caller_is_told_which(
 
 
 @pytest.mark.heavy
+@examples(4)
 @given(fates, st.lists(st.booleans(), max_size=12), st.integers(0, 4))
 def test_a_chain_is_appended_once_or_never_and_the_caller_is_told_which(
     fate: list[Fate], turns: list[bool], blocks: int
@@ -215,6 +221,56 @@ def test_a_block_is_recorded_if_others_have_built_on_it_before_it_was_looked_for
     recorded = log_of(etcd)
     assert recorded[0] == block
     assert len(recorded) == 2
+
+
+@pytest.mark.parametrize("behind", [1, REFUSED_BLOCKS_MAX, REFUSED_BLOCKS_MAX + 1])
+def test_a_refusal_brings_the_first_blocks_of_others(behind: int) -> None:
+    etcd = new_log()
+    writer = appender(etcd)
+    writer.read_head()
+    others = some_chain(behind)
+    appender(etcd).append_all(others)
+    # Blocks above the head are none, whoever has staged them.
+    staged = seal(others[-1].head, some_events(1, at_ms=99))
+    etcd.carry_out(Txn(compare=(), then=(Put(KEYS.block(staged.height), block_value(staged)),)))
+    with pytest.raises(StaleHeadError) as caught:
+        writer.append(seal(GENESIS, some_events(2, at_ms=7)), GENESIS)
+    assert caught.value.actual == others[-1].head
+    assert list(caught.value.blocks) == others[:REFUSED_BLOCKS_MAX]
+
+
+def test_a_refusal_brings_no_block_whose_body_is_in_parts() -> None:
+    etcd = new_log()
+    writer = appender(etcd)
+    writer.read_head()
+    (small,) = some_chain(1)
+    large = large_block(small.head)
+    appender(etcd).append_all([small, large, seal(large.head, some_events(1, at_ms=99))])
+    with pytest.raises(StaleHeadError) as caught:
+        writer.append(seal(GENESIS, some_events(2, at_ms=7)), GENESIS)
+    assert caught.value.blocks == (small,)
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.REFUSED])
+def test_a_block_that_cannot_be_looked_for_may_be_recorded(fate: Fate) -> None:
+    etcd = new_log()
+    block = seal(GENESIS, some_events(2))
+    # Read, sent, read: others have built on it, and whether it is there cannot be read.
+    etcd.fates = iter([Fate.ANSWERED, Fate.ANSWER_LOST, Fate.ANSWERED, fate])
+    etcd.meanwhile = Others(etcd, [False, True])
+    with pytest.raises(UnsureAppendError, match="block 1 was sent and may be recorded"):
+        appender(etcd).append(block, GENESIS)
+    assert log_of(etcd)[0] == block
+
+
+def test_an_append_after_which_etcd_refuses_this_program_may_be_recorded() -> None:
+    etcd = new_log()
+    block = seal(GENESIS, some_events(2))
+    etcd.fates = iter([Fate.ANSWERED, Fate.LATE, Fate.ANSWERED, Fate.REFUSED])
+    with pytest.raises(UnsureAppendError, match="refused"):
+        appender(etcd).append(block, GENESIS)
+    etcd.carry_out_late()
+    assert log_of(etcd) == [block]
 
 
 def test_only_the_leader_appends_once_there_is_one() -> None:

@@ -6,14 +6,20 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from quorate.adapters.etcd.etcd_address import EtcdAddress
+from quorate.adapters.etcd.etcd_client import EtcdClient
+from quorate.adapters.stores.etcd_append import REFUSED_BLOCKS_MAX
 from quorate.adapters.stores.store_etcd import EtcdStore
 from quorate.core.audit.history_audit import audit
 from quorate.core.audit.invariants import sweep
+from quorate.core.commands import Submit
 from quorate.loop.engine import Engine
+from quorate.model.state.records import Phase
+from quorate.testing.builders import run
 from tests.contract.test_racing import Race
 from tests.oracles.effort import sized
 
@@ -49,3 +55,33 @@ def test_hard_quotas_hold_whichever_machine_commits_first(
             engine.follow()
             heads.add(engine.head)
         assert heads == {store.head()}
+
+
+@pytest.mark.parametrize(("behind", "calls"), [(1, 2), (REFUSED_BLOCKS_MAX, 2), (6, 4)])
+def test_a_scheduler_that_is_late_asks_etcd_for_little(
+    address: EtcdAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int, calls: int
+) -> None:
+    elsewhere = replace(address, local=tmp_path / "other")
+    with EtcdStore.create(address) as store, EtcdStore.open(elsewhere) as other:
+        first = Race(store, 1, Random(0))
+        late = Engine.open(other, first.clock)
+        # It knows the head by its own append, as one does that wins most races.
+        late.execute(Submit(run("late-0", 1, "free")), actor="test")
+        (early,) = first.engines
+        for number in range(behind):
+            early.execute(Submit(run(f"early-{number}", 1, "free")), actor="test")
+        made: list[str] = []
+        call = EtcdClient._call
+
+        def counted(self: EtcdClient, called: Any, *more: Any) -> Any:
+            made.append(called.path)
+            return call(self, called, *more)
+
+        monkeypatch.setattr(EtcdClient, "_call", counted)
+        late.execute(Submit(run("late-1", 1, "free")), actor="test")
+        # The append that is refused, what is read beside that, and the append that is taken.
+        assert len(made) == calls, made
+        assert late.head == store.head()
+        names = ["late-0", "late-1", *(f"early-{number}" for number in range(behind))]
+        assert {late.view.runs[name].phase for name in names} == {Phase.RUNNING}
+        assert sweep(late.view) == []

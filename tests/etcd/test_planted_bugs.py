@@ -32,7 +32,16 @@ from tests.bounds import until
 from tests.etcd.daemons import Cluster, Daemon, cluster
 from tests.etcd.fault_play import check
 from tests.etcd.fault_proxy import Links
-from tests.etcd.planted_service import APPEND, BUG_FILE, CODE, ORDER, ROOM_FILE, STOP_FILE, Bug
+from tests.etcd.planted_service import (
+    APPEND,
+    BUG_FILE,
+    CODE,
+    ORDER,
+    ROOM_FILE,
+    STOP_FILE,
+    WENT_ON_FILE,
+    Bug,
+)
 from tests.etcd.rest_client import RestClient
 from tests.etcd.shared_room import obeyed_in
 from tests.etcd_server import Member
@@ -104,7 +113,8 @@ class Pair:
     def stopped_at(self, instant: str) -> Iterator[Daemon]:
         """Have the leader stop itself while it records a run; yield the other service.
 
-        After the block the leader goes on, and its client is answered.
+        After the block the leader goes on. On return it has done what it stopped in, and its
+        client is answered, which may happen first.
         """
         stopped, asking = until(
             lambda: self._stop(instant), "the leader stops", START_S, tell=self.told
@@ -116,6 +126,9 @@ class Pair:
         finally:
             stopped.go_on()
             asking.join(START_S)
+        went_on = stopped.folder / WENT_ON_FILE
+        until(went_on.exists, "it has done what it stopped in", START_S, tell=self.told)
+        went_on.unlink()
         assert not asking.is_alive(), "the client has no answer"
 
     def _stop(self, instant: str) -> tuple[Daemon, Thread] | None:

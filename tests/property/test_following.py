@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import Event, LeaseEnded, LeaseStarted
 from quorate.model.specs import OnQuota, Owner, Quota
-from quorate.ports.errors import StoreFullError
+from quorate.ports.errors import StaleHeadError, StoreFullError
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock
 from quorate.testing.states import same
@@ -42,10 +43,14 @@ FAULTS = ("none", "none", "none", "before", "after")
 
 
 class InterruptedStore(MemoryStore):
-    """A store in which something else happens before an append, and an append may fail."""
+    """A store in which something else happens before an append, and an append may fail.
 
-    def __init__(self) -> None:
+    A refusal brings up to ``brought`` blocks.
+    """
+
+    def __init__(self, brought: int) -> None:
         super().__init__(is_shared=True)
+        self._brought = brought
         self.first: Callable[[], None] | None = None
         self.fault = "none"
 
@@ -56,7 +61,11 @@ class InterruptedStore(MemoryStore):
             first()
         if fault == "before":
             raise StoreFullError("no space left")
-        super().append(block, expected=expected)
+        try:
+            super().append(block, expected=expected)
+        except StaleHeadError as stale:
+            blocks = tuple(islice(self.blocks(from_height=expected.height + 1), self._brought))
+            raise StaleHeadError(expected=expected, actual=stale.actual, blocks=blocks) from None
         if fault == "after":
             raise StoreFullError("no answer")
 
@@ -71,8 +80,8 @@ class Race:
     answered: list[tuple[Receipt, Head]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, count: int) -> Race:
-        store, clock = InterruptedStore(), HandClock()
+    def of(cls, count: int, *, brought: int) -> Race:
+        store, clock = InterruptedStore(brought), HandClock()
         engine = Engine.create(store, clock, ledger_id="race", public_key="", actor="test")
         budgets = [budget(o.name, o.name, envelope("all", 40)) for o in OWNERS]
         nodes = fleet({"A": 24, "B": 16})
@@ -126,12 +135,13 @@ steps = st.tuples(
 
 @pytest.mark.heavy
 @examples(0.5)
-@given(st.integers(2, 3), st.lists(steps, min_size=3, max_size=12))
+@given(st.integers(2, 3), st.integers(0, 4), st.lists(steps, min_size=3, max_size=12))
 def test_engines_that_race_end_in_the_state_of_one_that_replays(
     count: int,
+    brought: int,
     drawn: list[tuple[int, list[Command], str, int, list[Command], str, int]],
 ) -> None:
-    race = Race.of(count)
+    race = Race.of(count, brought=brought)
     for who, group, kind, rival, others, fault, pause_ms in drawn:
         if kind == "follow":
             race.engines[who % count].follow()

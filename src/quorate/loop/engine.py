@@ -22,7 +22,7 @@ What a commit makes due, conflicts and rounds, is settled in blocks of its own (
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from quorate.core.audit.commit_checks import check_touched
@@ -33,6 +33,7 @@ from quorate.core.preemption.lottery import CHAIN_LENGTH
 from quorate.ledger.chain import (
     BLOCK_BYTES_MAX,
     GENESIS,
+    Block,
     Head,
     open_block,
     open_blocks,
@@ -215,13 +216,33 @@ class Engine:
         """
         height = self._head.height
         self._reload_if_torn()
-        blocks = self._store.blocks(from_height=self._head.height + 1)
+        self._read_on(self._store.blocks(from_height=self._head.height + 1))
+        return self._followed(height)
+
+    def _catch_up(self, stale: StaleHeadError) -> int:
+        """Apply what made ``stale`` of an append, or of a look; return how many blocks.
+
+        The store is asked only for blocks that did not come with the error.
+        """
+        height = self._head.height
+        self._reload_if_torn()
+        if self._head == stale.expected:
+            self._read_on(stale.blocks)
+        if self._head != stale.actual:
+            self._read_on(self._store.blocks(from_height=self._head.height + 1))
+        return self._followed(height)
+
+    def _read_on(self, blocks: Iterable[Block]) -> None:
+        """Apply ``blocks``, which must continue the ledger at the engine's head."""
         for head, events in open_blocks(blocks, after=self._head, not_before_ms=self._state.at_ms):
             before = self._head
             self._is_whole = False
             apply_all(self._state, events)
             self._moved(events, head)
             self._check_recorded(before, events)
+
+    def _followed(self, height: int) -> int:
+        """Note that the state is at what the store's head was; return how far from ``height``."""
         self._is_behind = False
         if self.is_shared and self._head.height > height:
             self._maybe_snapshot()
@@ -353,8 +374,8 @@ class Engine:
                 receipts = self._attempt(asked, go_on)
                 if self.is_shared and not any(each.decision.events for each in receipts):
                     self._check_is_at_end()
-            except StaleHeadError:
-                blocks = self.follow()
+            except StaleHeadError as stale:
+                blocks = self._catch_up(stale)
                 if not blocks:
                     raise
                 _LOG.info("another writer committed %d blocks first; deciding again", blocks)

@@ -46,7 +46,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate.ledger.chain import Head
+from quorate.ledger.chain import Block, Head
 from quorate.ledger.errors import (
     ArchiveError,
     CheckpointError,
@@ -176,15 +176,20 @@ class StoreError(QuorateError):
 
 
 class StaleHeadError(StoreError):
-    """The ledger is not at the head that the decision was made at; decide again at the new one."""
+    """The ledger is not at the head that the decision was made at; decide again at the new one.
 
-    def __init__(self, *, expected: Head, actual: Head) -> None:
+    ``blocks`` are those after ``expected`` that the store was given with the refusal, as stored:
+    perhaps none, perhaps not all up to ``actual``.
+    """
+
+    def __init__(self, *, expected: Head, actual: Head, blocks: tuple[Block, ...] = ()) -> None:
         super().__init__(
             f"the ledger is at block {actual.height}, sequence {actual.seq}, not at block "
             f"{expected.height}, sequence {expected.seq}, where this was decided; decide again"
         )
         self.expected = expected
         self.actual = actual
+        self.blocks = blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

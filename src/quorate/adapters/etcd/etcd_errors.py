@@ -19,9 +19,17 @@ from quorate.ports.errors import (
 )
 
 _Code = grpc.StatusCode
-_UNREACHED: Final = frozenset(
-    {_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED, _Code.ABORTED}
-)
+_UNREACHED: Final = "etcd cannot be reached, or has no quorum"
+_BROKEN_OFF: Final = "a call of etcd broke off in the middle"
+_DOWN: Final = {
+    _Code.UNAVAILABLE: _UNREACHED,
+    _Code.CANCELLED: _UNREACHED,
+    _Code.ABORTED: _UNREACHED,
+    _Code.UNKNOWN: _BROKEN_OFF,
+    _Code.INTERNAL: _BROKEN_OFF,
+    _Code.DATA_LOSS: _BROKEN_OFF,
+}
+"""What is said of calls without an answer of etcd: a transaction may have been carried out."""
 _STALE_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
 _SPACE: Final = (
     "etcd has no space left for it (alarm NOSPACE): nothing was recorded, and reads go on. Remedy: "
@@ -89,8 +97,8 @@ def explained(error: grpc.RpcError, endpoint: str) -> StoreError:
         return StoreDownError(
             f"etcd did not answer in time ({endpoint}); it has no quorum, or its disk is too slow"
         )
-    if code in _UNREACHED:
-        return StoreDownError(f"etcd cannot be reached, or has no quorum ({endpoint}: {details})")
+    if code in _DOWN:
+        return StoreDownError(f"{_DOWN[code]} ({endpoint}: {details})")
     if code in (_Code.PERMISSION_DENIED, _Code.UNAUTHENTICATED):
         return StoreAccessError(
             f"etcd does not let its user at the keys of this ledger ({endpoint}: {details}); grant "

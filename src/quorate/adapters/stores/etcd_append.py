@@ -2,7 +2,8 @@
 
 The head's key is put with every block, so its revision is new each time, and a writer that compares
 an older one is refused. With a leader the transaction compares the leader's key, too: one that was
-deposed cannot append, whatever it believes.
+deposed cannot append, whatever it believes. One that is refused returns the head and the first
+blocks that others have appended, so that a writer who is a few blocks behind asks for nothing more.
 
 An answer may be lost when etcd's leader changes, or a deadline passes. The transaction may then
 have been carried out, or may be carried out a moment later. It is never sent again blindly: the
@@ -15,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from quorate.adapters.etcd.etcd_requests import (
@@ -38,12 +39,14 @@ from quorate.adapters.stores.etcd_records import (
     head_of,
     head_value,
     part_count,
+    whole_blocks,
 )
 from quorate.ledger.chain import GENESIS, Block, Head
 from quorate.ports.errors import (
     LedgerExistsError,
     LedgerNotFoundError,
     NotLeaderError,
+    QuorateError,
     StaleHeadError,
     StoreDownError,
     StoreError,
@@ -54,6 +57,8 @@ _LOG = logging.getLogger(__name__)
 
 APPEND_S: Final = 15.0
 """How long an append is tried, when answers of etcd are lost."""
+REFUSED_BLOCKS_MAX: Final = 4
+"""How many blocks of others come with a refusal; the rest is read as a follower reads."""
 STAGED_BLOCKS_MAX: Final = 64
 """How many blocks are staged by one transaction: etcd takes 128 operations by default."""
 
@@ -125,15 +130,16 @@ class EtcdAppender:
         self._stage_parts(block)
         end_s = self._clock_s() + APPEND_S
         is_sent = False
+        after: tuple[Row, ...] = ()
         while True:
             if is_sent and self._is_recorded(block.head, known):
                 return
-            self._check_at(expected, known)
+            self._check_at(expected, known, after)
             fence = self.fence
             try:
                 answer = self._etcd.commit(self._txn(block, known.revision, fence))
             except StoreDownError as error:
-                is_sent = True
+                is_sent, after = True, ()
                 known = self._settled(block.head, known, error, end_s)
                 if known.head == expected and self._clock_s() >= end_s:
                     raise StoreDownError(f"{error}; nothing was recorded") from error
@@ -141,7 +147,7 @@ class EtcdAppender:
             if answer.held:
                 self._known = KnownHead(block.head, answer.revision)
                 return
-            known = self._moved(answer.rows, fence)
+            known, after = self._moved(answer.rows, fence), answer.rows[-1]
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, which need not fit into a transaction; see ``EventStore``.
@@ -177,8 +183,14 @@ class EtcdAppender:
     # --- One block ---
 
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
-        put = Put(self._keys.block(block.height), block_value(block))
-        return self._move_head(block.head, revision, fence, put)
+        """Return the transaction that appends ``block``; the last of ``otherwise`` is in its place.
+
+        Blocks above the head, which another writer has staged, may be among what that returns.
+        """
+        first = self._keys.block(block.height)
+        moved = self._move_head(block.head, revision, fence, Put(first, block_value(block)))
+        end = self._keys.block(block.height + REFUSED_BLOCKS_MAX)
+        return replace(moved, otherwise=(*moved.otherwise, Get(first, end)))
 
     def _move_head(self, head: Head, revision: int, fence: Fence | None, *puts: Put) -> Txn:
         """Return the transaction that moves the head, if it and the leader are as they were."""
@@ -202,15 +214,28 @@ class EtcdAppender:
         self._known = self._parsed(rows[0])
         return self._known
 
-    def _check_at(self, expected: Head, known: KnownHead) -> None:
-        if known.head != expected:
-            raise StaleHeadError(expected=expected, actual=known.head)
+    def _check_at(self, expected: Head, known: KnownHead, after: tuple[Row, ...] = ()) -> None:
+        """Raise ``StaleHeadError`` unless the log ends at ``expected``.
+
+        ``after`` are rows from the block after that on, read together with ``known``.
+        """
+        if known.head == expected:
+            return
+        first, last = expected.height + 1, known.head.height
+        blocks = tuple(whole_blocks(after, self._keys, first, last, self._place))
+        raise StaleHeadError(expected=expected, actual=known.head, blocks=blocks)
 
     def _is_recorded(self, sent: Head, known: KnownHead) -> bool:
-        """Return whether the log goes through ``sent``, whose answer was lost."""
+        """Return whether the log goes through ``sent``, whose answer was lost.
+
+        Raises ``UnsureAppendError`` when the log cannot be read there.
+        """
         if known.head.height <= sent.height:
             return known.head == sent
-        return self._is_at(sent)
+        try:
+            return self._is_at(sent)
+        except QuorateError as error:
+            raise UnsureAppendError(sent, str(error)) from error
 
     def _settled(
         self, sent: Head, sent_at: KnownHead, error: StoreDownError, end_s: float
@@ -231,8 +256,8 @@ class EtcdAppender:
                         otherwise=(Get(self._keys.head),),
                     )
                 )
-            except StoreDownError as again:
-                if self._clock_s() >= end_s:
+            except StoreError as again:
+                if not isinstance(again, StoreDownError) or self._clock_s() >= end_s:
                     self._known = None
                     raise UnsureAppendError(sent, str(again)) from error
                 continue

@@ -15,6 +15,7 @@ block above the head is none: it was staged, and its writer ended before the hea
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 import msgspec
@@ -147,6 +148,22 @@ def block_of(row: Row, height: int, place: str) -> tuple[Block, int]:
         body=value.body,
     )
     return block, value.parts
+
+
+def whole_blocks(
+    rows: Iterable[Row], keys: EtcdKeys, height: int, last: int, place: str
+) -> Iterator[Block]:
+    """Yield the blocks ``height`` to ``last`` that ``rows`` are, in the order of their keys.
+
+    Ends before the first that is not among them, or whose body is in parts.
+    """
+    for at, row in zip(range(height, last + 1), rows, strict=False):
+        if row.key != keys.block(at):
+            return
+        block, parts = block_of(row, at, place)
+        if parts:
+            return
+        yield block
 
 
 def segment_value(segment: Segment) -> bytes:

@@ -1,0 +1,63 @@
+"""What errors of gRPC mean to a ledger: whether a transaction may have been carried out."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from quorate.adapters.etcd.etcd_errors import explained
+from quorate.ports.errors import (
+    StoreAccessError,
+    StoreDownError,
+    StoreError,
+    StoreFullError,
+)
+
+_Code = grpc.StatusCode
+REFUSED = (_Code.INVALID_ARGUMENT, _Code.FAILED_PRECONDITION, _Code.NOT_FOUND, _Code.UNIMPLEMENTED)
+
+
+class Failed(grpc.RpcError):
+    """A call that has failed."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__()
+        self._code, self._details = code, details
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._details
+
+
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        (_Code.UNAVAILABLE, "Socket closed"),
+        (_Code.UNAVAILABLE, "etcdserver: request timed out"),
+        (_Code.DEADLINE_EXCEEDED, "Deadline Exceeded"),
+        (_Code.CANCELLED, "Channel closed!"),
+        (_Code.UNKNOWN, "Stream removed"),
+        (_Code.INTERNAL, "Received RST_STREAM with error code 2"),
+        (_Code.DATA_LOSS, "the message was cut"),
+    ],
+)
+def test_a_call_that_broke_off_may_have_been_carried_out(
+    code: grpc.StatusCode, details: str
+) -> None:
+    assert isinstance(explained(Failed(code, details), "a:1"), StoreDownError)
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_a_call_that_etcd_has_refused_was_not_carried_out(code: grpc.StatusCode) -> None:
+    found = explained(Failed(code, "no"), "a:1")
+    assert type(found) is StoreError
+    assert code.name in str(found)
+
+
+def test_what_etcd_says_goes_before_the_status() -> None:
+    full = explained(Failed(_Code.RESOURCE_EXHAUSTED, "mvcc: database space exceeded"), "a:1")
+    assert isinstance(full, StoreFullError)
+    denied = explained(Failed(_Code.PERMISSION_DENIED, "permission denied"), "a:1")
+    assert isinstance(denied, StoreAccessError)
