@@ -69,7 +69,11 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
     tolerated = configuration.tolerated_taint_keys
     return {
         f"{PoolExecutor.KUBERNETES}/{name}": KubernetesExecutor(
-            api, namespaces, cluster=name, tolerated=tolerated
+            api,
+            namespaces,
+            cluster=name,
+            tolerated=tolerated,
+            pods_ready_s=configuration.pods_ready_s,
         )
         for name, api in cluster_apis(clusters).items()
     }

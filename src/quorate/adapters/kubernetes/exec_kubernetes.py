@@ -24,10 +24,17 @@ from quorate.adapters.kubernetes.pod_orders import PodOrders
 from quorate.adapters.kubernetes.pod_readiness import readiness_of
 from quorate.adapters.kubernetes.pod_watch import PodWatch
 from quorate.adapters.kubernetes.run_retries import RunRetries
-from quorate.adapters.kubernetes.run_statuses import RunStatuses
-from quorate.adapters.kubernetes.run_steps import RunSteps, clock_ms, end_all, has_work, work_of
+from quorate.adapters.kubernetes.run_statuses import RunStatuses, Seen
+from quorate.adapters.kubernetes.run_steps import (
+    PODS_READY_S,
+    RunSteps,
+    clock_ms,
+    end_all,
+    has_work,
+    work_of,
+)
 from quorate.keeper.next_step import gone
-from quorate.keeper.wanted import Status
+from quorate.keeper.wanted import Status, Wanted
 from quorate.model.specs import Run
 from quorate.ports.errors import (
     ClusterDownError,
@@ -45,7 +52,8 @@ class KubernetesExecutor:
     """Runs the work of leases as pods of the cluster behind ``api``, which it closes at its end.
 
     Orders are taken on one thread, and given to the cluster on another. Pools call the cluster
-    ``cluster``. All pods tolerate taints with the keys ``tolerated``.
+    ``cluster``. All pods tolerate taints with the keys ``tolerated``. A run whose pods are held up
+    for ``pods_ready_s`` is reported as one that cannot be started.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class KubernetesExecutor:
         *,
         cluster: str = "here",
         tolerated: tuple[str, ...] = (),
+        pods_ready_s: float = PODS_READY_S,
     ) -> None:
         self._api = api
         self._namespaces = namespaces or Namespaces()
@@ -82,7 +91,7 @@ class KubernetesExecutor:
         self._thread = Thread(target=self._work, name="kubernetes", daemon=True)
         # For its own thread.
         self._retries = RunRetries()
-        self._steps = RunSteps(self._place_of, self._retries)
+        self._steps = RunSteps(self._place_of, self._retries, pods_ready_s)
 
     @property
     def trouble(self) -> str:
@@ -343,15 +352,16 @@ class KubernetesExecutor:
         if wanted is not None:
             exited = self._steps.exit_of(name, crew, wanted)
             status = Status(exited=exited, gone=gone(wanted, crew.gang))
-        return self._keep(name, crew, status) or is_idle
+        return self._keep(name, crew, wanted, status) or is_idle
 
-    def _keep(self, name: str, crew: Crew, status: Status) -> bool:
+    def _keep(self, name: str, crew: Crew, wanted: Wanted | None, status: Status) -> bool:
         """Store the status of a run, or forget it when it is over; return whether it is new."""
         ready = readiness_of(crew, self._steps.refusals.why(name))
+        unstarted = self._steps.overdue(name, wanted, ready)
         with self._lock:
             if self._book.has_open(name) or crew.pods:
                 seen_ms = crew.finished_ms or clock_ms()
-                return self._statuses.keep(name, status, ready, seen_ms)
+                return self._statuses.keep(name, Seen(status, ready, unstarted), seen_ms)
             is_news = self._statuses.is_news(name, status)
             self._book.drop(name)
             self._steps.forget(name)

@@ -36,8 +36,8 @@ class RunRetries:
         return next(iter(tuple(self._bugs)), "")
 
     def at(self, run: str, at_s: float) -> None:
-        """Have a run looked at again at ``at_s`` of the monotonic clock."""
-        self._late[run] = at_s
+        """Have a run looked at again at ``at_s`` of the monotonic clock, or earlier."""
+        self._late[run] = min(at_s, self._late.get(run, at_s))
 
     def soon(self, runs: Iterable[str]) -> None:
         """Have ``runs`` looked at again after the first pause."""

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Final
 
+from quorate.adapters.kubernetes.kubelet_notes import note_of
 from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
 from quorate.adapters.kubernetes.pod_manifest import Placement
 from quorate.adapters.kubernetes.pod_orders import PodOrders
+from quorate.adapters.kubernetes.pod_readiness import HeldUp
 from quorate.adapters.kubernetes.run_retries import RunRetries
 from quorate.adapters.kubernetes.start_refusals import StartRefusals
 from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, next_step
@@ -23,6 +25,7 @@ from quorate.model.amounts import SECOND_MS
 from quorate.model.specs import Run
 from quorate.model.task_arrays import array_variables
 from quorate.ports.errors import ClusterRefusedError
+from quorate.ports.executor_port import Readiness
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,6 +34,8 @@ FAILURE_GRACE_S: Final = 10
 CODE_INVALID: Final = 126
 """How a run has exited whose pods the API server does not accept."""
 INVALID: Final = 422
+PODS_READY_S: Final = 300.0
+"""How long the pods of a run may be held up before the run gives its GPUs back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class RunSteps:
 
     place_of: Callable[[Run], Placement]
     retries: RunRetries
+    pods_ready_s: float = PODS_READY_S
+    held_up: HeldUp = field(default_factory=HeldUp)
     refusals: StartRefusals = field(default_factory=StartRefusals)
     _invalid: dict[str, Exited] = field(default_factory=dict)
 
@@ -80,8 +87,26 @@ class RunSteps:
             invalid = None
         return invalid or crew.exited
 
+    def overdue(self, name: str, wanted: Wanted | None, ready: Readiness) -> str:
+        """Return why a run cannot be started; empty where it works, stops, or may still begin.
+
+        Where it may still begin, it is looked at again when its time is up.
+        """
+        if wanted is None or wanted.stands_still:
+            self.held_up.forget(name)
+            return ""
+        now_s = monotonic()
+        since_s = self.held_up.since_s(name, wanted.life, ready, now_s)
+        if since_s is None:
+            return ""
+        if now_s < since_s + self.pods_ready_s:
+            self.retries.at(name, since_s + self.pods_ready_s)
+            return ""
+        return note_of(ready.reason, ready.message)
+
     def forget(self, name: str) -> None:
         """Take it that a run is over."""
+        self.held_up.forget(name)
         self.refusals.forget(name)
         self._invalid.pop(name, None)
 
