@@ -40,6 +40,7 @@ class Plan:
 
     ``bug`` is planted into the service. ``refusals`` is how often the service tries to connect in
     vain while the line is cut for long. At the end the drill waits ``within_s`` for what is left.
+    Runs ask for one of ``widths``.
     """
 
     seed: int
@@ -49,6 +50,7 @@ class Plan:
     refusals: int = 20
     within_s: float = 2 * WAIT_S
     bug: str = ""
+    widths: tuple[int, ...] = WIDTHS
 
 
 @dataclass(slots=True)
@@ -72,6 +74,8 @@ class Drill:
     kept: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     gpus: int = 0
+    staying: int = 0
+    """The GPUs of runs that work until they are deleted, but for the anchors."""
 
     def play(self) -> None:
         """Have runs come, and everything fail."""
@@ -103,16 +107,27 @@ class Drill:
         return status.get("phase") == "Running" and bool(self.kubelet.at_work(status["ledgerName"]))
 
     def _create(self, count: int) -> None:
-        """Create runs; a fifth of them works until it is deleted."""
+        """Create runs; a fifth of them at most works until it is deleted."""
         left = self.plan.runs - len(self.kept) - len(self.dropped)
         for _ in range(max(0, min(count, left))):
             number = len(self.kept) + len(self.dropped)  # Names are not used again.
-            is_dropped = number % 5 == 3
+            width = self.chance.choice(self.plan.widths)
+            is_dropped = number % 5 == 3 and self.staying + width <= self._room()
+            self.staying += width if is_dropped else 0
             name = f"job-{number}"
             (self.dropped if is_dropped else self.kept).add(name)
             ms = self.chance.choice((100, 400, 1_500))
             command = ["stays"] if is_dropped else ["ends", str(ms)]
-            self.made.create("Run", name, work(self.chance.choice(WIDTHS), command))
+            self.made.create("Run", name, work(width, command))
+
+    def _room(self) -> int:
+        """Return how many GPUs runs may have until they are deleted.
+
+        That leaves room for the widest run that ends, and for one to delete, on the nodes that are
+        never deleted. Otherwise a run may wait for the end of the drill, and others for that run.
+        """
+        nodes = self.plan.nodes - self.plan.faults.get("node deleted", 0) - len(self.anchors)
+        return GPUS * nodes - max(self.plan.widths) - 1
 
     def _set_budget(self) -> None:
         """Change the budget, so that the ledger has to follow the new generation."""

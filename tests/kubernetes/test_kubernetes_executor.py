@@ -10,8 +10,9 @@ from threading import Event
 
 import pytest
 
-from quorate.adapters.kubernetes.exec_kubernetes import KubernetesExecutor, Namespaces
+from quorate.adapters.kubernetes.exec_kubernetes import KubernetesExecutor
 from quorate.adapters.kubernetes.kube_api import KubeApi
+from quorate.adapters.kubernetes.object_names import Namespaces
 from quorate.model.specs import Run
 from quorate.ports.executor_port import ServedExecutor
 from quorate.testing import builders

@@ -16,12 +16,9 @@ import msgspec
 import pytest
 
 from quorate.adapters.kubernetes.cluster_owner import CLUSTER, OWNER_CONFIG, TERM
-from quorate.adapters.kubernetes.exec_kubernetes import (
-    CODE_INVALID,
-    KubernetesExecutor,
-    Namespaces,
-)
+from quorate.adapters.kubernetes.exec_kubernetes import KubernetesExecutor
 from quorate.adapters.kubernetes.kube_api import GONE, KubeApi
+from quorate.adapters.kubernetes.object_names import Namespaces
 from quorate.adapters.kubernetes.pod_manifest import (
     GPU,
     SERVICE_RECORD,
@@ -31,6 +28,7 @@ from quorate.adapters.kubernetes.pod_manifest import (
 )
 from quorate.adapters.kubernetes.pod_orders import PodOrders
 from quorate.adapters.kubernetes.pod_watch import PODS
+from quorate.adapters.kubernetes.run_steps import CODE_INVALID
 from quorate.adapters.kubernetes.start_refusals import PAUSE_S
 from quorate.model.events import EndReason, StartReason
 from quorate.model.specs import Processes, Run
@@ -172,8 +170,8 @@ def test_a_run_that_a_quota_of_its_namespace_halves_does_not_start_until_all_of_
     status = {"hard": {"pods": "1"}, "used": {"pods": "0"}}
     place.admin.merge(f"{path}/pods/status", {"status": status})
     place.executor.resume([wide()])
-    until(lambda: place.executor._refusals.why("r"), "the quota is noticed")
-    assert "exceeded quota" in place.executor._refusals.why("r")
+    until(lambda: place.executor._steps.refusals.why("r"), "the quota is noticed")
+    assert "exceeded quota" in place.executor._steps.refusals.why("r")
     until(lambda: not place.pods(), "the pod that was made is gone again")
     assert place.kubelet.started == []
     place.admin.delete(f"{path}/pods")
@@ -200,11 +198,13 @@ def test_a_start_that_is_refused_halfway_is_tried_again_after_a_pause_and_not_be
     place.executor.resume([order])
     until(lambda: _starts(place) >= 2, "it was started twice")
     assert monotonic() - began_s >= PAUSE_S
-    assert "maximum nvidia.com/gpu usage per Container is 1" in place.executor._refusals.why("r")
+    assert "maximum nvidia.com/gpu usage per Container is 1" in place.executor._steps.refusals.why(
+        "r"
+    )
     place.admin.delete(f"{path}/gpus")
     until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
     # The kubelet may know of the last pod before the one who made it.
-    until(lambda: place.executor._refusals.why("r") == "", "nothing is refused any more")
+    until(lambda: place.executor._steps.refusals.why("r") == "", "nothing is refused any more")
     said = [each for each in caplog.messages if "cannot be started" in each]
     assert len(said) == 1, said
 

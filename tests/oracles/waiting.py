@@ -105,6 +105,8 @@ def _cause_at(events: Sequence[Event], run: str, at_ms: int) -> WaitCause:
 def _after(reason: EndReason) -> WaitCause:
     if reason is EndReason.ROUND_END:
         return WaitCause.ROUNDS
+    if reason is EndReason.START_REFUSED:
+        return WaitCause.UNSTARTED
     if reason in _MONEY:
         return WaitCause.FUNDING
     return WaitCause.RESERVATION if reason in _OTHERS else WaitCause.ROOM

@@ -76,6 +76,17 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
+class NotStarted:
+    """The executor cannot start the work of a run, for the reason in ``note``.
+
+    The run gives its GPUs back, and waits again.
+    """
+
+    run: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reported:
     """What the executor reports together, in order; the queue is tried once, after all of it.
 
@@ -84,7 +95,7 @@ class Reported:
     the others from being recorded.
     """
 
-    reports: tuple[Complete | Fail | Confirm, ...]
+    reports: tuple[Complete | Fail | Confirm | NotStarted, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +309,7 @@ Immediate = (
     | Cancel
     | CancelTasks
     | Confirm
+    | NotStarted
     | Reported
     | MarkNode
     | Drain

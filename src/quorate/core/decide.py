@@ -27,6 +27,7 @@ from quorate.core.commands import (
     IssueToken,
     Keyed,
     MarkNode,
+    NotStarted,
     Release,
     Remove,
     RemoveOwner,
@@ -189,6 +190,8 @@ def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one answer per command
             return _cancel_tasks(log, command)
         case Confirm():
             return _confirm(log, command)
+        case NotStarted():
+            return _not_started(log, command)
         case Reported():
             return _report(log, command)
         case MarkNode() | Drain() | Wiped():
@@ -251,6 +254,15 @@ def _confirm(log: DecisionLog, command: Confirm) -> Decision:
             f"lease {command.lease!r} was not told to stop",
             f"end its run: quorate complete {lease.fact.run}",
         )
+    return Decision()
+
+
+def _not_started(log: DecisionLog, command: NotStarted) -> Decision:
+    """Write that a run gives its GPUs back and waits again; a late report changes nothing."""
+    record = log.view.runs.get(command.run)
+    if record is not None and record.phase is Phase.RUNNING and not record.spec.sensitive:
+        note = command.note
+        stop_run(log, record, EndReason.START_REFUSED, None, note=note, detail=note)
     return Decision()
 
 

@@ -7,8 +7,8 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Final
 
-from quorate.core.lifecycle.cut_cooldown import release_due_ms
 from quorate.core.lifecycle.follow import follow_due_ms
+from quorate.core.lifecycle.held_back import release_due_ms
 from quorate.core.lifecycle.spares import pledges_due_ms
 from quorate.core.planning.conflict_starts import look_ms
 from quorate.core.planning.overstay import stop_instants_ms

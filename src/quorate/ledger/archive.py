@@ -21,7 +21,7 @@ from quorate.ledger.errors import ArchiveError
 from quorate.model.events import RunStopping, Tier
 from quorate.model.refusal import Refusal
 from quorate.model.specs import EnvelopeId, Run
-from quorate.model.state.records import Phase, RunRecord
+from quorate.model.state.records import Phase, RunRecord, Unstarted
 from quorate.model.state.run_table import RunQuery
 
 PAGE_ROWS: Final = 512
@@ -56,6 +56,7 @@ class PackedRun(Struct, array_like=True, gc=False):
     via_conflict: str
     steps_cut_by: str
     has_overstayed: bool = False
+    unstarted: Unstarted | None = None
 
 
 def pack_run(record: RunRecord) -> PackedRun:
@@ -84,6 +85,7 @@ def pack_run(record: RunRecord) -> PackedRun:
         record.via_conflict,
         record.steps_cut_by,
         record.has_overstayed,
+        record.unstarted,
     )
 
 
@@ -114,6 +116,7 @@ def unpack_run(run: PackedRun) -> RunRecord:
         run.via_conflict,
         run.steps_cut_by,
         run.has_overstayed,
+        run.unstarted,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from quorate.core.commands import Command, Complete, Confirm, Fail, Reported, Wiped
+from quorate.core.commands import Command, Complete, Confirm, Fail, NotStarted, Reported, Wiped
 from quorate.core.rounds.lease_bounds import LeaseBounds
 from quorate.model.events import (
     Event,
@@ -25,6 +25,7 @@ from quorate.ports.executor_port import (
     Order,
     Report,
     RunExited,
+    RunUnstarted,
     StartLease,
     StopLease,
     WipeDone,
@@ -95,30 +96,39 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
     unchanged, and a run that was cancelled or completed by hand stays so, however its work ends.
     Ends of runs and leases are one command, because others may wait for several of them.
     """
-    together: list[Complete | Fail | Confirm] = []
     for report in reports:
-        match report:
-            case RunExited():
-                if report.lease not in view.leases or _is_settled(view, report.run):
-                    continue
-                if report.code == 0:
-                    together.append(Complete(report.run, has_gone=True))
-                else:
-                    together.append(Fail(report.run, report.note, has_gone=True))
-            case LeaseGone():
-                lease = view.leases.get(report.lease)
-                if lease is not None and lease.ending is not None:
-                    together.append(Confirm(report.lease))
-            case WipeDone():
-                node = view.unwiped.get(report.node)
-                if node is not None and node.claim == report.claim and not node.is_quarantined:
-                    yield Wiped(report.node, report.is_clean, report.claim, report.note)
-            case _:
-                assert_never(report)
+        if isinstance(report, WipeDone):
+            node = view.unwiped.get(report.node)
+            if node is not None and node.claim == report.claim and not node.is_quarantined:
+                yield Wiped(report.node, report.is_clean, report.claim, report.note)
+    together = [found for report in reports if (found := _end_of(view, report)) is not None]
     if len(together) > 1:
         yield Reported(tuple(together))
     else:
         yield from together
+
+
+def _end_of(view: StateView, report: Report) -> Complete | Fail | NotStarted | Confirm | None:
+    """Return the command for what has become of a run or a lease; None where there is nothing."""
+    match report:
+        case RunExited():
+            if report.lease not in view.leases or _is_settled(view, report.run):
+                return None
+            if report.code == 0:
+                return Complete(report.run, has_gone=True)
+            return Fail(report.run, report.note, has_gone=True)
+        case RunUnstarted():
+            lease = view.leases.get(report.lease)
+            is_open = lease is not None and lease.ending is None
+            return NotStarted(report.run, report.note) if is_open else None
+        case LeaseGone():
+            lease = view.leases.get(report.lease)
+            is_stopping = lease is not None and lease.ending is not None
+            return Confirm(report.lease) if is_stopping else None
+        case WipeDone():
+            return None
+        case _:
+            assert_never(report)
 
 
 def _is_settled(view: StateView, run: str) -> bool:

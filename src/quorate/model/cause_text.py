@@ -24,6 +24,7 @@ _SENTENCES: Final = {
         "no conflict: its owner had a run end that had just started at others' cost"
     ),
     MoveCode.CONFLICT_COOL_DOWN: "no conflict: it was itself cut within the cool-down",
+    MoveCode.CONFLICT_UNSTARTED: "no conflict: its last start was refused after it had its GPUs",
     MoveCode.CONFLICT_RATE_ZERO: "no conflict: its pool has a disruptionRate of 0",
     MoveCode.CONFLICT_NOT_COVERED: (
         "no conflict: its owner's disruption account does not cover the cost"

@@ -64,6 +64,7 @@ class EndReason(Word):
     HANDOVER = "Handover"
     ROUND_END = "RoundEnd"
     RECALLED = "Recalled"
+    START_REFUSED = "StartRefused"
 
 
 class Outcome(Word):
@@ -610,6 +611,8 @@ class MoveCode(Word):
     """A run of the owner that had just started at others' cost has ended too soon."""
     CONFLICT_COOL_DOWN = "ConflictCoolDown"
     """The run was itself cut within its pool's cool-down."""
+    CONFLICT_UNSTARTED = "ConflictUnstarted"
+    """The last start of the run was refused by its executor, after it had its GPUs."""
     CONFLICT_RATE_ZERO = "ConflictRateZero"
     """The pool has a disruption rate of 0: no conflict is called in it."""
     CONFLICT_NOT_COVERED = "ConflictNotCovered"

@@ -30,6 +30,7 @@ class RefusalCode(Word):
     WAITING_FOR_QUOTA = "waiting-for-quota"
     RESERVED = "reserved"
     JUST_CUT = "just-cut"
+    START_REFUSED = "start-refused"
     NOT_RESOLVABLE = "not-resolvable"
     WAITING_FOR_UPSTREAM = "waiting-for-upstream"
     UPSTREAM_FAILED = "upstream-failed"
@@ -130,6 +131,9 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return f"ending all that may be ended for {subject} leaves {short} of {gpus} short"
         case RefusalCode.JUST_CUT:
             return f"it was cut by conflict {subject}, made by hand, and stays away for one notice"
+        case RefusalCode.START_REFUSED:
+            times = counted(refusal.current, "time")
+            return f"its start was refused {times} in a row, and is tried again later: {subject}"
         case RefusalCode.WAITING_FOR_UPSTREAM:
             return f"waiting for {subject} to complete"
         case RefusalCode.UPSTREAM_FAILED:

@@ -103,6 +103,18 @@ class RunExited:
 
 
 @dataclass(frozen=True, slots=True)
+class RunUnstarted:
+    """The work of a run has not begun for too long, for the reason in ``note``; see ``RunExited``.
+
+    It is reported until the leases of the run are told to stop.
+    """
+
+    run: str
+    lease: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseGone:
     """The last process under a stopping lease has exited."""
 
@@ -119,7 +131,7 @@ class WipeDone:
     note: str = ""
 
 
-Report = RunExited | LeaseGone | WipeDone
+Report = RunExited | RunUnstarted | LeaseGone | WipeDone
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +172,8 @@ class Executor(Protocol):
         """Return what has come to an end and is not in the ledger yet.
 
         Exits come first, oldest first, so that work which was done when it had to stop has exited
-        before its lease has gone; then leases that have gone, then wipes.
+        before its lease has gone; then runs that could not be started, leases that have gone, and
+        wipes.
         """
         ...
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from quorate.adapters.kubernetes.exec_kubernetes import Namespaces
 from quorate.adapters.kubernetes.job_kinds import Workload
 from quorate.adapters.kubernetes.job_patches import message_patch
 from quorate.adapters.kubernetes.job_watch import JobWatch, SeenJobs, kill_pods, without_pods
 from quorate.adapters.kubernetes.kube_api import CONFLICT, NOT_FOUND, KubeApi
+from quorate.adapters.kubernetes.object_names import Namespaces
 from quorate.adapters.kubernetes.seen_jobs import SeenJob
 from quorate.core.commands import Command, Fail, Submit
 from quorate.loop.engine import Engine

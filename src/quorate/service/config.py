@@ -55,6 +55,7 @@ class Configuration:
     kubernetes_namespace: str
     kubernetes_home: str
     node_not_ready_s: float
+    pods_ready_s: float
     tolerated_taints: str
     """The keys of taints, with commas between them."""
     declare_nodes: str

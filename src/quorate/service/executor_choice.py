@@ -60,8 +60,8 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
     """Return the executor of each cluster, by the name that pools call it."""
     from quorate.adapters.kubernetes.exec_kubernetes import (  # noqa: PLC0415 - with httpx
         KubernetesExecutor,
-        Namespaces,
     )
+    from quorate.adapters.kubernetes.object_names import Namespaces  # noqa: PLC0415 - as above
 
     namespaces = Namespaces(
         template=configuration.kubernetes_namespace, home=configuration.kubernetes_home
@@ -69,7 +69,11 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
     tolerated = configuration.tolerated_taint_keys
     return {
         f"{PoolExecutor.KUBERNETES}/{name}": KubernetesExecutor(
-            api, namespaces, cluster=name, tolerated=tolerated
+            api,
+            namespaces,
+            cluster=name,
+            tolerated=tolerated,
+            pods_ready_s=configuration.pods_ready_s,
         )
         for name, api in cluster_apis(clusters).items()
     }

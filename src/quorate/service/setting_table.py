@@ -162,6 +162,15 @@ SETTINGS: Final = (
         kind=_SECONDS,
     ),
     Setting(
+        key="kubernetes.pods_ready_s",
+        read=values.seconds(0, 86_400),
+        default=300.0,
+        field="pods_ready_s",
+        text="how long the pods of a run may be refused, or held up by what a kubelet names, "
+        "before the run gives its GPUs back and waits again",
+        kind=_SECONDS,
+    ),
+    Setting(
         key="kubernetes.tolerated_taints",
         read=values.taint_keys,
         default="nvidia.com/gpu",

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
-from quorate.adapters.kubernetes.pod_readiness import STARTED, STARTING, WAITING, readiness_of
+from quorate.adapters.kubernetes.pod_readiness import (
+    STARTED,
+    STARTING,
+    WAITING,
+    HeldUp,
+    readiness_of,
+)
 from quorate.ports.executor_port import Readiness
 from tests.unit.adapters.test_pod_gangs import manifests, pods
 
@@ -69,3 +75,19 @@ def test_what_a_kubelet_says_of_a_container_that_does_not_start_is_the_reason(
 def test_a_refused_start_says_why() -> None:
     wanted = Readiness(is_ready=False, reason="StartRefused", message="exceeded quota")
     assert readiness_of(Crew(()), "exceeded quota") == wanted
+
+
+def test_a_run_is_held_up_from_the_first_named_reason_until_it_starts_or_begins_another_life() -> (
+    None
+):
+    held_up = HeldUp()
+    pulls = Readiness(is_ready=False, reason="ErrImagePull")
+    waits = Readiness(is_ready=False, reason="ImagePullBackOff")
+    assert held_up.since_s("r", "one", STARTING, 1.0) is None
+    assert held_up.since_s("r", "one", pulls, 2.0) == 2.0
+    assert held_up.since_s("r", "one", waits, 3.0) == 2.0
+    assert held_up.since_s("r", "two", waits, 4.0) == 4.0
+    assert held_up.since_s("r", "two", STARTED, 5.0) is None
+    assert held_up.since_s("r", "two", waits, 6.0) == 6.0
+    held_up.forget("r")
+    assert held_up.since_s("r", "two", waits, 7.0) == 7.0

@@ -25,7 +25,7 @@ from quorate.core.decide import decide
 from quorate.core.decision_log import DecisionLog
 from quorate.core.explain.explanation import Explanation, RemedyKind, explain, refused_now
 from quorate.core.explain.start_plan import Forecast, foretell
-from quorate.core.lifecycle.cut_cooldown import release_due_ms
+from quorate.core.lifecycle.held_back import release_due_ms
 from quorate.core.next_due import next_due_ms
 from quorate.core.preemption.conflict_scope import for_reservation
 from quorate.core.preemption.conflicts import asked_again, declare_conflict

@@ -12,6 +12,7 @@ from quorate.core.commands import (
     Drain,
     Fail,
     MarkNode,
+    NotStarted,
     Release,
     Reported,
     Submit,
@@ -26,6 +27,7 @@ from quorate.ports.executor_port import (
     FenceNode,
     LeaseGone,
     RunExited,
+    RunUnstarted,
     StartLease,
     StopLease,
     WipeDone,
@@ -167,3 +169,18 @@ def test_a_failed_node_is_named_until_it_is_back() -> None:
     back = life.do(MarkNode("n1", NodeStatus.READY), LATER_MS + 2)
     assert FenceNode("n1") not in standing_orders(life.state)
     assert not any(isinstance(each, FenceNode) for each in orders_of(life.state, back.events))
+
+
+def test_a_run_that_cannot_be_started_is_reported_once_and_only_while_its_lease_goes_on() -> None:
+    life = Life(
+        nodes=[node("n0")], budgets=[budget("lab", "lab", envelope("e", 64))], has_executor=True
+    )
+    life.do(Submit(run("r", 8, "lab", expected_duration_ms=HOUR_MS)))
+    report = RunUnstarted("r", "r/0", "exceeded quota")
+    (command,) = commands_of(life.state, [report])
+    assert command == NotStarted("r", "exceeded quota")
+    life.do(command)
+    assert list(commands_of(life.state, [report])) == []
+    assert list(commands_of(life.state, [report, LeaseGone("r/0")])) == [Confirm("r/0")]
+    life.do(Confirm("r/0"))
+    assert list(commands_of(life.state, [report])) == []

@@ -19,14 +19,20 @@ from quorate.ports.executor_port import (
     Readiness,
     Report,
     RunExited,
+    RunUnstarted,
     ServedExecutor,
     StartLease,
     StopLease,
+    WipeDone,
     WipeNode,
 )
 
 OWN: Final = ""
 """The name of the executor of pools that name none."""
+_ORDER: Final[Mapping[type[Report], int]] = {
+    each: number for number, each in enumerate((RunExited, RunUnstarted, LeaseGone, WipeDone))
+}
+"""The order in which reports are passed on, by kind."""
 
 
 class ExecutorsByPool:
@@ -92,7 +98,7 @@ class ExecutorsByPool:
             executor.resume(own, term=term, is_whole=is_whole)
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits of all of them, then the leases that have gone, then the wipes."""
+        """Return the exits of all of them, then the other reports, each kind after the other."""
         found = [report for each in self._all for report in each.reports()]
         return sorted(found, key=_kind_order)
 
@@ -132,9 +138,7 @@ class ExecutorsByPool:
 
 
 def _kind_order(report: Report) -> int:
-    if isinstance(report, RunExited):
-        return 0
-    return 1 if isinstance(report, LeaseGone) else 2
+    return _ORDER[type(report)]
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ names would have two executors, and each would end the pods of the other.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from quorate.adapters.kubernetes.kube_api import CONFLICT, NOT_FOUND, KubeApi, Tree
@@ -16,6 +17,8 @@ from quorate.ports.errors import (
     OldTermError,
     WorkFolderError,
 )
+
+_LOG = logging.getLogger(__name__)
 
 OWNER_CONFIG: Final = "quorate"
 """The ConfigMap that says which ledger the work in a cluster belongs to."""
@@ -124,6 +127,53 @@ class ClusterOwner:
             "data": {"ledger": ledger_id, CLUSTER: self._cluster},
         }
         return self._api.create(self._path, body)
+
+
+class TermInCluster:
+    """Of which term a service gives orders to a cluster, as far as ``owner`` records it."""
+
+    def __init__(self, owner: ClusterOwner) -> None:
+        self._owner = owner
+        # The term of the last orders, and the newest one that is known of.
+        self._term = self._newest = 0
+        self.deposed = ""
+        """Why this service gives no orders to the cluster; empty while it does."""
+
+    def order(self, term: int) -> None:
+        """Take orders of ``term``; raises ``OldTermError`` if those of a newer one were taken.
+
+        What this program does not know of is found before anything is done in the cluster.
+        """
+        if term < self._newest:
+            raise OldTermError(term=term, newest=self._newest)
+        self._term = self._newest = term
+        self.deposed = ""
+
+    def check(self) -> None:
+        """Raise ``OldTermError`` unless the cluster takes orders of this service's term."""
+        try:
+            self._owner.take_term(self._term)
+        except OldTermError as error:
+            self._newest = max(self._newest, error.newest)
+            raise
+
+    def leads(self) -> bool | None:
+        """Return whether the cluster still takes orders of this service's term.
+
+        None says that the cluster did not answer. A ledger with one writer has no terms: that was
+        found when the pods were listed.
+        """
+        if not self._term:
+            return True
+        try:
+            self.check()
+        except OldTermError as error:
+            self.deposed = str(error)
+            return False
+        except ClusterError as error:
+            _LOG.warning("it is not known who leads in the cluster: %s", error)
+            return None
+        return True
 
 
 def _term_of(config: Tree) -> int:

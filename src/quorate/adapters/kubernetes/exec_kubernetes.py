@@ -10,73 +10,50 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Event, Lock, Thread
-from time import monotonic, time
 from typing import Final
 
 from quorate.adapters.executors.lease_book import Book
 from quorate.adapters.executors.wipe_notices import WipeNotices
-from quorate.adapters.kubernetes.cluster_owner import ClusterOwner
+from quorate.adapters.kubernetes.cluster_owner import ClusterOwner, TermInCluster
 from quorate.adapters.kubernetes.kube_api import KubeApi
-from quorate.adapters.kubernetes.object_names import object_name, owner_namespace
-from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
+from quorate.adapters.kubernetes.object_names import Namespaces, object_name
+from quorate.adapters.kubernetes.pod_gangs import Crew
 from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL, Placement
 from quorate.adapters.kubernetes.pod_orders import PodOrders
 from quorate.adapters.kubernetes.pod_readiness import readiness_of
 from quorate.adapters.kubernetes.pod_watch import PodWatch
-from quorate.adapters.kubernetes.start_refusals import StartRefusals
-from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, gone, next_step
-from quorate.keeper.wanted import Exited, Status, Wanted, Work
-from quorate.model.amounts import SECOND_MS
+from quorate.adapters.kubernetes.run_retries import RunRetries
+from quorate.adapters.kubernetes.run_statuses import RunStatuses, Seen
+from quorate.adapters.kubernetes.run_steps import (
+    PODS_READY_S,
+    RunSteps,
+    clock_ms,
+    end_all,
+    has_work,
+    work_of,
+)
+from quorate.keeper.next_step import gone
+from quorate.keeper.wanted import Status, Wanted
 from quorate.model.specs import Run
-from quorate.model.task_arrays import array_variables
 from quorate.ports.errors import (
     ClusterDownError,
     ClusterError,
-    ClusterRefusedError,
-    OldTermError,
 )
 from quorate.ports.executor_port import FenceNode, Order, Readiness, Report, StartLease
 
 _LOG = logging.getLogger(__name__)
 
-AGAIN_S: Final = 1.0
-"""How long until an order is given again that the cluster did not take; longer each time."""
-AGAIN_S_MAX: Final = 30.0
-FAILURE_GRACE_S: Final = 10
-"""How long the others get at most when one pod has failed: their work is lost anyway."""
-CODE_INVALID: Final = 126
-"""How a run has exited whose pods the API server does not accept."""
-INVALID: Final = 422
 STEPS_MAX: Final = 8
 """How many steps of one run are taken in a row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Namespaces:
-    """Where the work of owners runs: ``template`` may have ``{owner}`` in it.
-
-    ``home`` is the namespace of what is there once for the whole cluster.
-    """
-
-    template: str = "quorate-{owner}"
-    home: str = "quorate"
-
-    def of(self, run: Run) -> str:
-        """Return the namespace of the pods of ``run``."""
-        return self.of_owner(run.owner)
-
-    def of_owner(self, owner: str) -> str:
-        """Return the namespace of what ``owner`` has in a cluster."""
-        return owner_namespace(self.template, owner)
 
 
 class KubernetesExecutor:
     """Runs the work of leases as pods of the cluster behind ``api``, which it closes at its end.
 
     Orders are taken on one thread, and given to the cluster on another. Pools call the cluster
-    ``cluster``. All pods tolerate taints with the keys ``tolerated``.
+    ``cluster``. All pods tolerate taints with the keys ``tolerated``. A run whose pods are held up
+    for ``pods_ready_s`` is reported as one that cannot be started.
     """
 
     def __init__(
@@ -86,18 +63,16 @@ class KubernetesExecutor:
         *,
         cluster: str = "here",
         tolerated: tuple[str, ...] = (),
+        pods_ready_s: float = PODS_READY_S,
     ) -> None:
         self._api = api
         self._namespaces = namespaces or Namespaces()
         self._tolerated = tolerated
         self._owner = ClusterOwner(api, self._namespaces.home, cluster)
-        self._book = Book(_has_work, _work_of)
+        self._book = Book(has_work, work_of)
         self._ledger = ""
         self._watch: PodWatch | None = None
-        self._status: dict[str, Status] = {}
-        self._exited: dict[str, int] = {}
-        self._refused: dict[str, Exited] = {}
-        self._readiness: dict[str, Readiness] = {}
+        self._statuses = RunStatuses()
         self._changed: dict[str, None] = {}
         self._wipes = WipeNotices()
         self._lost: set[str] = set()
@@ -107,31 +82,26 @@ class KubernetesExecutor:
         self._is_listed = False
         self._is_closing = False
         self._is_closed = False
-        # The term of the last orders, and the newest one that is known of.
-        self._term = self._newest = 0
-        self._deposed = ""
+        self._term = TermInCluster(self._owner)
         # Whether all open leases are known; pods of runs without any are spared while they are not.
         self._is_whole = True
         self._spared: dict[str, None] = {}
         self._trouble = ""
         self._wake: Callable[[], None] = lambda: None
         self._thread = Thread(target=self._work, name="kubernetes", daemon=True)
-        # For its own thread: when to try again, how long after the last failure, and why.
-        self._late: dict[str, float] = {}
-        self._pauses: dict[str, float] = {}
-        self._complaints: dict[str, str] = {}
-        self._bugs: dict[str, None] = {}
-        self._refusals = StartRefusals()
+        # For its own thread.
+        self._retries = RunRetries()
+        self._steps = RunSteps(self._place_of, self._retries, pods_ready_s)
 
     @property
     def trouble(self) -> str:
         """What keeps work from being started and stopped; empty when nothing does."""
         seen = "" if self._watch is None else self._watch.trouble
-        stuck = next(iter(tuple(self._bugs)), "")
+        stuck = self._retries.stuck
         bug = (
             f"a bug keeps run {stuck} from being started and stopped; see the log" if stuck else ""
         )
-        return self._trouble or self._deposed or seen or bug
+        return self._trouble or self._term.deposed or seen or bug
 
     @property
     def outages(self) -> Mapping[str, str]:
@@ -177,20 +147,10 @@ class KubernetesExecutor:
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take the orders of one commit."""
-        self._check_term(term)
+        self._term.order(term)
         with self._lock:
             self._take(orders)
         self._news.set()
-
-    def _check_term(self, term: int) -> None:
-        """Take orders of ``term``; raises ``OldTermError`` if those of a newer one were taken.
-
-        What this program does not know of is found before anything is done in the cluster.
-        """
-        if term < self._newest:
-            raise OldTermError(term=term, newest=self._newest)
-        self._term = self._newest = term
-        self._deposed = ""
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Take every open lease again; pods of other leases must end, once the pods are listed.
@@ -198,7 +158,7 @@ class KubernetesExecutor:
         Unless ``is_whole``, those of other leases are left alone.
         """
         assert self._ledger, "belong_to comes first"
-        self._check_term(term)
+        self._term.order(term)
         with self._lock:
             self._is_whole = is_whole
             starts = [order for order in orders if isinstance(order, StartLease)]
@@ -225,17 +185,12 @@ class KubernetesExecutor:
     def _check_owner(self) -> None:
         """Raise unless the work in the cluster is of this ledger, and this service's to order."""
         self._owner.check(self._ledger)
-        try:
-            self._owner.take_term(self._term)
-        except OldTermError as error:
-            self._newest = max(self._newest, error.newest)
-            raise
+        self._term.check()
 
     def reports(self) -> Sequence[Report]:
         """Return the exits, oldest first, then the leases under which no pod works any more."""
         with self._lock:
-            exited = sorted(self._exited, key=lambda run: self._exited[run])
-            return self._book.reports(exited, self._status)
+            return self._statuses.reports(self._book)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that a pod of each of ``runs`` says in its annotation."""
@@ -251,7 +206,7 @@ class KubernetesExecutor:
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
         """Return whether the pods of those of ``runs`` work of which it was seen."""
         with self._lock:
-            return {run: self._readiness[run] for run in runs if run in self._readiness}
+            return self._statuses.readiness(runs)
 
     def _take(self, orders: Sequence[Order]) -> None:
         self._note(self._book.take(orders, {}))
@@ -279,6 +234,15 @@ class KubernetesExecutor:
         """Return the namespace of the objects of ``run``; None where it is unknown here."""
         spec = self._book.spec(run)
         return None if spec is None else self._namespaces.of(spec)
+
+    def _place_of(self, run: Run) -> Placement:
+        """Return where the pods of ``run`` go, and what they tolerate there."""
+        return Placement(
+            ledger=self._ledger,
+            namespace=self._namespaces.of(run),
+            run=run.name,
+            tolerated=self._tolerated,
+        )
 
     # --- Told by the watch ---
 
@@ -315,14 +279,13 @@ class KubernetesExecutor:
             # Orders from before the stop are still given to the cluster.
             is_last = self._is_closing
             if not is_last:
-                wait_s = min((at_s - monotonic() for at_s in self._late.values()), default=None)
-                self._news.wait(None if wait_s is None else max(0.0, wait_s))
+                self._news.wait(self._retries.wait_s())
                 self._news.clear()
             with self._lock:
                 names = self._changed if self._is_listed else {}
                 if self._is_listed:
                     self._changed = {}
-            names.update(dict.fromkeys(n for n, at_s in self._late.items() if at_s <= monotonic()))
+            names.update(dict.fromkeys(self._retries.due()))
             is_news = False
             if not names or self._leads(names):
                 for name in names:
@@ -333,50 +296,30 @@ class KubernetesExecutor:
                 self._wake()
 
     def _leads(self, names: Iterable[str]) -> bool:
-        """Return whether the cluster still takes orders of this service's term.
+        """Return whether the cluster takes orders of this service.
 
-        A ledger with one writer has no terms: that was found when the pods were listed. Where the
-        cluster does not answer, ``names`` are tried again a little later; where another service
-        leads, that one sees to them.
+        Where the cluster does not answer, ``names`` are tried again a little later; where another
+        service leads, that one sees to them.
         """
-        if not self._term:
-            return True
-        try:
-            self._owner.take_term(self._term)
-        except OldTermError as error:
-            self._newest = max(self._newest, error.newest)
-            self._deposed = str(error)
-            return False
-        except ClusterError as error:
-            _LOG.warning("it is not known who leads in the cluster: %s", error)
-            self._late.update((name, monotonic() + AGAIN_S) for name in names)
-            return False
-        return True
+        leads = self._term.leads()
+        if leads is None:
+            self._retries.soon(names)
+        return leads is True
 
     def _try(self, name: str) -> bool:
         """Handle a run, now or a little later; return whether there is news of it."""
         assert self._watch is not None
-        self._late.pop(name, None)
+        self._retries.begin(name)
         try:
             with self._watch.at_work:
                 found = self._see_to(name, self._watch)
         except ClusterError as error:
-            pause_s = self._pauses.get(name, AGAIN_S)
-            self._late[name] = monotonic() + pause_s
-            self._pauses[name] = min(2 * pause_s, AGAIN_S_MAX)
-            if self._complaints.get(name) != str(error):
-                self._complaints[name] = str(error)
-                _LOG.warning("run %s cannot be seen to, and is tried again: %s", name, error)
+            self._retries.fail(name, error)
             return False
         except Exception:  # noqa: BLE001 - all other runs of the cluster go on
-            if name not in self._bugs:
-                _LOG.exception("a bug keeps run %s from being seen to; it is tried again", name)
-            self._bugs[name] = None
-            self._late[name] = monotonic() + AGAIN_S_MAX
+            self._retries.fail_by_bug(name)
             return False
-        self._bugs.pop(name, None)
-        self._pauses.pop(name, None)
-        self._complaints.pop(name, None)
+        self._retries.succeed(name)
         return found
 
     def _see_to(self, name: str, watch: PodWatch) -> bool:
@@ -397,9 +340,9 @@ class KubernetesExecutor:
                     self._spared[name] = None
                     break
             if wanted is None or spec is None or not wanted.parts:
-                self._end_all(orders, name)
+                end_all(orders, name)
                 break
-            if not self._take_step(orders, spec, wanted):
+            if not self._steps.take(orders, spec, wanted):
                 break
         with self._lock:
             wanted = self._book.wanted(name)
@@ -407,149 +350,20 @@ class KubernetesExecutor:
         crew = watch.crew(name)
         status = Status()
         if wanted is not None:
-            exited = self._exit_of(name, crew, wanted)
+            exited = self._steps.exit_of(name, crew, wanted)
             status = Status(exited=exited, gone=gone(wanted, crew.gang))
-        return self._keep(name, crew, status) or is_idle
+        return self._keep(name, crew, wanted, status) or is_idle
 
-    def _end_all(self, orders: PodOrders, name: str) -> None:
-        """Leave no pod of a run: no lease of it is open."""
-        orders.kill(orders.watch.crew(name).pods)
-        if not orders.watch.crew(name).pods:
-            orders.forget(name)
-
-    def _take_step(self, orders: PodOrders, spec: Run, wanted: Wanted) -> bool:
-        """Take the step that is due; return whether another one may be due after it."""
-        crew = orders.watch.crew(spec.name)
-        strangers = [each for each in crew.pods if each.record.nonce != spec.nonce]
-        if strangers:
-            # A restored ledger may give the name of a run to another one.
-            orders.kill(strangers)
-            return all(each.is_over for each in strangers)
-        gang = crew.gang
-        if gang is not None and gang.life == wanted.life and gang.stop_by_ms is None:
-            if crew.failed is not None:
-                left = [each for each in crew.live if each.stop_by_ms is None]
-                orders.end(left, min(FAILURE_GRACE_S, _seconds(wanted.work.grace_ms)))
-                return False
-            if crew.is_starting and _is_due(crew, wanted):
-                return self._start(orders, spec, wanted, crew.generation)
-        now_ms = _now_ms()
-        step = next_step(wanted, gang, self._exit_of(spec.name, crew, wanted), now_ms)
-        if isinstance(step, Rest):
-            if step.until_ms is not None:
-                self._late[spec.name] = monotonic() + max(0, step.until_ms - now_ms) / SECOND_MS
-            return False
-        if isinstance(step, Start):
-            orders.end(crew.pods, 0)
-            known = orders.watch.services(spec.name)
-            last = max(crew.generation, *(each.generation for each in known), 0)
-            return self._start(orders, spec, wanted, last + 1)
-        return _end_some(orders, crew, step, now_ms)
-
-    def _exit_of(self, name: str, crew: Crew, wanted: Wanted) -> Exited | None:
-        """Return how the work of a run has ended by itself, or why none was accepted."""
-        refused = self._refused.get(name)
-        if refused is not None and refused.life != wanted.life:
-            del self._refused[name]
-            refused = None
-        return refused or crew.exited
-
-    def _start(self, orders: PodOrders, spec: Run, wanted: Wanted, generation: int) -> bool:
-        """Start the pods of a run; return False: whether they work is seen later.
-
-        A start that the cluster has refused is tried again after a pause, whatever happens to its
-        pods meanwhile: those that were made before the refusal are on their way out.
-        """
-        name, life = spec.name, wanted.life
-        until_s = self._refusals.until_s(name, life)
-        if monotonic() < until_s:
-            self._late[name] = until_s
-            return False
-        place = Placement(
-            ledger=self._ledger,
-            namespace=self._namespaces.of(spec),
-            run=name,
-            tolerated=self._tolerated,
-        )
-        try:
-            orders.start(place, spec, wanted, generation)
-        except ClusterRefusedError as error:
-            if error.status == INVALID:
-                note = f"the API server does not accept its pods: {error}"
-                self._refused[name] = Exited(life=life, code=CODE_INVALID, note=note)
-                self._refusals.forget(name)
-                return False
-            why = place.without_numbers(str(error))
-            if self._refusals.note(name, life, why, monotonic()):
-                _LOG.warning("run %s cannot be started, and is tried again: %s", name, why)
-            self._late[name] = self._refusals.until_s(name, life)
-            return False
-        self._refusals.forget(name)
-        return False
-
-    def _keep(self, name: str, crew: Crew, status: Status) -> bool:
+    def _keep(self, name: str, crew: Crew, wanted: Wanted | None, status: Status) -> bool:
         """Store the status of a run, or forget it when it is over; return whether it is new."""
-        ready = readiness_of(crew, self._refusals.why(name))
+        ready = readiness_of(crew, self._steps.refusals.why(name))
+        unstarted = self._steps.overdue(name, wanted, ready)
         with self._lock:
-            is_news = self._status.get(name, Status()) != status
             if self._book.has_open(name) or crew.pods:
-                self._status[name] = status
-                is_news |= self._readiness.get(name) != ready
-                self._readiness[name] = ready
-                if status.exited is None:
-                    self._exited.pop(name, None)
-                else:
-                    self._exited.setdefault(name, crew.finished_ms or _now_ms())
-                return is_news
+                seen_ms = crew.finished_ms or clock_ms()
+                return self._statuses.keep(name, Seen(status, ready, unstarted), seen_ms)
+            is_news = self._statuses.is_news(name, status)
             self._book.drop(name)
-            self._refusals.forget(name)
-            for kept in (self._status, self._exited, self._refused, self._readiness):
-                kept.pop(name, None)
+            self._steps.forget(name)
+            self._statuses.forget(name)
         return is_news
-
-
-def _has_work(run: Run) -> bool:
-    """Return whether something works under the leases of a run: its pods, or another workload's."""
-    return run.image is not None or run.workload is not None
-
-
-def _work_of(run: Run, grace_ms: int) -> Work:
-    return Work(
-        run=run.name,
-        command=run.command,
-        env={**dict(run.env), **array_variables(run)},
-        working_dir=run.working_dir or "",
-        processes=run.processes.value,
-        grace_ms=grace_ms,
-    )
-
-
-def _is_due(crew: Crew, wanted: Wanted) -> bool:
-    """Return whether a start that was begun is still the one that is wanted."""
-    newest = crew.newest
-    known = frozenset(slot for each in newest for slot in each.record.slots)
-    whole = frozenset(wanted.slots)
-    return known <= whole and (len(newest) < newest[0].record.world or known == whole)
-
-
-def _end_some(orders: PodOrders, crew: Crew, step: Warn | Drop | Kill, now_ms: int) -> bool:
-    """Tell pods to stop as ``step`` says; return whether another step may be due after it."""
-    if isinstance(step, Kill):
-        orders.kill(crew.live)
-        return False
-    orders.end([each for each in crew.live if each.is_on(step.lost)], 0)
-    if isinstance(step, Warn):
-        left = [each for each in crew.live if not each.is_on(step.lost)]
-        orders.end(
-            [each for each in left if each.stop_by_ms is None], _seconds(step.by_ms - now_ms)
-        )
-    return True
-
-
-def _seconds(ms: int) -> int:
-    """Return whole seconds, never less than ``ms``, and one at least."""
-    return max(KILLED_S, -(-ms // SECOND_MS))
-
-
-def _now_ms() -> int:
-    return int(time() * SECOND_MS)

@@ -10,8 +10,11 @@ an annotation of each object.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
+
+from quorate.model.specs import Run
 
 STEM_CHARS_MAX: Final = 40
 """How long an object name is: with what is added to it, it is a label of 63 characters."""
@@ -35,3 +38,22 @@ def object_name(name: str) -> str:
 def owner_namespace(template: str, owner: str) -> str:
     """Return the namespace of what ``owner`` has in a cluster; ``template`` has ``{owner}``."""
     return template.replace("{owner}", object_name(owner))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespaces:
+    """Where the work of owners runs: ``template`` may have ``{owner}`` in it.
+
+    ``home`` is the namespace of what is there once for the whole cluster.
+    """
+
+    template: str = "quorate-{owner}"
+    home: str = "quorate"
+
+    def of(self, run: Run) -> str:
+        """Return the namespace of the pods of ``run``."""
+        return self.of_owner(run.owner)
+
+    def of_owner(self, owner: str) -> str:
+        """Return the namespace of what ``owner`` has in a cluster."""
+        return owner_namespace(self.template, owner)

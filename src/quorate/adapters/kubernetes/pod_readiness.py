@@ -7,6 +7,7 @@ The API server says why a pod is not made: a quota of the namespace, a webhook.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.adapters.kubernetes.kubelet_notes import note_of
@@ -20,6 +21,30 @@ WAITING: Final = "Waiting"
 _USUAL: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 """What a kubelet says of a container that is about to start."""
 _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUp:
+    """Since when the pods of runs are held up by something that is named, in one life of each.
+
+    A pod that is being started, however long, is not: a large image takes long to pull.
+    """
+
+    _since: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+    def since_s(self, run: str, life: str, ready: Readiness, now_s: float) -> float | None:
+        """Return since when ``life`` of a run is held up, where ``ready`` says that it is now."""
+        if ready.is_ready or ready.reason == STARTING.reason:
+            self._since.pop(run, None)
+            return None
+        known = self._since.get(run)
+        if known is None or known[0] != life:
+            known = self._since[run] = (life, now_s)
+        return known[1]
+
+    def forget(self, run: str) -> None:
+        """Take it that a run stops or is over."""
+        self._since.pop(run, None)
 
 
 def readiness_of(crew: Crew, refused: str) -> Readiness:

@@ -29,6 +29,7 @@ _FLAGS = (
     ("kubernetes.namespace", "TEMPLATE", "The namespace of pods.  [default: quorate-{owner}]"),
     ("kubernetes.home", "NAME", "The namespace of Quorate's own.  [default: quorate]"),
     ("kubernetes.not_ready_s", "SECONDS", "How long a node may be not ready.  [default: 60]"),
+    ("kubernetes.pods_ready_s", "SECONDS", "How long pods may be refused.  [default: 300]"),
     ("kubernetes.tolerated_taints", "KEY,...", "Taints of nodes.  [default: nvidia.com/gpu]"),
     ("kubernetes.declare_nodes", "NAME,...", "The clusters whose new GPU nodes are declared."),
     ("kubernetes.resources", "NAME,...", "The clusters whose custom resources are followed."),

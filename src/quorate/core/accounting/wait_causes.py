@@ -48,6 +48,8 @@ class WaitCause(Word):
     """Other runs of the pool have this round."""
     UPSTREAM = "upstream"
     """A run that it follows has not completed."""
+    UNSTARTED = "unstarted"
+    """It had GPUs, and its executor could not start it; it is tried again after a pause."""
 
 
 _OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
@@ -66,6 +68,7 @@ _OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
     RefusalCode.WAITING_FOR_QUOTA: WaitCause.QUOTA,
     RefusalCode.RESERVED: WaitCause.RESERVATION,
     RefusalCode.JUST_CUT: WaitCause.RESERVATION,
+    RefusalCode.START_REFUSED: WaitCause.UNSTARTED,
     RefusalCode.NEXT_ROUND: WaitCause.ROUNDS,
     RefusalCode.SLO_INFEASIBLE: WaitCause.ROUNDS,
     RefusalCode.UNSUPPORTED: WaitCause.ROUNDS,
@@ -83,6 +86,7 @@ _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.RANDOM_PREEMPT: WaitCause.RESERVATION,
     EndReason.RECLAIMED_BY_SPARE: WaitCause.RESERVATION,
     EndReason.ROUND_END: WaitCause.ROUNDS,
+    EndReason.START_REFUSED: WaitCause.UNSTARTED,
 }
 """The cause from the end of a run's last lease to its next refusal; room where it is not here."""
 

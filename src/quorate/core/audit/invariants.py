@@ -360,7 +360,7 @@ def _arrays(view: StateView) -> Iterator[Violation]:
 
 
 def _kept_of_queue(view: StateView) -> Iterator[Violation]:
-    """Yield cached ranks or cut runs that do not match the state: I8."""
+    """Yield cached ranks or held runs that do not match the state: I8."""
     fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
     fresh.forget_waiting()
     if view.follower_index.entries() != fresh.follower_index.entries():
@@ -369,13 +369,14 @@ def _kept_of_queue(view: StateView) -> Iterator[Violation]:
         yield Violation("I8", "queue", "is not indexed as it waits")
     if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):
         yield Violation("I8", "queue", "does not stand in the order of its ranks")
-    cut = {
+    held = {
         name
         for name, record in view.runs.items()
-        if (record.cut_by or record.steps_cut_by) and record.phase not in TERMINAL
+        if (record.cut_by or record.steps_cut_by or record.unstarted is not None)
+        and record.phase not in TERMINAL
     }
-    if cut != set(view.cut_runs):
-        yield Violation("I8", "cut runs", "are not those that a conflict has cut")
+    if held != set(view.held_runs):
+        yield Violation("I8", "held runs", "are not those that were cut, or refused at their start")
 
 
 def _crossings(view: StateView) -> Iterator[Violation]:

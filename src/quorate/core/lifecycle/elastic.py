@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from quorate.core.admission.admit import Admitted, admit_bundles
 from quorate.core.admission.layout import step_bundles
 from quorate.core.decision_log import DecisionLog
-from quorate.core.lifecycle.cut_cooldown import growth_held_until_ms
+from quorate.core.lifecycle.held_back import growth_held_until_ms
 from quorate.core.lifecycle.starts import write_start
 from quorate.core.lifecycle.stops import stop_bundle
 from quorate.core.profile.firm_places import place_of

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from quorate.core.admission.admit import Admitted
-from quorate.core.lifecycle.cut_cooldown import held_back
+from quorate.core.lifecycle.held_back import held_back
 from quorate.core.planning.room_now import NowFree
 from quorate.core.planning.start_now import StartNow
 from quorate.core.planning.walk_plan import WalkPlan

@@ -172,6 +172,7 @@ _BARS: Final = {
     CallBar.HEADROOM: MoveCode.CONFLICT_NO_HEADROOM,
     CallBar.THREW_AWAY: MoveCode.CONFLICT_BARRED,
     CallBar.COOL_DOWN: MoveCode.CONFLICT_COOL_DOWN,
+    CallBar.UNSTARTED: MoveCode.CONFLICT_UNSTARTED,
     CallBar.NO_CONFLICTS: MoveCode.CONFLICT_RATE_ZERO,
     CallBar.ACCOUNT: MoveCode.CONFLICT_NOT_COVERED,
     CallBar.SOFT_QUOTA: MoveCode.CONFLICT_SOFT_QUOTA,
@@ -226,7 +227,7 @@ def _called_off(code: MoveCode, run: Run, place: Slice) -> MoveCause:
             MoveCode.CONFLICT_NO_HEADROOM | MoveCode.CONFLICT_BARRED | MoveCode.CONFLICT_SOFT_QUOTA
         ):
             return MoveCause(code, (owner,))
-        case MoveCode.CONFLICT_COOL_DOWN:
+        case MoveCode.CONFLICT_COOL_DOWN | MoveCode.CONFLICT_UNSTARTED:
             return MoveCause(code, (("run", run.name),))
         case MoveCode.CONFLICT_RATE_ZERO:
             return MoveCause(code, (pool,))

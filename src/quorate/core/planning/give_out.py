@@ -13,9 +13,9 @@ from quorate.core.admission.admit import admit
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.spread import items_of
 from quorate.core.decision_log import DecisionLog
-from quorate.core.lifecycle.cut_cooldown import release_due_ms
 from quorate.core.lifecycle.elastic import grow_running
 from quorate.core.lifecycle.failure import settle_spares
+from quorate.core.lifecycle.held_back import release_due_ms
 from quorate.core.lifecycle.settle import settle_holds
 from quorate.core.planning.conflict_starts import look_ms
 from quorate.core.planning.overstay import stop_instants_ms, stop_overstayed

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from quorate.core.lifecycle.cut_cooldown import held_back
+from quorate.core.lifecycle.held_back import held_back
 from quorate.core.planning.firm_or_tentative import PlannedStarts
 from quorate.core.planning.firm_walk import FirmWalk
 from quorate.core.planning.start_ask import Ask

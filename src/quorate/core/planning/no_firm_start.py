@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.lifecycle.held_back import held_back
 from quorate.core.planning.foresight import Foreseen, LongWalk, PlanState
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.model.specs import Run

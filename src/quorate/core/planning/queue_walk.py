@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from quorate.core.admission.admit import Admitted
 from quorate.core.decision_log import DecisionLog
-from quorate.core.lifecycle.cut_cooldown import held_back, held_until_ms
 from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.lifecycle.held_back import held_back, held_until_ms
 from quorate.core.lifecycle.run_phases import grant_claim
 from quorate.core.planning.beyond_depth import start_beyond
 from quorate.core.planning.conflict_starts import goes_first
@@ -35,7 +35,7 @@ from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.recallable_loans import has_loans, recallable
 from quorate.core.tenancy.queue_order import in_turn, ranked_lines
 from quorate.model.events import MoveCause, MoveCode, RunEnded, RunRequeued, RunSubmitted
-from quorate.model.refusal import Refusal
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
 from quorate.model.state.line_ranks import Ranked
 from quorate.model.state.records import ReservationRecord, RunRecord
@@ -265,9 +265,10 @@ class Walk:
             return
         held = held_back(plan.view, record, now_ms)
         if held is not None:
-            self._planned.put(
-                record, plan.search.find(run, held_until_ms(plan.view, record) or now_ms)
-            )
+            if held.code is not RefusalCode.START_REFUSED:
+                until_ms = held_until_ms(plan.view, record) or now_ms
+                self._planned.put(record, plan.search.find(run, until_ms))
+            # Room that is kept for a run that may not start then either would be used by none.
             self.reasons.tell(record, held)
             return
         kept = self._kept

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from quorate.core.admission.hard_quota import HARD, waiting
-from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.lifecycle.held_back import held_back
 from quorate.core.planning.room_now import Lack
 from quorate.core.planning.start_now import StartNow
 from quorate.core.planning.walk_plan import WalkPlan

@@ -46,6 +46,7 @@ class CallBar(Word):
     HEADROOM = "headroom"
     THREW_AWAY = "threw-away"
     COOL_DOWN = "cool-down"
+    UNSTARTED = "unstarted"
     NO_CONFLICTS = "no-conflicts"
     ACCOUNT = "account"
     SOFT_QUOTA = "soft-quota"
@@ -66,7 +67,7 @@ class CallRefusal:
     covered_ms: int | None = None
 
 
-def may_call(
+def may_call(  # noqa: PLR0911 - one answer per bar
     view: StateView,
     record: RunRecord,
     now_ms: int,
@@ -89,6 +90,8 @@ def may_call(
         return CallRefusal(CallBar.THREW_AWAY, text)
     if record.cut_ms is not None and now_ms < record.cut_ms + pool.pause_ms:
         return CallRefusal(CallBar.COOL_DOWN, "it was itself cut within the cool-down")
+    if record.unstarted is not None:
+        return CallRefusal(CallBar.UNSTARTED, "its last start was refused after it had its GPUs")
     if not pool.conflict_rate_ppm:
         return CallRefusal(CallBar.NO_CONFLICTS, f"pool {pool.name} has a disruptionRate of 0")
     account = account_of(view, run.owner, pool.name, now_ms)

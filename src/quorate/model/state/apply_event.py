@@ -34,6 +34,7 @@ from quorate.model.state.records import (
     ReportRecord,
     RoundsRun,
     RunRecord,
+    Unstarted,
     UnwipedNode,
 )
 from quorate.model.state.state import State
@@ -491,11 +492,20 @@ def _run_resized(state: State, event: e.RunResized) -> None:
 def _run_requeued(state: State, event: e.RunRequeued) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
+    why = "" if run.stopping is None else run.stopping.note
     run.phase, run.stopping = _PENDING, None
     leave_running(state, run, event)
     run.since_ms = None
     run.waiting_seq = state.seq + 1
     run.has_overstayed |= event.reason is e.EndReason.OVERSTAYED
+    if event.reason is e.EndReason.START_REFUSED:
+        before = 0 if run.unstarted is None else run.unstarted.times
+        run.unstarted = Unstarted(before + 1, event.at_ms, why)
+        state.list_held(event.run)
+    elif run.unstarted is not None:
+        run.unstarted = None
+        if not run.cut_by and not run.steps_cut_by:
+            state.unlist_held(event.run)
     state.growable.pop(event.run, None)
     state.count_run(run.spec.owner, -1)
     state.enqueue(run)
@@ -526,7 +536,7 @@ def _run_ended(  # noqa: C901 - a replay comes here for every run: no calls
         leave_running(state, run, event)
     if run.spec.malleable is not None:
         state.growable.pop(event.run, None)
-    state.unlist_cut(event.run)
+    state.unlist_held(event.run)
     run.ended_ms = event.at_ms
     if run.spec.array is not None:
         state.close_task(run.spec, run.phase, event.at_ms)

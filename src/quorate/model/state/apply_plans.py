@@ -210,7 +210,7 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
             run.cut_ms, run.cut_by = event.at_ms, event.conflict
         else:
             run.steps_cut_by = event.conflict
-        state.list_cut(cut.run)
+        state.list_held(cut.run)
 
 
 def _charge(state: State, owner: str, pool: str, event: e.ConflictResolved) -> None:

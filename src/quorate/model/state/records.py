@@ -229,6 +229,17 @@ class Lease(Record):
         return self.hold_ends_ms - self.grace_ms
 
 
+class Unstarted(Struct, frozen=True, gc=False):
+    """The starts of a run that were refused one after the other: how often, and the last one.
+
+    ``at_ms`` is when its GPUs were given back, ``why`` is what its executor said.
+    """
+
+    times: int
+    at_ms: int
+    why: str
+
+
 class RunRecord(Record):
     """A run: its spec, its phase, and what it has cost which payer.
 
@@ -237,7 +248,8 @@ class RunRecord(Record):
     bundles that started out of order, and by which event. ``cut_ms`` and ``cut_by`` are the last
     conflict that ended it, ``steps_cut_by`` is the last one that cut steps of it and left it
     running, and ``via_conflict`` the one it started by. ``has_overstayed`` says that it was stopped
-    because it overstayed.
+    because it overstayed, and ``unstarted`` that it waits, or last waited, because its start was
+    refused.
     """
 
     spec: Run
@@ -264,6 +276,7 @@ class RunRecord(Record):
     via_conflict: str = ""
     steps_cut_by: str = ""
     has_overstayed: bool = False
+    unstarted: Unstarted | None = None
 
     @property
     def overstay_seq(self) -> int | None:
@@ -309,6 +322,7 @@ class RunRecord(Record):
             self.via_conflict,
             self.steps_cut_by,
             self.has_overstayed,
+            self.unstarted,
         )
 
 

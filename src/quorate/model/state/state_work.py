@@ -31,8 +31,8 @@ class WorkState(FleetState):
     """Every run, which of them wait or share in rounds, and the open leases."""
 
     __slots__ = (
-        "_cut_runs",
         "_follower_index",
+        "_held_runs",
         "_holdings",
         "_node_leases",
         "_owner_leases",
@@ -61,7 +61,7 @@ class WorkState(FleetState):
         self.pending: Table[str, int] = Table()
         self.queued: Table[str, int] = Table()
         self._queued_counts: Table[tuple[str, str], int] = Table()
-        self._cut_runs: Table[str, None] = Table()
+        self._held_runs: Table[str, None] = Table()
         self.parked: Table[str, dict[str, None]] = Table()
         self.growable: Table[str, None] = Table()
         self.in_rounds: Table[str, RoundsRun] = Table()
@@ -109,10 +109,13 @@ class WorkState(FleetState):
         return self._queued_counts
 
     @property
-    def cut_runs(self) -> Table[str, None]:
-        """The runs that a conflict has cut, or steps of them, and that are not over."""
+    def held_runs(self) -> Table[str, None]:
+        """The runs that a conflict has cut, or steps of them, or whose start was refused.
+
+        Those that are over are not among them.
+        """
         self._index_leases()
-        return self._cut_runs
+        return self._held_runs
 
     @property
     def follower_index(self) -> FollowerIndex:
@@ -173,15 +176,15 @@ class WorkState(FleetState):
         del self._owner_leases.own(owner)[name]
         del self._payer_leases.own(lease.fact.payer)[name]
 
-    def list_cut(self, run: str) -> None:
-        """Record that a conflict has cut ``run``, or steps of it."""
+    def list_held(self, run: str) -> None:
+        """Record that a conflict has cut ``run``, or steps of it, or that its start was refused."""
         if self.leases_indexed:
-            self._cut_runs[run] = None
+            self._held_runs[run] = None
 
-    def unlist_cut(self, run: str) -> None:
-        """Record that ``run`` is over."""
-        if self._cut_runs:
-            self._cut_runs.pop(run, None)
+    def unlist_held(self, run: str) -> None:
+        """Record that ``run`` is over, or that neither a cut nor a refused start is known of it."""
+        if self._held_runs:
+            self._held_runs.pop(run, None)
 
     def hold_slots(self, run: str, slots: Slots) -> None:
         """Count ``slots`` as held by the owner of ``run``, if holdings were read yet."""
@@ -393,8 +396,8 @@ class WorkState(FleetState):
         running = {lease.fact.run for lease in self.leases.values()}
         for name in {*self.pending, *self.in_rounds, *running}:
             record = self.runs[name]
-            if record.cut_by or record.steps_cut_by:
-                self._cut_runs[name] = None
+            if record.cut_by or record.steps_cut_by or record.unstarted is not None:
+                self._held_runs[name] = None
 
     def _hold(self, holdings: Holdings, run: str, slots: Slots) -> None:
         holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))

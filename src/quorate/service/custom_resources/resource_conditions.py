@@ -14,6 +14,8 @@ ACCEPTED: Final = "Accepted"
 QUOTA_RESERVED: Final = "QuotaReserved"
 ADMITTED: Final = "Admitted"
 PODS_READY: Final = "PodsReady"
+EVICTED: Final = "Evicted"
+REQUEUED: Final = "Requeued"
 FINISHED: Final = "Finished"
 DELETED: Final = "Deleted"
 MESSAGE_CHARS_MAX: Final = 32_768
@@ -30,10 +32,14 @@ EXCEEDS_MAX_QUOTA: Final = "ExceedsMaxQuota"
 TOPOLOGY_PLACEMENT_FAILED: Final = "TopologyPlacementFailed"
 PREEMPTION_PENDING: Final = "PreemptionPending"
 ADMISSION_GATED: Final = "AdmissionGated"
+START_REFUSED: Final = "StartRefused"
+PODS_READY_TIMEOUT: Final = "PodsReadyTimeout"
+BACKOFF_FINISHED: Final = "BackoffFinished"
 PENDING: Final = "Pending"
 STOPPING: Final = "Stopping"
 STARTING: Final = "Starting"
 
+_UNSTARTED: Final = RefusalCode.START_REFUSED.value
 _QUOTAS: Final = frozenset(
     {
         RefusalCode.MAX_NODES,
@@ -57,6 +63,7 @@ REASONS: Final[Mapping[RefusalCode, str]] = {
     RefusalCode.WAITING_FOR_QUOTA: WAITING_FOR_QUOTA,
     RefusalCode.RESERVED: TOPOLOGY_PLACEMENT_FAILED,
     RefusalCode.JUST_CUT: ADMISSION_GATED,
+    RefusalCode.START_REFUSED: START_REFUSED,
     RefusalCode.NOT_RESOLVABLE: TOPOLOGY_PLACEMENT_FAILED,
     RefusalCode.WAITING_FOR_UPSTREAM: ADMISSION_GATED,
     RefusalCode.UPSTREAM_FAILED: ADMISSION_GATED,
@@ -145,6 +152,33 @@ def pods_condition(
         for each in before
         if each.get("type") == PODS_READY
     )
+
+
+def eviction_conditions(
+    status: Mapping[str, Any], before: Iterable[Mapping[str, Any]]
+) -> tuple[Said, ...]:
+    """Return that a run gave its GPUs back because its pods were not ready in time.
+
+    It is said from then on, as it was said ``before``, until the run has ended: whether the run
+    waits for its next try or may start, and that it was admitted again.
+    """
+    refusal = status.get("refusal") or {}
+    if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:
+        message = str(refusal["message"])
+        return (
+            met(EVICTED, PODS_READY_TIMEOUT, message),
+            unmet(REQUEUED, PODS_READY_TIMEOUT, message),
+        )
+    told = next((each for each in before if each.get("type") == EVICTED), None)
+    if told is None:
+        return ()
+    message = str(told.get("message", ""))
+    if status["phase"] == Phase.PENDING.value and told["status"] == "True":
+        return (
+            met(EVICTED, PODS_READY_TIMEOUT, message),
+            met(REQUEUED, BACKOFF_FINISHED, "it starts again in its old place"),
+        )
+    return (unmet(EVICTED, ADMITTED, message), met(REQUEUED, BACKOFF_FINISHED))
 
 
 def _wait(status: Mapping[str, Any]) -> tuple[str, str]:

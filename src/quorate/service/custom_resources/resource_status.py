@@ -21,6 +21,7 @@ from quorate.service.custom_resources.resource_conditions import (
     Said,
     condition_trees,
     decisive,
+    eviction_conditions,
     met,
     pods_condition,
     run_conditions,
@@ -100,6 +101,7 @@ def _said(
         found = run_conditions(ledger.tree)
         if ledger.tree["phase"] == Phase.RUNNING.value:
             found = (*found, *pods_condition(ledger.ready, before))
+        found = (*found, *eviction_conditions(ledger.tree, before))
     if fault is None:
         return found or (unmet(ACCEPTED, "Pending", "it was not tried yet"),)
     return (*(each for each in found if each.type != fault.type), fault)

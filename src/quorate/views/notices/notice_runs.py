@@ -45,6 +45,7 @@ _STEPS: Final = {
     EndReason.OVERSTAYED: "Backfill",
     EndReason.RECLAIMED_BY_SPARE: "Reclaimed",
     EndReason.RECALLED: "Recalled",
+    EndReason.START_REFUSED: "StartRefused",
 }
 
 Numbered = tuple[int, Event]

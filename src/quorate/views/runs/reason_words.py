@@ -33,6 +33,7 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.HANDOVER: "another payer goes on",
     EndReason.ROUND_END: "the round is over",
     EndReason.RECALLED: "its lender has what it lent back",
+    EndReason.START_REFUSED: "the work did not begin",
 }
 
 

@@ -54,8 +54,8 @@ class WorkView(Protocol):
         ...
 
     @property
-    def cut_runs(self) -> Mapping[str, None]:
-        """The runs that a conflict has cut, or steps of them, and that are not over."""
+    def held_runs(self) -> Mapping[str, None]:
+        """The runs that a conflict has cut, or steps of them, or whose start was refused."""
         ...
 
     @property

@@ -1,21 +1,47 @@
-"""Held back: a run that was cut by hand does not take the room back at once.
+"""Held back: a run that was cut by hand, or whose start was refused, does not start again at once.
 
 Room that is cut for a reservation is kept for it. Room that an operator frees by hand is kept for
 no run. So runs and steps that were cut for it do not start again for one notice period, which gives
 the operator time to use the room.
+
+A run whose executor could not start it has given its GPUs back: a quota of its namespace is used
+up, a webhook refuses its pods, or its image is not there. It is tried again, in its old place,
+after a pause, which is twice as long after each refusal in a row. Until then no room is kept for
+it: the next start may be refused as well.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import ConflictCause
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.state.records import RunRecord
+from quorate.model.state.records import RunRecord, Unstarted
 from quorate.model.state.state_view import StateView
+
+PAUSE_MS: Final = MINUTE_MS
+"""How long after its first refused start a run is held back; twice as long after each further."""
+PAUSE_MS_MAX: Final = HOUR_MS
+_DOUBLINGS_MAX: Final = (PAUSE_MS_MAX // PAUSE_MS).bit_length()
 
 
 def held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a waiting run that was cut by hand is held back; None where it was not."""
-    return _until_ms(view, record, record.cut_by)
+    """Return until when a waiting run is held back; None where it is not.
+
+    The instant may have passed.
+    """
+    cut_ms = _until_ms(view, record, record.cut_by)
+    if record.unstarted is None:
+        return cut_ms
+    again_ms = again_from_ms(record.unstarted)
+    return again_ms if cut_ms is None else max(cut_ms, again_ms)
+
+
+def again_from_ms(unstarted: Unstarted) -> int:
+    """Return from when on a run is tried again whose starts were refused."""
+    doublings = min(unstarted.times - 1, _DOUBLINGS_MAX)
+    return unstarted.at_ms + min(PAUSE_MS << doublings, PAUSE_MS_MAX)
 
 
 def growth_held_until_ms(view: StateView, record: RunRecord) -> int | None:
@@ -36,7 +62,15 @@ def _until_ms(view: StateView, record: RunRecord, conflict: str) -> int | None:
 
 def held_back(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
     """Return the refusal that holds a run back at ``now_ms``, if one does."""
-    until_ms = held_until_ms(view, record)
+    unstarted = record.unstarted
+    if unstarted is not None and now_ms < again_from_ms(unstarted):
+        return Refusal(
+            code=RefusalCode.START_REFUSED,
+            subject=unstarted.why,
+            wanted=record.spec.gpus,
+            current=unstarted.times,
+        )
+    until_ms = _until_ms(view, record, record.cut_by)
     if until_ms is None or until_ms <= now_ms:
         return None
     return Refusal(code=RefusalCode.JUST_CUT, subject=record.cut_by, wanted=record.spec.gpus)
@@ -45,7 +79,7 @@ def held_back(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None
 def release_due_ms(view: StateView, after_ms: int) -> int | None:
     """Return when the next run that is held back may start or grow, after ``after_ms``."""
     found = []
-    for name in view.cut_runs:
+    for name in view.held_runs:
         record = view.runs[name]
         if name in view.queued:
             found.append(held_until_ms(view, record))

@@ -1,0 +1,195 @@
+"""The steps of one run in a cluster: its pods are started, warned, ended, and started again.
+
+What is due next is decided by the same pure function as for local processes
+(``keeper/next_step.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic, time
+from typing import Final
+
+from quorate.adapters.kubernetes.kubelet_notes import note_of
+from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
+from quorate.adapters.kubernetes.pod_manifest import Placement
+from quorate.adapters.kubernetes.pod_orders import PodOrders
+from quorate.adapters.kubernetes.pod_readiness import HeldUp
+from quorate.adapters.kubernetes.run_retries import RunRetries
+from quorate.adapters.kubernetes.start_refusals import StartRefusals
+from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, next_step
+from quorate.keeper.wanted import Exited, Wanted, Work
+from quorate.model.amounts import SECOND_MS
+from quorate.model.specs import Run
+from quorate.model.task_arrays import array_variables
+from quorate.ports.errors import ClusterRefusedError
+from quorate.ports.executor_port import Readiness
+
+_LOG = logging.getLogger(__name__)
+
+FAILURE_GRACE_S: Final = 10
+"""How long the others get at most when one pod has failed: their work is lost anyway."""
+CODE_INVALID: Final = 126
+"""How a run has exited whose pods the API server does not accept."""
+INVALID: Final = 422
+PODS_READY_S: Final = 300.0
+"""How long the pods of a run may be held up before the run gives its GPUs back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSteps:
+    """Takes the steps of runs, on one thread. ``place_of`` returns where the pods of a run go."""
+
+    place_of: Callable[[Run], Placement]
+    retries: RunRetries
+    pods_ready_s: float = PODS_READY_S
+    held_up: HeldUp = field(default_factory=HeldUp)
+    refusals: StartRefusals = field(default_factory=StartRefusals)
+    _invalid: dict[str, Exited] = field(default_factory=dict)
+
+    def take(self, orders: PodOrders, spec: Run, wanted: Wanted) -> bool:
+        """Take the step that is due; return whether another one may be due after it."""
+        crew = orders.watch.crew(spec.name)
+        strangers = [each for each in crew.pods if each.record.nonce != spec.nonce]
+        if strangers:
+            # A restored ledger may give the name of a run to another one.
+            orders.kill(strangers)
+            return all(each.is_over for each in strangers)
+        gang = crew.gang
+        if gang is not None and gang.life == wanted.life and gang.stop_by_ms is None:
+            if crew.failed is not None:
+                left = [each for each in crew.live if each.stop_by_ms is None]
+                orders.end(left, min(FAILURE_GRACE_S, _seconds(wanted.work.grace_ms)))
+                return False
+            if crew.is_starting and _is_due(crew, wanted):
+                return self._start(orders, spec, wanted, crew.generation)
+        now_ms = clock_ms()
+        step = next_step(wanted, gang, self.exit_of(spec.name, crew, wanted), now_ms)
+        if isinstance(step, Rest):
+            if step.until_ms is not None:
+                due_s = monotonic() + max(0, step.until_ms - now_ms) / SECOND_MS
+                self.retries.at(spec.name, due_s)
+            return False
+        if isinstance(step, Start):
+            orders.end(crew.pods, 0)
+            known = orders.watch.services(spec.name)
+            last = max(crew.generation, *(each.generation for each in known), 0)
+            return self._start(orders, spec, wanted, last + 1)
+        return _end_some(orders, crew, step, now_ms)
+
+    def exit_of(self, name: str, crew: Crew, wanted: Wanted) -> Exited | None:
+        """Return how the work of a run has ended by itself, or why none was accepted."""
+        invalid = self._invalid.get(name)
+        if invalid is not None and invalid.life != wanted.life:
+            del self._invalid[name]
+            invalid = None
+        return invalid or crew.exited
+
+    def overdue(self, name: str, wanted: Wanted | None, ready: Readiness) -> str:
+        """Return why a run cannot be started; empty where it works, stops, or may still begin.
+
+        Where it may still begin, it is looked at again when its time is up.
+        """
+        if wanted is None or wanted.stands_still:
+            self.held_up.forget(name)
+            return ""
+        now_s = monotonic()
+        since_s = self.held_up.since_s(name, wanted.life, ready, now_s)
+        if since_s is None:
+            return ""
+        if now_s < since_s + self.pods_ready_s:
+            self.retries.at(name, since_s + self.pods_ready_s)
+            return ""
+        return note_of(ready.reason, ready.message)
+
+    def forget(self, name: str) -> None:
+        """Take it that a run is over."""
+        self.held_up.forget(name)
+        self.refusals.forget(name)
+        self._invalid.pop(name, None)
+
+    def _start(self, orders: PodOrders, spec: Run, wanted: Wanted, generation: int) -> bool:
+        """Start the pods of a run; return False: whether they work is seen later.
+
+        A start that the cluster has refused is tried again after a pause, whatever happens to its
+        pods meanwhile: those that were made before the refusal are on their way out.
+        """
+        name, life = spec.name, wanted.life
+        until_s = self.refusals.until_s(name, life)
+        if monotonic() < until_s:
+            self.retries.at(name, until_s)
+            return False
+        place = self.place_of(spec)
+        try:
+            orders.start(place, spec, wanted, generation)
+        except ClusterRefusedError as error:
+            if error.status == INVALID:
+                note = f"the API server does not accept its pods: {error}"
+                self._invalid[name] = Exited(life=life, code=CODE_INVALID, note=note)
+                self.refusals.forget(name)
+                return False
+            why = place.without_numbers(str(error))
+            if self.refusals.note(name, life, why, monotonic()):
+                _LOG.warning("run %s cannot be started, and is tried again: %s", name, why)
+            self.retries.at(name, self.refusals.until_s(name, life))
+            return False
+        self.refusals.forget(name)
+        return False
+
+
+def end_all(orders: PodOrders, name: str) -> None:
+    """Leave no pod of a run: no lease of it is open."""
+    orders.kill(orders.watch.crew(name).pods)
+    if not orders.watch.crew(name).pods:
+        orders.forget(name)
+
+
+def has_work(run: Run) -> bool:
+    """Return whether something works under the leases of a run: its pods, or another workload's."""
+    return run.image is not None or run.workload is not None
+
+
+def work_of(run: Run, grace_ms: int) -> Work:
+    """Return what the pods of a run do."""
+    return Work(
+        run=run.name,
+        command=run.command,
+        env={**dict(run.env), **array_variables(run)},
+        working_dir=run.working_dir or "",
+        processes=run.processes.value,
+        grace_ms=grace_ms,
+    )
+
+
+def clock_ms() -> int:
+    """Return the time of day, by which pods are told when to stop."""
+    return int(time() * SECOND_MS)
+
+
+def _is_due(crew: Crew, wanted: Wanted) -> bool:
+    """Return whether a start that was begun is still the one that is wanted."""
+    newest = crew.newest
+    known = frozenset(slot for each in newest for slot in each.record.slots)
+    whole = frozenset(wanted.slots)
+    return known <= whole and (len(newest) < newest[0].record.world or known == whole)
+
+
+def _end_some(orders: PodOrders, crew: Crew, step: Warn | Drop | Kill, now_ms: int) -> bool:
+    """Tell pods to stop as ``step`` says; return whether another step may be due after it."""
+    if isinstance(step, Kill):
+        orders.kill(crew.live)
+        return False
+    orders.end([each for each in crew.live if each.is_on(step.lost)], 0)
+    if isinstance(step, Warn):
+        left = [each for each in crew.live if not each.is_on(step.lost)]
+        orders.end(
+            [each for each in left if each.stop_by_ms is None], _seconds(step.by_ms - now_ms)
+        )
+    return True
+
+
+def _seconds(ms: int) -> int:
+    """Return whole seconds, never less than ``ms``, and one at least."""
+    return max(KILLED_S, -(-ms // SECOND_MS))
