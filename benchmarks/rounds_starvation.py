@@ -24,7 +24,7 @@ from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import RoundShared
 from quorate.model.specs import Discipline, Node, Owner, Pool, Quota, RoundsWork, Run
-from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.entitlements import received_ms
 from quorate.sim.room_work import Truth
 from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock

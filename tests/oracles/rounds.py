@@ -31,7 +31,7 @@ from quorate.model.specs import (
     RoundsWork,
     Run,
 )
-from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.entitlements import entitlements_ms, received_ms
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, alone
 from quorate.policy.problem import Problem
@@ -270,6 +270,10 @@ class Room:
         """See that everything holds."""
         assert sweep(self.view) == []
         assert self.executor.wrongs == []
+        now_ms, anew = self.timeline.now_ms, self.view.overlay()
+        for pool in self.view.rounds:
+            anew.owed_changed()
+            assert entitlements_ms(self.view, pool, now_ms) == entitlements_ms(anew, pool, now_ms)
 
     def events(self) -> list[Event]:
         """Return the whole history."""

@@ -30,6 +30,7 @@ _SPECIAL: Final = frozenset(
         "ask_cache",
         "ends_cache",
         "family_cache",
+        "owed_cache",
         "_holds_due",
         "_holds_ending",
         "_openings",

@@ -9,7 +9,7 @@ from quorate.core.decide import decide
 from quorate.ledger.snapshot import restore, take
 from quorate.model.events import Event, LeaseStarted, RoundGrant
 from quorate.model.state.apply_event import apply_all
-from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.entitlements import received_ms
 from quorate.model.state.records import Phase
 from quorate.model.state.state import State
 from quorate.sim.demand import START_MS

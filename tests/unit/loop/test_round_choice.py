@@ -20,7 +20,7 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import RoundShared, Tier
 from quorate.model.selector import DOMAIN
 from quorate.model.specs import Budget, Cap, Funding, Lending, OnQuota, Owner, Run
-from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.entitlements import received_ms
 from quorate.policy.allocation import Method, alone
 from quorate.policy.rounds.round_book import Book, Rules, deficit_s, priority
 from quorate.policy.table import POLICIES as PUBLISHED
@@ -66,7 +66,7 @@ def test_priority_and_deficit_are_those_of_the_mechanism() -> None:
         held={(name,): flavor for (name,) in names if (flavor := room.flavor(name)) is not None},
         fresh=frozenset(name for name, m in zip(names, floor.members, strict=True) if not m.had_ms),
     )
-    held = HeldLeases(room.view)
+    held = HeldLeases(room.view, {m.record.spec.name: m for m in floor.members})
     found = list(round_candidates(floor, floor.members, answer, rules, held))
     assert len(found) == 15
     for each in found:

@@ -17,7 +17,7 @@ from quorate.core.commands import Applied
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import LeaseEnded, LeaseStarted, lease_gpus
 from quorate.model.specs import Run
-from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.entitlements import received_ms
 from quorate.policy.table import POLICIES
 from quorate.sim.room_work import Truth
 from tests.oracles.effort import few_of

@@ -30,7 +30,7 @@ from quorate.model.events import (
 )
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Discipline, Run
-from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.entitlements import received_ms
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 

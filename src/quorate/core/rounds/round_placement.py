@@ -194,10 +194,12 @@ def free_gpus(view: StateView, pool: str, flavor: str) -> int:
 
 def is_sound(view: StateView, record: RunRecord, flavor: str) -> bool:
     """Return whether a run's leases are of ``flavor``, on ready nodes, and not stopping."""
-    leases = [view.leases[name] for name in record.leases]
-    return bool(leases) and all(
-        lease.ending is None
-        and view.envelopes[lease.fact.payer].spec.flavor == flavor
-        and not any(node in view.node_status for node, _ in lease.fact.slots)
-        for lease in leases
-    )
+    leases, envelopes, status = view.leases, view.envelopes, view.node_status
+    for name in record.leases:
+        lease = leases[name]
+        fact = lease.fact
+        if lease.ending is not None or envelopes[fact.payer].spec.flavor != flavor:
+            return False
+        if status and any(node in status for node, _ in fact.slots):
+            return False
+    return bool(record.leases)

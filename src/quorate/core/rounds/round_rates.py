@@ -79,17 +79,19 @@ def rates_of(
     A flavor that it does not ask for has none.
     """
     rates: list[int] = []
-    measured = 0
-    is_spread = len(set(known.nodes)) > 1
-    for place, flavor in enumerate(flavors):
-        if flavor not in run.flavors:
-            rates.append(0)
-            continue
-        rate = known.rates.get(flavor)
-        if rate is not None:
-            measured |= 1 << place
+    measured, bit = 0, 1
+    asked, known_rates, nodes = run.flavors, known.rates, known.nodes
+    is_spread = len(nodes) > 1 and len(set(nodes)) > 1
+    for flavor in flavors:
+        rate = known_rates.get(flavor)
+        if flavor not in asked:
+            rate = 0
+        elif rate is not None:
+            measured |= bit
         else:
-            declared = declared_rate(run, pool, flavor, is_spread=is_spread)
-            rate = UNKNOWN_RATE if declared is None else declared
+            rate = declared_rate(run, pool, flavor, is_spread=is_spread)
+            if rate is None:
+                rate = UNKNOWN_RATE
         rates.append(rate)
+        bit <<= 1
     return tuple(rates), measured

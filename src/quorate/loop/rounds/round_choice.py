@@ -43,7 +43,7 @@ def choose_rows(
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
-    held = HeldLeases(floor.view)
+    held = HeldLeases(floor.view, by_name)
     candidates = list(round_candidates(floor, members, answer, rules, held))
     if floor.late:
         candidates = [each for each in candidates if floor.late.isdisjoint(each.row)]
@@ -157,6 +157,8 @@ def round_candidates(
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     stays_on = [held.may_stay_on(row.names) for row in rows]
+    staying, waiting, new = Standing.STAYING, Standing.WAITING, Standing.NEW
+    round_s = rules.round_s
     for place, flavor in enumerate(floor.flavors):
         for (names, gpus, shares, parts, runs, owed, had_ms), kept in zip(
             rows, stays_on, strict=True
@@ -165,19 +167,10 @@ def round_candidates(
             if share < SHARE_MIN or not runs[place]:
                 continue
             owed_s = owed[place] / SECOND_MS
-            standing = Standing.WAITING if had_ms else Standing.NEW
-            if kept == flavor:
-                standing = Standing.STAYING
-            turn = turn_s(owed_s, parts[place], rules.round_s, standing)
-            yield Candidate(
-                row=names,
-                flavor=flavor,
-                gpus=gpus,
-                priority=turn,
-                deficit_s=owed_s,
-                share=share,
-                is_ahead=is_ahead(owed_s, turn, rules),
-            )
+            standing = staying if kept == flavor else waiting if had_ms else new
+            turn = turn_s(owed_s, parts[place], round_s, standing)
+            ahead = is_ahead(owed_s, turn, rules)
+            yield Candidate(names, flavor, gpus, turn, owed_s, share, is_ahead=ahead)
 
 
 class _Row(NamedTuple):

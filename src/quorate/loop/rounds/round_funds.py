@@ -15,7 +15,7 @@ from quorate.core.admission.cover import payer_phases
 from quorate.core.rounds.round_checks import pool_flavors
 from quorate.model.events import Tier
 from quorate.model.selector import Selector, contradicts, matches
-from quorate.model.specs import CapId, Funding, Run
+from quorate.model.specs import CapId, EnvelopeId, Funding, Run
 from quorate.model.state.records import EnvelopeAccount, Lease
 from quorate.model.state.state_view import StateView
 
@@ -25,6 +25,7 @@ Bound = tuple[str, str]
 _ENVELOPE: Final = "envelope"
 _LENDING: Final = "lending"
 _CAP: Final = "cap"
+_BORROWED: Final = Tier.BORROWED
 GPUS_MAX: Final = 2**62
 """What is left under a bound without a limit."""
 
@@ -99,16 +100,21 @@ class Funds:
         self._pool = pool
         self._now_ms = now_ms
         self._known: dict[_Alike, dict[str, tuple[Payer, ...]]] = {}
+        self._keyed: dict[int, dict[tuple[str, bool], Payer]] = {}
         self._gpus: dict[tuple[_Alike, int], dict[str, int]] = {}
         self._flavors = tuple(pool_flavors(view, pool))
         self._here: dict[Bound, int] = {}
+        by_payer: dict[tuple[EnvelopeId, bool], int] = {}
+        runs, leases = view.runs, view.leases
         for name, member in view.in_rounds.items():
-            for lease in view.runs[name].leases if member.pool == pool else ():
-                held = view.leases[lease]
+            for lease in runs[name].leases if member.pool == pool else ():
+                held = leases[lease]
                 if held.ending is None:
-                    is_lent = held.fact.tier is Tier.BORROWED
-                    for bound in _bounds(view.envelopes[held.fact.payer], is_lent=is_lent):
-                        self._here[bound] = self._here.get(bound, 0) + held.gpus
+                    key = (held.fact.payer, held.fact.tier is _BORROWED)
+                    by_payer[key] = by_payer.get(key, 0) + held.gpus
+        for (payer, is_lent), gpus in by_payer.items():
+            for bound in _bounds(view.envelopes[payer], is_lent=is_lent):
+                self._here[bound] = self._here.get(bound, 0) + gpus
 
     def gpus(self, run: Run) -> Mapping[str, int]:
         """Return how many of the GPUs of ``run`` its payers could carry, by flavor."""
@@ -133,14 +139,21 @@ class Funds:
 
     def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
         """Return who pays for ``leases`` of ``run`` now; None where a payer cannot continue."""
-        payers = {payer.key: payer for payer in self.payers(run, flavor)}
+        payers = self._by_key(self.payers(run, flavor))
         found = []
         for lease in leases:
-            payer = payers.get((lease.fact.payer, lease.fact.tier is Tier.BORROWED))
+            payer = payers.get((lease.fact.payer, lease.fact.tier is _BORROWED))
             if payer is None:
                 return None
             found.append(Part(payer, lease.gpus))
         return found if fit(found, {}) else None
+
+    def _by_key(self, payers: tuple[Payer, ...]) -> Mapping[tuple[str, bool], Payer]:
+        """Return ``payers``, which ``payers`` has returned, by their keys."""
+        found = self._keyed.get(id(payers))
+        if found is None:
+            found = self._keyed[id(payers)] = {payer.key: payer for payer in payers}
+        return found
 
     def _open(self, run: Run, flavor: str) -> Iterator[Payer]:
         """Yield the envelopes that may pay for ``run`` now, in some place that it may use."""
@@ -157,7 +170,7 @@ class Funds:
             selected = {k: v for k, v in spec.selector if any(k in labels for labels in places)}
             if not any(matches(tuple(selected.items()), labels) for labels in places):
                 continue
-            is_lent = tier is Tier.BORROWED
+            is_lent = tier is _BORROWED
             hold_ms = min(request.duration_ms, spec.end_ms - now_ms)
             bounds = _bounds(account, is_lent=is_lent)
             left = [(bound, self._left(bound, account, hold_ms)) for bound in bounds]

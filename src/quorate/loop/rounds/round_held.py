@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
 from quorate.core.rounds.round_placement import is_sound
+from quorate.loop.rounds.round_snapshot import Member
 from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
 from quorate.policy.rounds.round_book import Row
 
 
-class HeldLeases:
-    """The leases that rows of one round would keep; each is looked for once."""
+class _Held(NamedTuple):
+    """The flavor of which a row has GPUs, and the leases that it would keep."""
 
-    def __init__(self, view: StateView) -> None:
+    flavor: str
+    leases: list[Lease]
+
+
+_NOTHING: Final = _Held("", [])
+
+
+class HeldLeases:
+    """The leases that rows of one round would keep; those of each row are looked for once.
+
+    ``members`` are all runs of the rows, by name.
+    """
+
+    def __init__(self, view: StateView, members: Mapping[str, Member]) -> None:
         self._view = view
-        self._known: dict[tuple[Row, str], list[Lease]] = {}
+        self._members = members
+        self._known: dict[Row, _Held] = {}
 
     def of(self, row: Row, flavor: str) -> list[Lease]:
         """Return the leases that a row keeps if it stays; empty where it has none it can keep.
@@ -21,31 +39,32 @@ class HeldLeases:
         Of a pair, the run that is first by name has the leases, and the pair must be the same as
         before.
         """
-        key = (row, flavor)
-        found = self._known.get(key)
+        found = self._known.get(row)
         if found is None:
-            found = self._known[key] = self._kept(row, flavor)
-        return found
+            found = self._known[row] = self._found(row)
+        return found.leases if found.flavor == flavor else []
 
     def may_stay_on(self, row: Row) -> str:
         """Return the flavor of which a row has GPUs that it gives back within a round; "" for none.
 
         A run whose grace is longer holds its GPUs for rounds that are no longer its own.
         """
-        view = self._view
-        record = view.runs[min(row)]
-        if not record.leases:
+        found = self._known.get(row)
+        if found is None:
+            found = self._known[row] = self._found(row)
+        if not found.leases:
             return ""
-        flavor = view.envelopes[view.leases[next(iter(record.leases))].fact.payer].spec.flavor
-        leases = self.of(row, flavor)
-        round_ms = view.pools[record.spec.pool].round_ms
-        return flavor if leases and all(each.grace_ms <= round_ms for each in leases) else ""
+        round_ms = self._view.pools[self._members[row[0]].record.spec.pool].round_ms
+        return found.flavor if all(each.grace_ms <= round_ms for each in found.leases) else ""
 
-    def _kept(self, row: Row, flavor: str) -> list[Lease]:
-        view = self._view
-        record = view.runs[min(row)]
-        if not record.leases or not is_sound(view, record, flavor):
-            return []
+    def _found(self, row: Row) -> _Held:
+        view, record = self._view, self._members[min(row)].record
+        if not record.leases:
+            return _NOTHING
         leases = [view.leases[name] for name in record.leases]
+        flavor = view.envelopes[leases[0].fact.payer].spec.flavor
         partner = max(row) if len(row) > 1 else None
-        return leases if all(lease.fact.partner == partner for lease in leases) else []
+        if not is_sound(view, record, flavor):
+            return _NOTHING
+        is_same = all(lease.fact.partner == partner for lease in leases)
+        return _Held(flavor, leases) if is_same else _NOTHING

@@ -6,12 +6,13 @@ grant is within the limits is decided like every start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from quorate.loop.rounds.round_funds import Bound, Funds, Part, carried, fit
 from quorate.loop.rounds.round_held import HeldLeases
 from quorate.loop.rounds.round_snapshot import Member
+from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
 from quorate.policy.rounds.round_book import Row
 from quorate.policy.rounds.row_choice import Candidate
@@ -54,7 +55,8 @@ class Limits:
         self._kept: dict[Bound, int] = {}
         self._waiting: dict[tuple[Row, str], list[Part]] = {}
         for each in kept:
-            parts = self._present(each)
+            leases = held.of(each.row, each.flavor)
+            parts = self._paid(leases, each.flavor) if leases else None
             if parts is not None:
                 self._waiting[each.row, each.flavor] = parts
                 _add(self._kept, parts, 1)
@@ -70,16 +72,19 @@ class Limits:
         if present is not None:
             _add(self._kept, present, -1)
         elif not chosen.share:
-            present = self._present(chosen)
+            leases = self._held.of(chosen.row, chosen.flavor)
+            present = self._paid(leases, chosen.flavor) if leases else None
         is_moved = False
         if present is not None and fit(present, self._used):
             parts = present
         else:
             payers = self._funds.payers(spec, chosen.flavor)
             parts = carried(spec, payers, self._used, self._kept)
-            if self._kept and sum(part.gpus for part in parts) < spec.gpus:
+            gpus = sum([part.gpus for part in parts])
+            if self._kept and gpus < spec.gpus:
                 parts = carried(spec, payers, self._used)
-            if sum(part.gpus for part in parts) < spec.gpus:
+                gpus = sum([part.gpus for part in parts])
+            if gpus < spec.gpus:
                 return None
             is_moved = present is not None
         begins = self._begins(chosen)
@@ -96,17 +101,15 @@ class Limits:
         for tenant in bill.bounds:
             self._runs[tenant] = self._runs.get(tenant, 0) + bill.begins
 
-    def _present(self, chosen: Candidate) -> list[Part] | None:
-        """Return who pays for the leases that a row keeps; None if it has none, or they cannot."""
-        leases = self._held.of(chosen.row, chosen.flavor)
-        if not leases:
-            return None
-        spec = self._view.runs[leases[0].fact.run].spec
-        return self._funds.present(spec, leases, chosen.flavor)
+    def _paid(self, leases: Sequence[Lease], flavor: str) -> list[Part] | None:
+        """Return who pays for the ``leases`` that a row keeps; None if they cannot continue."""
+        spec = self._members[leases[0].fact.run].record.spec
+        return self._funds.present(spec, leases, flavor)
 
     def _begins(self, chosen: Candidate) -> int:
         """Return how many more runs count as running by this choice."""
-        return sum(self._members[name].record.started_ms is None for name in chosen.row)
+        members = self._members
+        return sum([members[name].record.started_ms is None for name in chosen.row])
 
     def _runs_left(self, tenant: str) -> int | None:
         """Return how many more runs may begin under ``tenant``; None where nothing limits them."""

@@ -23,8 +23,9 @@ from quorate.loop.rounds.round_choice import choose_rows
 from quorate.loop.rounds.round_funds import Funds
 from quorate.loop.rounds.round_problem import MICRO, PoolPolicy
 from quorate.loop.rounds.round_snapshot import Floor, Member, floor_of
-from quorate.model.events import RoundCause, RoundCode, RoundGrant, RoundShare, StepsCounted
-from quorate.model.state.apply_event import apply
+from quorate.model.events import RoundCause, RoundCode, RoundGrant, RoundShare
+from quorate.model.state.apply_rounds import count_steps
+from quorate.model.state.records import RoundsRun
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import Allocation, run_shares
 from quorate.policy.problem import Floats
@@ -46,10 +47,16 @@ def share_out(
     GPUs only where no run can run, or the choice itself has a fault of ours: a round that ended the
     service would be due again as soon as it is back.
     """
-    view = _after_counting(view, pool, now_ms, steps)
     funds = Funds(view, pool, now_ms)
     policy = kept.policy(view.pools[pool].policy)
-    floor = floor_of(view, pool, funds, now_ms, is_smooth=policy is not None and policy.is_smooth)
+    floor = floor_of(
+        view,
+        pool,
+        funds,
+        now_ms,
+        counted=_counted(view, pool, now_ms, steps),
+        is_smooth=policy is not None and policy.is_smooth,
+    )
     try:
         answer = _answer(view, floor, (policy, kept), now_ms)
         if answer is None:
@@ -88,14 +95,15 @@ def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, i
     )
 
 
-def _after_counting(view: StateView, pool: str, now_ms: int, steps: Mapping[str, int]) -> StateView:
-    """Return the view as the command will find it once it has counted ``steps``."""
-    counts = tuple(step_counts(view, pool, steps.items(), now_ms))
-    if not counts:
-        return view
-    counted = view.overlay()
-    apply(counted, StepsCounted(at_ms=now_ms, actor="", pool=pool, counts=counts))
-    return counted
+def _counted(
+    view: StateView, pool: str, now_ms: int, steps: Mapping[str, int]
+) -> dict[str, RoundsRun]:
+    """Return the records of runs as the command will find them once it has counted ``steps``."""
+    found = {}
+    for count in step_counts(view, pool, steps.items(), now_ms):
+        member = found[count.run] = view.in_rounds[count.run].copy()
+        count_steps(view, member, count, now_ms)
+    return found
 
 
 def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tuple[RoundShare, ...]:

@@ -13,7 +13,7 @@ from quorate.core.rounds.round_rates import rates_of
 from quorate.core.rounds.round_trial import Room, is_free_to_spread
 from quorate.loop.rounds.round_funds import Funds
 from quorate.model.specs import Pool, Run
-from quorate.model.state.apply_rounds import entitlements_ms, received_ms
+from quorate.model.state.entitlements import entitlements_ms, received_ms
 from quorate.model.state.records import Lease, RoundsRun, RunRecord
 from quorate.model.state.state_view import StateView
 
@@ -58,15 +58,22 @@ class Floor:
     room: Room | None
 
 
-def floor_of(
-    view: StateView, pool: str, funds: Funds, now_ms: int, *, is_smooth: bool = False
+def floor_of(  # noqa: PLR0913 - a pool at an instant, and what the caller found out about it
+    view: StateView,
+    pool: str,
+    funds: Funds,
+    now_ms: int,
+    *,
+    counted: Mapping[str, RoundsRun] | None = None,
+    is_smooth: bool = False,
 ) -> Floor:
     """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them.
 
-    With ``is_smooth``, rates that have hardly changed are those of the last round.
+    ``counted`` are the records of runs whose steps are counted with this round. With ``is_smooth``,
+    rates that have hardly changed are those of the last round.
     """
     there = dict(sorted(pool_flavors(view, pool).items()))
-    taking_part = list(_taking_part(view, pool))
+    taking_part = list(_taking_part(view, pool, counted or {}))
     room = Room.empty(view, pool) if _needs_room(view, pool, taking_part) else None
     used = _used_rates(view, pool, tuple(there)) if is_smooth else {}
     doors = _Doors(view, there, funds, room)
@@ -92,14 +99,17 @@ def floor_of(
     )
 
 
-def _taking_part(view: StateView, pool: str) -> Iterator[tuple[RunRecord, RoundsRun]]:
+def _taking_part(
+    view: StateView, pool: str, counted: Mapping[str, RoundsRun]
+) -> Iterator[tuple[RunRecord, RoundsRun]]:
     """Yield the runs of ``pool`` that are not ending and wait for no upstream."""
+    runs = view.runs
     for name, known in view.in_rounds.items():
-        record = view.runs[name]
-        if known.pool != pool or record.stopping is not None:
+        if known.pool != pool:
             continue
-        if waits_for_upstream(view, record.spec) is None:
-            yield record, known
+        record = runs[name]
+        if record.stopping is None and waits_for_upstream(view, record.spec) is None:
+            yield record, counted.get(name, known)
 
 
 def _needs_room(view: StateView, pool: str, known: Iterable[tuple[RunRecord, RoundsRun]]) -> bool:
@@ -121,8 +131,8 @@ def _members(
     """Yield the runs of a pool, which has the rates by which it was last shared."""
     view, flavors = doors.view, tuple(doors.there)
     shared, used = of_pool
-    before = view.rounds.get(shared.name)
-    ending = () if before is None else entitlements_ms(view, before.shared, now_ms)
+    is_first = shared.name not in view.rounds
+    ending = () if is_first else entitlements_ms(view, shared.name, now_ms)
     known_ms = {name: (due_ms, had_ms) for name, due_ms, had_ms in ending}
     for record, state in known:
         spec = record.spec

@@ -48,6 +48,7 @@ class State(TenancyState):
         # one.
         over.family_cache = self.family_cache
         over.ask_cache = self.ask_cache
+        over.owed_cache = self.owed_cache
         over.ends_cache = self.ends_cache.layer()
         over.room_index = self.room_index.layer()
         over._follower_index = self.follower_index.layer()  # noqa: SLF001
@@ -86,6 +87,7 @@ class State(TenancyState):
         It stays among the ``lifted``: its width comes free when its end was expected, no later.
         """
         lease = self.leases.pop(name)
+        self.owed_changed()
         self.vacate(lease.fact.slots)
         self.unlist_lease(name, lease)
         del self.runs.own(lease.fact.run).leases[name]
@@ -95,6 +97,7 @@ class State(TenancyState):
     def set_down_lease(self, name: str) -> None:
         """Put back a lease that was lifted."""
         lease = self.lifted[name]
+        self.owed_changed()
         self.lifted = {other: held for other, held in self.lifted.items() if other != name}
         self.occupy(lease.fact.slots)
         # A copy, because the lease may be the record of the state below.

@@ -94,6 +94,7 @@ class TenancyState(MoneyState):
         """Forget what was derived from budgets and owners."""
         self.family_cache = {}
         self.ask_cache = {}
+        self.owed_changed()
         self._openings = None
         self._soft = None
         self.ranks_changed()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from quorate.model.events import Slots
 from quorate.model.specs import (
     EnvelopeId,
@@ -44,6 +46,7 @@ class WorkState(FleetState):
         "in_rounds",
         "leases",
         "leases_indexed",
+        "owed_cache",
         "parked",
         "pending",
         "pledges",
@@ -74,6 +77,7 @@ class WorkState(FleetState):
         self._owner_leases: Table[str, dict[str, None]] = Table()
         self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
+        self.owed_cache: dict[tuple[str, int], list[Any]] = {}
         self._waiting: Waiting | None = None
         self._follower_index: FollowerIndex | None = None
         self._holdings: Holdings | None = None
@@ -358,6 +362,10 @@ class WorkState(FleetState):
         if spec.follow is not None and self._follower_index is not None:
             self._follower_index.add(self, record)
 
+    def owed_changed(self) -> None:
+        """Forget what runs in rounds were found to be due and to have had."""
+        self.owed_cache = {}
+
     def begin_rounds(self, record: RunRecord) -> None:
         """Record that a run has its first GPUs of a round: it counts as running until its end."""
         record.phase, record.refusal = Phase.RUNNING, None
@@ -370,6 +378,7 @@ class WorkState(FleetState):
         """Forget a run that is over, and its grant if that still waits."""
         name, pool = record.spec.name, record.spec.pool
         del self.in_rounds[name]
+        self.owed_changed()
         self.round_sizes[pool] -= 1
         if not self.round_sizes[pool]:
             del self.round_sizes[pool]

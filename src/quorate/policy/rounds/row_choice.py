@@ -106,9 +106,9 @@ def choose(
     taken: set[str] = set()
     chosen: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
     for candidate in queue:
-        if not _may_be_taken(candidate, rules) or not taken.isdisjoint(candidate.row):
+        if candidate.gpus > left[candidate.flavor] or not taken.isdisjoint(candidate.row):
             continue
-        if candidate.gpus > left[candidate.flavor]:
+        if not _may_be_taken(candidate, rules):
             continue
         if admits is not None and not admits(candidate):
             continue

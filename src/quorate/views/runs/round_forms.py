@@ -12,7 +12,7 @@ from quorate.core.rounds.lease_bounds import LeaseBounds
 from quorate.documents.times import time_text
 from quorate.documents.written import seconds
 from quorate.model.amounts import PPM, SECOND_MS
-from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.entitlements import received_ms
 from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
 from quorate.policy.rounds.round_book import Standing, turn_s

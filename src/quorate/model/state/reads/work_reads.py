@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from quorate.model.specs import (
     EnvelopeId,
@@ -106,6 +106,14 @@ class WorkView(Protocol):
     @property
     def in_rounds(self) -> Mapping[str, RoundsRun]:
         """The runs that share a pool in rounds and are not over, in the order of submission."""
+        ...
+
+    @property
+    def owed_cache(self) -> dict[tuple[str, int], list[Any]]:
+        """By pool and instant, what its runs were due and had; see ``entitlements_ms``.
+
+        Dropped when a lease or a run in rounds begins or ends, or a budget changes.
+        """
         ...
 
     @property

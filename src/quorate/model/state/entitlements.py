@@ -1,0 +1,108 @@
+"""What runs of a rounds pool were due, and for how long they had GPUs.
+
+A round reads it three times: for the choice, in the decision, and when its event is applied. It is
+computed once: the result is kept until a lease, a run or a budget changes (``owed_cache``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from quorate.model.amounts import PPM
+from quorate.model.events import RoundShared
+from quorate.model.state.records import Lease, RoundsRun
+from quorate.model.state.state_view import StateView
+
+OWED_ROUNDS_MAX: Final = 10
+"""How many rounds of a flavor a run can be owed."""
+AHEAD_ROUNDS_MAX: Final = 1
+"""How many rounds of a flavor a run can be ahead of its share."""
+
+Entitlement = tuple[str, dict[str, int], Mapping[str, int]]
+"""(run, how long it was due GPUs, how long it had GPUs), both by flavor; never changed."""
+
+
+def entitlements_ms(state: StateView, pool: str, until_ms: int) -> list[Entitlement]:
+    """Return what the runs of the present round of ``pool`` were due and had up to ``until_ms``.
+
+    Both count from a run's first round on. What a run is owed is bounded, so that a long shortage
+    is not made up all at once. What a run is ahead by is bounded if it has a grant in this round:
+    GPUs that no other run wanted are no debt. A run that held GPUs without a grant, in a grace
+    longer than a round, kept them from other runs, so that its lead is not reduced.
+
+    The bound on what a run is owed is lower by the time for which it had GPUs in this round. Where
+    more is due than can be given, every run is owed as much as its bound allows; a run that has
+    just had GPUs is then owed less than one that waits, and they take turns.
+    """
+    cache = state.owed_cache
+    found = cache.get((pool, until_ms))
+    if found is None:
+        cache.clear()  # No earlier instant is read again.
+        found = cache[pool, until_ms] = list(_computed(state, pool, until_ms))
+    return found
+
+
+def _computed(state: StateView, pool: str, until_ms: int) -> Iterator[Entitlement]:
+    round_: RoundShared = state.rounds[pool].shared
+    lasted_ms = until_ms - round_.at_ms
+    round_ms = round_.until_ms - round_.at_ms
+    owed_max_ms, ahead_max_ms = OWED_ROUNDS_MAX * round_ms, AHEAD_ROUNDS_MAX * round_ms
+    granted = {name for grant in round_.grants for name in (grant.run, grant.partner)}
+    flavors, in_rounds = round_.flavors, state.in_rounds
+    runs, leases, envelopes = state.runs, state.leases, state.envelopes
+    for share in round_.shares:
+        run, parts = share.run, share.shares_ppm
+        member = in_rounds.get(run)
+        if member is None or not (member.entitled_ms or any(parts)):
+            continue  # The run is over, or was never due any GPUs.
+        had, due = member.received_ms, member.entitled_ms.copy()
+        name = next(iter(runs[run].leases), member.lease)
+        working, open_ms = "", 0
+        if name:
+            # A run's open leases are parts of one start, so the first one counts for all.
+            lease = leases[name]
+            working = envelopes[lease.fact.payer].spec.flavor
+            open_ms = held_ms(lease, until_ms)
+            had = {**had, working: had.get(working, 0) + open_ms}
+        is_granted = run in granted
+        for flavor, ppm in zip(flavors, parts, strict=True):
+            if not ppm and not is_granted and flavor in due:
+                continue  # It was due none, and its lead is not reduced.
+            had_ms = had.get(flavor, 0)
+            due_ms = due.get(flavor, 0) + ppm * lasted_ms // PPM
+            most_ms = had_ms + owed_max_ms
+            if flavor == working:
+                most_ms -= min(open_ms, lasted_ms, round_ms)
+            due_ms = min(due_ms, most_ms)
+            if is_granted and due_ms < had_ms - ahead_max_ms:
+                due_ms = had_ms - ahead_max_ms
+            due[flavor] = due_ms
+        yield run, due, had
+
+
+def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
+    """Return how long ``run`` had GPUs of each flavor up to ``now_ms``, open leases included."""
+    known = state.in_rounds[run]
+    found = known.received_ms.copy()
+    flavor, open_ms = _open_ms(state, run, known, now_ms)
+    if flavor:
+        found[flavor] = found.get(flavor, 0) + open_ms
+    return found
+
+
+def _open_ms(state: StateView, run: str, known: RoundsRun, now_ms: int) -> tuple[str, int]:
+    """Return the flavor of a run's open leases, and how long they are open; "" and 0 without any.
+
+    A run's open leases are parts of one start, so the first one counts for all.
+    """
+    name = next(iter(state.runs[run].leases), known.lease)
+    if not name:
+        return "", 0
+    lease = state.leases[name]
+    return state.envelopes[lease.fact.payer].spec.flavor, held_ms(lease, now_ms)
+
+
+def held_ms(lease: Lease, until_ms: int) -> int:
+    """Return how long ``lease`` has held its GPUs, up to ``until_ms``."""
+    return max(0, until_ms - lease.fact.start_ms)
