@@ -63,7 +63,7 @@ def calls_of(work: Callable[[], object]) -> Counter[str]:
 def test_a_list_walks_the_queue_once_and_tries_few_runs_anew(kind: Kind, form: str) -> None:
     state = queued(WAITING)
     moment = Moment(state, NOW_MS, state.seq)
-    _ = moment.plan, moment.outlook.places
+    _ = moment.plan, moment.outlook.queue
     names = kind.names(moment)
     calls = calls_of(lambda: getattr(kind, form)(moment, names))
     assert (
@@ -71,7 +71,7 @@ def test_a_list_walks_the_queue_once_and_tries_few_runs_anew(kind: Kind, form: s
         >= WAITING - LIVE_MAX
     )
     assert calls["queue_walk.py:run"] == 0
-    assert calls["queue_order.py:queue_order"] == 0
+    assert calls["queue_order.py:queue_turns"] == 0
     assert calls["why_waiting.py:why"] <= LIVE_MAX
     assert calls["start_search.py:find"] <= 2 * LIVE_MAX
     assert sum(calls.values()) < 700 * WAITING

@@ -6,16 +6,48 @@ of the queue. A reader that answers many questions about one state keeps and sha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from quorate.core.commands import Tick
 from quorate.core.decide import decide
 from quorate.core.explain.remedies import ACTOR
 from quorate.core.planning.foresight import Foresight
-from quorate.core.tenancy.queue_order import queue_order
+from quorate.core.tenancy.queue_order import queue_turns
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
+
+
+class QueueOrder:
+    """Runs in the order of ``turns``, which is read as far as is asked for, and once."""
+
+    def __init__(self, turns: Iterator[str]) -> None:
+        self._turns = turns
+        self._places: dict[str, int] = {}
+        self._known: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        place = 0
+        while place < len(self._known) or self._read():
+            yield self._known[place]
+            place += 1
+
+    def place_of(self, run: str) -> int:
+        """Return the place of ``run``, from 0; raises ``KeyError`` where it does not wait."""
+        while run not in self._places:
+            if not self._read():
+                raise KeyError(run)
+        return self._places[run]
+
+    def _read(self) -> bool:
+        """Read one run; return False where there is none left."""
+        name = next(self._turns, None)
+        if name is None:
+            return False
+        self._places[name] = len(self._known)
+        self._known.append(name)
+        return True
 
 
 class Outlook:
@@ -42,14 +74,14 @@ class Outlook:
         return Foresight.up_to(self.view, run, self.now_ms, has_executor=self.has_executor)
 
     @cached_property
-    def queue(self) -> tuple[str, ...]:
-        """The waiting runs in queue order."""
-        return tuple(queue_order(self.view, self.now_ms))
+    def order(self) -> QueueOrder:
+        """The order of the queue, as far as it was asked for."""
+        return QueueOrder(queue_turns(self.view, self.now_ms))
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        """The place of each waiting run in the queue, from 0."""
-        return {name: place for place, name in enumerate(self.queue)}
+    def queue(self) -> tuple[str, ...]:
+        """The waiting runs in queue order."""
+        return tuple(self.order)
 
     @cached_property
     def settled(self) -> State:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from types import MappingProxyType
 
 from quorate.core.tenancy.owner_scores import Line, Scores
@@ -145,23 +146,29 @@ def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
 
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:
-    """Return the waiting runs in their present order.
+    """Return the waiting runs in their present order."""
+    return list(queue_turns(view, now_ms))
+
+
+def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
+    """Yield the waiting runs in their present order; ``view`` must not change meanwhile.
+
+    The runs of one rank are ordered when the first of them is asked for: the first few of a long
+    queue cost no more than the number of lines.
 
     A run that an upstream blocks is shown where it would be if it could have started at once.
     """
-    scores, by_rank = Scores(view, now_ms), dict[Rank, list[Place]]()
+    scores, by_rank = Scores(view, now_ms), dict[Rank, list[Sequence[Place]]]()
     for line, places in view.waiting.lines.items():
-        by_rank.setdefault(scores.rank(line[1:]), []).extend(places.places)
+        by_rank.setdefault(scores.rank(line[1:]), []).append(places.places)
     for name in view.follower_index.blocked:
         record = view.runs[name]
         if record.spec.rounds is None:
             rank = scores.rank(line_of(record))
-            by_rank.setdefault(rank, []).append(waiting_index.place_of(record))
-    found = list[str]()
-    for _, ranked in sorted(by_rank.items()):
-        ranked.sort()
-        found.extend(place[2] for place in ranked)
-    return found
+            by_rank.setdefault(rank, []).append((waiting_index.place_of(record),))
+    for rank in sorted(by_rank):
+        for place in sorted(chain.from_iterable(by_rank[rank])):
+            yield place[2]
 
 
 def place_now(view: StateView, record: RunRecord) -> Place:

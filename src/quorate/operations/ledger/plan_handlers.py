@@ -73,10 +73,10 @@ def queue_starts(
     ):
         raise unknown(view, caller, "owner", asked.owner)
     seen = seen_by(view, caller)
-    owners = (view.runs[name].spec.owner for name in outlook.queue)
+    owners = ((name, view.runs[name].spec.owner) for name in outlook.order)
     mine = (
         name
-        for name, owner in zip(outlook.queue, owners, strict=True)
+        for name, owner in owners
         if (seen is None or owner in seen) and asked.owner in (None, owner)
     )
     found = list(likely_starts(outlook, list(islice(mine, asked.limit))))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Final
 
 from quorate.documents import API_VERSION
-from quorate.model.state.records import Phase
-from quorate.model.state.run_table import RunQuery
 from quorate.operations.answer_types import Answer
-from quorate.operations.array_names import arrays_once, with_tasks
+from quorate.operations.array_names import with_tasks
 from quorate.operations.common_requests import MORE, PAGE_MAX
 from quorate.operations.etags import etag_of
 from quorate.operations.fleet.run_reports import progress_in
 from quorate.operations.operation import Operation
 from quorate.operations.past_state import as_it_was
 from quorate.operations.request_context import RequestContext
+from quorate.operations.resources.list_pages import (
+    check_phase,
+    first_of_queue,
+    is_first_page,
+    matching,
+    page,
+    page_of_runs,
+)
 from quorate.operations.resources.resource_operations import (
     GetSystem,
     GetThing,
@@ -26,7 +31,7 @@ from quorate.operations.resources.resource_operations import (
     ListThings,
 )
 from quorate.operations.unknown_names import newest_runs
-from quorate.operations.visibility import seen_by, visible
+from quorate.operations.visibility import visible
 from quorate.operations.visible_events import Sight
 from quorate.views.csv_text import to_csv
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
@@ -35,6 +40,7 @@ from quorate.views.kinds.kind import Kind
 from quorate.views.kinds.kind_table import KIND_OF
 from quorate.views.kinds.kinds_claims import CLAIM
 from quorate.views.kinds.kinds_plans import RESERVATION
+from quorate.views.kinds.kinds_queue import QUEUE
 from quorate.views.kinds.kinds_tenants import tenant_portraits
 from quorate.views.kinds.kinds_work import RUN
 from quorate.views.runs.array_view import array_sections
@@ -57,19 +63,21 @@ def list_things(context: RequestContext, asked: ListThings, operation: Operation
     moment = _moment(context, kind, asked.names, asked.at)
     named = asked.names
     if isinstance(asked, ListRuns):
-        _check_phase(asked.phase)
+        check_phase(asked.phase)
         is_chosen = asked.owner is not None or asked.phase is not None
         is_grouped = asked.grouped and kind.name == RUN.name and not is_chosen
         named = with_tasks(moment.view, context.caller, named, keep_arrays=is_grouped)
     if kind.name == RUN.name and isinstance(asked, ListRuns) and not named:
-        names, more = _page_of_runs(context, moment, asked)
+        names, more = page_of_runs(context, moment, asked)
+    elif kind.name == QUEUE.name and is_first_page(asked):
+        names, more = first_of_queue(context, moment, asked.limit)
     else:
         names = select(context, moment, kind, named)
         newest = False
         if isinstance(asked, ListRuns):
             newest = asked.newest
             if asked.owner is not None or asked.phase is not None:
-                names = _matching(moment, names, asked)
+                names = matching(moment, names, asked)
         names, more = page(names, asked.limit, asked.cursor, newest=newest)
     if more and asked.limit == PAGE_MAX:
         context.notes.append(MORE)
@@ -254,106 +262,3 @@ def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
             if each[: match.start()] in found:
                 found[each[: match.start()]].append(each)
     return found
-
-
-def _page_of_runs(
-    context: RequestContext, moment: Moment, asked: ListRuns
-) -> tuple[list[str], str]:
-    """Return the page of runs after the cursor, and the cursor of the next one if there is more.
-
-    Reads about as many runs as it returns, however many there are.
-    """
-    runs, seen = moment.view.runs, seen_by(moment.view, context.caller)
-    owners = seen
-    if asked.owner is not None:
-        owners = frozenset((asked.owner,)) if seen is None else seen & {asked.owner}
-        is_known = asked.owner in moment.view.owners and moment.redaction.shows_owner(asked.owner)
-        if not is_known and next(runs.listed(RunQuery(owners=owners)), None) is None:
-            raise _no_owner(asked.owner)
-    phase = None
-    if asked.phase is not None:
-        phase = next(p for p in Phase if p.value.lower() == asked.phase.lower())
-    query = RunQuery(owners=owners, phase=phase, is_newest_first=asked.newest)
-    if asked.cursor is not None:
-        record = runs.get(asked.cursor)
-        if record is None or not query.matches(record):
-            raise _stale(asked.cursor)
-        if asked.newest:
-            query = replace(query, before_seq=record.seq)
-        else:
-            query = replace(query, after_seq=record.seq)
-    limit = asked.limit
-    listed_names = runs.listed(query)
-    found = (
-        arrays_once(moment.view, listed_names, query)
-        if asked.grouped
-        else ((name, name) for name in listed_names)
-    )
-    entries_read = list(islice(found, None if limit is None else limit + 1))
-    is_more = limit is not None and len(entries_read) > limit
-    shown = entries_read[:limit]
-    names = [name for name, _ in shown]
-    return names[::-1] if asked.newest else names, shown[-1][1] if is_more else ""
-
-
-def _check_phase(phase: str | None) -> None:
-    """Raise ``CommandError`` unless ``phase`` is one, in letters of any case, or None."""
-    names = [each.value for each in Phase]
-    if phase is not None and phase.lower() not in map(str.lower, names):
-        raise CommandError(
-            Exit.USAGE, f"phase: there is no phase {phase!r}; use one of {', '.join(names)}"
-        )
-
-
-def _no_owner(owner: str) -> CommandError:
-    return CommandError(
-        Exit.REFUSED,
-        f"there is no owner {owner!r}; list them: quorate get owners",
-        fault=UNKNOWN_NAME,
-    )
-
-
-def _stale(cursor: str) -> CommandError:
-    return CommandError(
-        Exit.REFUSED,
-        f"cursor: {cursor!r} is not in the list any more; begin again without it",
-        fault="stale-cursor",
-    )
-
-
-def _matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]:
-    """Return the runs of ``names``, all visible, of the requested owner and phase."""
-    owner, phase = asked.owner, asked.phase
-    records = [moment.view.runs[name] for name in names]
-    # An owner that was removed still has runs that are over. A hidden owner does not exist.
-    if not (
-        owner is None
-        or (owner in moment.view.owners and moment.redaction.shows_owner(owner))
-        or any(record.spec.owner == owner for record in records)
-    ):
-        raise _no_owner(owner)
-    return [
-        record.spec.name
-        for record in records
-        if (owner is None or record.spec.owner == owner)
-        and (phase is None or record.phase.value.lower() == phase.lower())
-    ]
-
-
-def page(
-    names: list[str], limit: int | None, cursor: str | None, *, newest: bool = False
-) -> tuple[list[str], str]:
-    """Return the page after ``cursor``, and the cursor of the next one where there is more.
-
-    With ``newest`` the page before it.
-    """
-    if cursor is not None:
-        if cursor not in names:
-            raise _stale(cursor)
-        at = names.index(cursor)
-        names = names[:at] if newest else names[at + 1 :]
-    if limit is None or len(names) <= limit:
-        return names, ""
-    if newest:
-        return names[-limit:], names[-limit]
-    return names[:limit], names[limit - 1]

@@ -21,7 +21,7 @@ from quorate.operations.answer_types import Answer, Order
 from quorate.operations.caller import CLAIM, Role
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import CallerContext, RequestContext
-from quorate.operations.resources.listing import page
+from quorate.operations.resources.list_pages import page
 from quorate.operations.service import service_operations
 from quorate.operations.visibility import knows_token, seen_by
 from quorate.views.exits import CommandError, Exit

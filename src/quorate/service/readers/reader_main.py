@@ -38,7 +38,11 @@ from quorate.views.failures import as_command_error
 _LOG = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 0.5
-"""How long a process that has nothing to answer waits before it reads on."""
+"""How long a process that has nothing to answer waits before it reads on, at least."""
+FOLLOW_S_MAX: Final = 4.0
+"""How long it waits at most: reading ten commits costs hardly more than looking for one."""
+FEW_EVENTS: Final = 50
+"""How many events are read on so quickly that as many more may wait for the next question."""
 NICE: Final = 5
 """By how much commits go before reads where both want the same core."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -225,10 +229,11 @@ def answer_questions(service: MessageSocket) -> None:
             mail_domains=config.mail_domains,
         )
     )
+    wait_s = FOLLOW_S
     while True:
         try:
-            if not service.wait(FOLLOW_S):
-                _try_to(reader.follow)
+            if not service.wait(wait_s):
+                wait_s = next_wait_s(wait_s, _try_to(reader.read_on))
                 continue
             sent = pickle.loads(service.receive())  # noqa: S301 - from the service itself
             assert isinstance(sent, SentQuestion), sent
@@ -266,12 +271,19 @@ def _spent(number: int, frame: FrameType | None) -> None:
     raise _WorkSpentError
 
 
-def _try_to(follow: Callable[[], None]) -> None:
+def next_wait_s(waited_s: float, events: int) -> float:
+    """Return how long to wait before reading on again, where ``waited_s`` brought ``events``."""
+    return FOLLOW_S if events > FEW_EVENTS else min(2 * waited_s, FOLLOW_S_MAX)
+
+
+def _try_to(read_on: Callable[[], int]) -> int:
+    """Return how many events were read on."""
     try:
-        follow()
+        return read_on()
     except (QuorateError, OSError):
         # The next caller gets the error.
         _LOG.debug("the ledger cannot be followed", exc_info=True)
+        return 0
 
 
 def _as_sent(error: Exception) -> Exception:

@@ -108,8 +108,14 @@ class Reader:
 
     def follow(self) -> None:
         """Read on in the ledger, so that the next question has little left to read."""
-        if self._engine is not None:
-            self._followed(None)
+        self.read_on()
+
+    def read_on(self) -> int:
+        """Return how many events were read on; none where there is no state yet."""
+        if self._engine is None:
+            return 0
+        before = self._engine.head.seq
+        return self._followed(None).head.seq - before
 
     def forget(self) -> None:
         """Release the state, which is read again by the next question."""

@@ -67,11 +67,9 @@ class _Known:
     @classmethod
     def of(cls, moment: Moment, wanted: Sequence[str]) -> _Known:
         """Return it for the owners ``wanted``."""
-        return cls(
-            Scores(moment.view, moment.now_ms),
-            runs_by_owner(moment, wanted, Phase.RUNNING),
-            runs_by_owner(moment, wanted, Phase.PENDING),
-        )
+        runs = runs_by_owner(moment, wanted, (Phase.RUNNING, Phase.PENDING))
+        scores = Scores(moment.view, moment.now_ms)
+        return cls(scores, runs[Phase.RUNNING], runs[Phase.PENDING])
 
 
 def _owner_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:

@@ -24,7 +24,7 @@ def queue_names(moment: Moment) -> list[str]:
 
 
 def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
-    places, scores = moment.outlook.places, Scores(moment.view, moment.now_ms)
+    order, scores = moment.outlook.order, Scores(moment.view, moment.now_ms)
     reasons = reasons_now(moment, wanted)
     rows: list[Row] = []
     for name in wanted:
@@ -33,7 +33,7 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
         starts, plan, planned = plan_texts(moment, record, reason)
         rows.append(
             (
-                str(places[name] + 1),
+                str(order.place_of(name) + 1),
                 name,
                 record.spec.owner,
                 str(record.spec.gpus),
@@ -54,14 +54,14 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
 
 def _queue_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
     """Return the runs as ``get runs`` does, with place and terms under ``status.queue``."""
-    places, scores = moment.outlook.places, Scores(moment.view, moment.now_ms)
+    order, scores = moment.outlook.order, Scores(moment.view, moment.now_ms)
     found = run_trees(moment, wanted)
     for name, tree in zip(wanted, found, strict=True):
         record = moment.view.runs[name]
         flavor, terms = scores.worst(line_of(record))
         since_ms = eligible_since_ms(moment.view, record)
         tree["status"]["queue"] = {
-            "position": places[name] + 1,
+            "position": order.place_of(name) + 1,
             "flavor": flavor,
             **terms_tree(terms),
             "eligibleSince": None if since_ms is None else time_text(since_ms),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from quorate.model.events import NodeStatus, Role
+from quorate.model.specs import Run
 from quorate.model.state.free_slots import Island, IslandKey
 from quorate.views.kinds.kinds_fleet import island_keys
 from quorate.views.redaction.redaction import OTHERS
@@ -177,17 +179,27 @@ def top_of(moment: Moment, pool: str | None, seen: Collection[str] | None) -> To
     flavors: dict[str, Amount] = {}
     for key, amount in sorted(domains.items(), key=lambda each: each[0].flavor):
         flavors.setdefault(key.flavor, Amount()).add(amount)
-    between = (
-        name
-        for name, known in moment.view.in_rounds.items()
-        if not known.lease and not moment.view.runs[name].leases
-    )
-    for name in (*moment.view.pending, *between):
-        spec = moment.view.runs[name].spec
-        wanted = next((flavor for flavor in spec.flavors if flavor in flavors), None)
-        if wanted is not None and pool in (None, spec.pool):
-            flavors[wanted].queued += spec.gpus
+    queued = Counter[tuple[str, ...]]()
+    for spec in _wanting(moment):
+        if pool is None or pool == spec.pool:
+            queued[spec.flavors] += spec.gpus
+    for accepted, gpus in queued.items():
+        wanted = next((flavor for flavor in accepted if flavor in flavors), None)
+        if wanted is not None:
+            flavors[wanted].queued += gpus
     return Top(flavors, domains, _owners(moment, pool, seen))
+
+
+def _wanting(moment: Moment) -> Iterator[Run]:
+    """Yield the runs that have no GPUs and want some: those that wait, or are between rounds."""
+    runs, pending = moment.view.runs, moment.view.pending
+    # In the order in which they are kept: several times as quick as one after another by name.
+    for name, record in runs.kept():
+        if name in pending:
+            yield record.spec
+    for name, known in moment.view.in_rounds.items():
+        if not known.lease and not runs[name].leases:
+            yield runs[name].spec
 
 
 def _amount(moment: Moment, island: Island) -> Amount:
@@ -209,14 +221,16 @@ def _owners(
     moment: Moment, pool: str | None, seen: Collection[str] | None
 ) -> dict[tuple[str, str], Held]:
     """Return who has how much, most first; those that may not be named come last, together."""
-    view, found = moment.view, dict[tuple[str, str], Held]()
+    view, found = moment.view, defaultdict[tuple[str, str], Held](Held)
+    # Each is looked up once: a view wraps a table anew whenever it is asked for one.
+    runs, nodes = view.runs, view.nodes
     for lease in view.leases.values():
-        spec = view.runs[lease.fact.run].spec
-        node = view.nodes[lease.fact.slots[0][0]]
+        spec = runs[lease.fact.run].spec
+        node = nodes[lease.fact.slots[0][0]]
         if pool not in (None, node.island.pool):
             continue
         owner = spec.owner if seen is None or spec.owner in seen else OTHERS
-        held = found.setdefault((owner, node.spec.flavor), Held())
+        held = found[owner, node.spec.flavor]
         held.gpus += lease.gpus
         held.spare += lease.gpus if lease.fact.role is Role.SPARE else 0
         held.runs.add(spec.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,8 +11,7 @@ from quorate.core.explain.state_outlook import Outlook
 from quorate.core.planning.foresight import Foresight
 from quorate.model.events import LeaseStarted, Role, Tier
 from quorate.model.specs import EnvelopeId
-from quorate.model.state.records import Lease, Phase, RunRecord
-from quorate.model.state.run_table import RunQuery
+from quorate.model.state.records import TERMINAL, Lease, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 from quorate.views.redaction.redaction import Redaction
 from quorate.views.runs.closed_reservations import ClosedReservation
@@ -131,13 +130,28 @@ def domains_of(moment: Moment, facts: Iterable[LeaseStarted]) -> dict[str, int]:
 
 
 def runs_of(moment: Moment, owner: str, phase: Phase) -> list[str]:
-    """Return the owner's runs in ``phase``, oldest first."""
-    return runs_by_owner(moment, (owner,), phase)[owner]
+    """Return the owner's runs in ``phase``, which is not over, oldest first."""
+    return runs_by_owner(moment, (owner,), (phase,))[phase][owner]
 
 
-def runs_by_owner(moment: Moment, owners: Iterable[str], phase: Phase) -> dict[str, list[str]]:
-    """Return the runs of each of ``owners`` in ``phase``, oldest first, by one walk over all."""
-    found: dict[str, list[str]] = {owner: [] for owner in owners}
-    for name in moment.view.runs.listed(RunQuery(owners=frozenset(found), phase=phase)):
-        found[moment.view.runs[name].spec.owner].append(name)
-    return found
+def runs_by_owner(
+    moment: Moment, owners: Iterable[str], phases: Collection[Phase]
+) -> dict[Phase, dict[str, list[str]]]:
+    """Return the runs of each of ``owners`` in each of ``phases``, oldest first, by one walk.
+
+    None of the phases is one that ends a run: those that are over may be in the archive alone.
+    """
+    assert not TERMINAL.intersection(phases), phases
+    wanted = tuple(owners)
+    found: dict[Phase, dict[str, list[tuple[int, str]]]] = {
+        phase: {owner: [] for owner in wanted} for phase in phases
+    }
+    for name, record in moment.view.runs.kept():
+        of_phase = found.get(record.phase)
+        of_owner = None if of_phase is None else of_phase.get(record.spec.owner)
+        if of_owner is not None:
+            of_owner.append((record.seq, name))
+    return {
+        phase: {owner: [name for _, name in sorted(runs)] for owner, runs in by_owner.items()}
+        for phase, by_owner in found.items()
+    }
