@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadFileScheduling, Scheduling  # type: ignore[import-untyped]
 
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SOAK_S = 6 * 3_600
@@ -29,13 +31,14 @@ settings.register_profile(
 settings.load_profile(_PROFILE)
 
 _HERE: Final = Path(__file__).parent
+_TOGETHER: Final = ("kubernetes", "etcd")
+"""The folders whose files share a server: one process has it, and no test waits for another's."""
 _LONGEST_FIRST: Final = (
+    *_TOGETHER,
     "web",
     "tidy",
-    "kubernetes",
     "executor",
     "service",
-    "etcd",
     "waldur",
     "dst",
     "cli",
@@ -52,6 +55,21 @@ def pytest_collection_finish() -> None:
     """Have the collector run again, without what was made while all files were read."""
     gc.freeze()
     gc.enable()
+
+
+class _ByFile(LoadFileScheduling):  # type: ignore[misc]
+    """Gives each process file by file, and files that share a server all to one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        folder = file.split("/")[1]
+        return folder if folder in _TOGETHER else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Return how ``make test`` divides the tests, or None where another way was asked for."""
+    return _ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _turn(item: pytest.Item) -> int:

@@ -110,6 +110,7 @@ def test_a_pipe_gets_plain_lines(transcript: str) -> None:
     assert max(map(len, transcript.splitlines())) < 300
 
 
+@pytest.mark.soak
 def test_what_it_proposes_to_type_at_the_end_works(transcript: str, folder: Path) -> None:
     tail = transcript.partition("Look around:\n")[2].splitlines()
     assert len(tail) == 4
@@ -123,6 +124,7 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_what_does_not_go_as_told_ends_it_with_a_message_and_nothing_left(tmp_path: Path) -> None:
     said = process(tmp_path, "demo", "--dir", "demo", env={"PATH": ""})
     assert (said.code, said.err) == (4, "error: the demo needs tail; install it\n")

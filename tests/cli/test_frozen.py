@@ -52,6 +52,7 @@ def frozen(tmp_path: Path) -> Iterator[dict[str, str]]:
             daemon.stdout.close()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("command", few_of([["get", "runs"], ["cancel", "nothing"]], 1))
 def test_a_command_to_a_frozen_service_ends_after_the_time_it_states(

@@ -74,6 +74,7 @@ def kubectl(place: tuple[Running, Path], *words: str) -> Said:
     return Said(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.soak
 def test_the_commands_of_the_seeds_work_through_both_programs(
     place: tuple[Running, Path],
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_second_writer_is_told_who_holds_the_ledger(shell: Shell) -> None:
     assert process(shell.folder, "tick").code == 0
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_second_writer_waits_a_little(shell: Shell) -> None:
     store = SqliteStore.open(shell.folder / "quorate.db")
@@ -218,6 +219,7 @@ def test_any_terminal_width_will_do(tmp_path: Path, columns: str) -> None:
     assert process(tmp_path, "--help", env={"COLUMNS": columns}).code == 0
 
 
+@pytest.mark.soak
 def test_calc_answers_what_the_library_answers(tmp_path: Path) -> None:
     labels = {"region": "r", "cluster": "c", "fabric.domain": "d"}
     world = {"nodes": [{"name": "n", "flavor": "H100", "gpus": 8, "labels": labels}]}

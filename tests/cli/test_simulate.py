@@ -30,6 +30,7 @@ def test_a_strict_simulation_prints_the_published_figures(bare: Shell) -> None:
     assert found == again
 
 
+@pytest.mark.soak
 def test_drawn_jobs_are_measured_in_a_window(bare: Shell) -> None:
     drawn = ("--generate", "lam=40000,seed=3", "--measure", "5:15", "-o", "json")
     strict = bare(*STRICT, *drawn).json

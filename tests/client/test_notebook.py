@@ -53,6 +53,7 @@ def test_the_notebook_is_one_of_format_4_and_has_no_outputs_of_earlier_runs() ->
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_every_cell_runs_and_the_plots_show_what_was_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

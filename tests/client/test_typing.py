@@ -59,6 +59,7 @@ def _program() -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # mypy reads all that the clients import.
 def test_answers_of_both_clients_are_typed_down_to_their_fields(tmp_path: Path) -> None:

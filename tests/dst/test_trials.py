@@ -29,10 +29,10 @@ from tests.oracles.effort import few_of, sized
 
 _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SEEDS: Final = os.environ.get("QUORATE_SEEDS", "")
-_DEFAULT_SEEDS: Final = range(2) if _PROFILE == "quick" else range(sized(2, 50))
+_DEFAULT_SEEDS: Final = range(sized(1, 50))
 _SOAK_SEEDS: Final = "0-499"
 _SOAK_SIZE: Final = Size(hours=90, runs=320, wishes=150)
-_TWICE: Final = Size(hours=sized(8, 30), runs=sized(20, 70), wishes=sized(16, 50))
+_TWICE: Final = Size(hours=sized(4, 30), runs=sized(12, 70), wishes=sized(8, 50))
 """How much happens in a history that is played twice."""
 _ALONE_MAX: Final = 6
 """So many seeds are not worth starting processes for."""

@@ -75,6 +75,7 @@ def test_a_ledger_moves_from_a_file_to_etcd_and_back_as_an_export(
         assert list(there.blocks()) == list(here.blocks())
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_backup_of_a_ledger_in_etcd_is_a_file_and_is_restored_to_a_new_cluster(
     etcd_url: str, tmp_path: Path

@@ -250,6 +250,7 @@ def test_leases_with_no_work_on_them_go_as_soon_as_they_are_told(place: Room) ->
 # --- Keepers ---
 
 
+@pytest.mark.soak
 def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(place: Room) -> None:
     script = "setsid sleep 1000 & echo up $QUORATE_GENERATION; exec sleep 1000"
     place.launch("r", "sh", "-c", script, slots={"n1": [0, 1]})
@@ -269,6 +270,7 @@ def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(pla
     assert not place.ranks("r")
 
 
+@pytest.mark.soak
 def test_losses_are_forgotten_after_an_hour_of_undisturbed_work(place: Room) -> None:
     place.launch("r", *WAITING)
     for generation, losses in ((1, 1), (2, 2), (3, 1)):
@@ -515,6 +517,7 @@ def test_another_run_of_the_same_name_begins_with_nothing(tmp_path: Path, first:
         assert names > {"r", "r~one", "r~one+"}
 
 
+@pytest.mark.soak
 def test_a_service_that_comes_and_goes_leaves_no_file_open(tmp_path: Path) -> None:
     gc.collect()  # What earlier tests have left is closed now, and not meanwhile.
     with room(tmp_path / "work") as place:

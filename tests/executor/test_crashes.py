@@ -158,6 +158,7 @@ def settled(load: Load, work: Path) -> None:
     )
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(WHOLE_S + SETTLED_S + 200)
 @pytest.mark.parametrize("instant", few_of(Instant, 1))
 def test_a_service_killed_under_load_neither_loses_nor_doubles_work(

@@ -42,6 +42,7 @@ def is_closed_on_exec(pid: int, number: str) -> bool:
     return bool(int(flags, 8) & os.O_CLOEXEC)
 
 
+@pytest.mark.soak
 def test_keepers_and_their_work_have_no_descriptor_of_the_service(tmp_path: Path) -> None:
     ledger = tmp_path / "l.db"
     work = work_folder(ledger)

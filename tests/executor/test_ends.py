@@ -15,6 +15,7 @@ from quorate.keeper.output import SEGMENT_BYTES, SEGMENTS_MAX
 from quorate.keeper.wanted import HOME, OUTPUT
 from quorate.ports.executor_port import LeaseGone, RunExited
 from tests.executor.room import PYTHON, Room, is_alive
+from tests.oracles.effort import few_of
 
 FORKING = """
 import os, sys, time
@@ -175,7 +176,7 @@ def test_what_forks_while_it_is_killed_does_not_get_away(place: Room) -> None:
     assert not place.ranks("r")
 
 
-@pytest.mark.parametrize("line", ["x" * 1_000 + "\n", "x" * 1_000])
+@pytest.mark.parametrize("line", few_of(["x" * 1_000 + "\n", "x" * 1_000], 1))
 def test_whatever_is_written_disk_and_memory_stay_bounded(place: Room, line: str) -> None:
     total = (SEGMENTS_MAX + 4) * SEGMENT_BYTES
     script = FILLING.format(line=line, times=total // (100 * len(line)))
@@ -196,6 +197,7 @@ def _lines_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/status").read_text().splitlines()
 
 
+@pytest.mark.soak
 def test_what_goes_on_writing_after_a_failure_does_not_hold_it_up(place: Room) -> None:
     script = "(trap '' TERM; exec yes) & echo why >&2; sleep 0.1; exit 4"
     place.launch("r", "sh", "-c", script, grace_s=0.3)

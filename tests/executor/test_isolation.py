@@ -257,6 +257,7 @@ def test_a_job_reaches_nothing_of_the_service_or_of_another_tenant(site: Site) -
     check_seen(site, seen)
 
 
+@pytest.mark.soak
 def test_in_a_container_without_all_rights_a_job_sees_command_lines_and_no_more() -> None:
     with open_folder() as folder:
         config(folder, MAP)
@@ -490,6 +491,7 @@ def test_owners_without_a_system_user_start_nothing() -> None:
             assert "owner theirs has no system user on this machine" in site.why_failed("left")
 
 
+@pytest.mark.soak
 def test_nothing_is_left_of_a_job_that_hides_when_its_keeper_is_killed(common_site: Site) -> None:
     site = common_site
     site.submit("hidden", 1, [site.python, "-c", ESCAPING])

@@ -107,7 +107,7 @@ def by_command(of: Writing, go: Callable[[str], None]) -> None:
     assert command.returncode == 0
 
 
-@pytest.mark.parametrize("follow", few_of([by_rest, by_grpc, by_command, by_python], 2))
+@pytest.mark.parametrize("follow", few_of([by_rest, by_grpc, by_command, by_python], 1))
 def test_output_comes_as_it_is_written_and_ends_with_the_run(
     writing: Writing, follow: Callable[[Writing, Callable[[str], None]], None]
 ) -> None:

@@ -245,6 +245,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         sweep(work_folder(tmp_path / "l.db"))
 
 
+@pytest.mark.soak
 def test_sixty_commands_come_to_what_people_expect(desk: Desk) -> None:
     typed = table()
     assert len(typed) >= 60

@@ -108,6 +108,7 @@ class Reading:
             return self.process.wait(WAIT_S)
 
 
+@pytest.mark.soak
 def test_rows_that_change_are_printed_again(site: Site) -> None:
     site.submit("seen", "sh", "-c", "until [ -e go ]; do sleep 0.05; done")
     watching = Reading(start(site.folder, "get", "runs", "-w", env=site.environ))

@@ -54,6 +54,7 @@ def admin(cluster: Server, only_gpu_nodes: None) -> Iterator[KubeApi]:
     api.close()
 
 
+@pytest.mark.soak
 def test_every_command_that_needs_no_kubelet_works_as_it_stands(
     cluster: Server, admin: KubeApi, tmp_path: Path
 ) -> None:
@@ -146,6 +147,7 @@ def test_what_the_chart_installs_is_taken_by_the_api_server(
     assert all("(server dry run)" in line for line in said)
 
 
+@pytest.mark.soak
 def test_the_commands_that_install_admission_work_as_they_stand(
     cluster: Server, admin: KubeApi, tmp_path: Path
 ) -> None:

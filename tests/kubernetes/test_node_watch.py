@@ -16,6 +16,7 @@ from tests.kubernetes.played_nodes import PlayedNodes
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.soak
 def test_a_watch_from_too_far_back_lists_anew_and_a_heartbeat_changes_nothing(
     uncached_nodes: Server,
 ) -> None:

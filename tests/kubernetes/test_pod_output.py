@@ -110,6 +110,7 @@ def make_pod(api: KubeApi, name: str, run: str) -> None:
     api.create(f"/api/v1/namespaces/{SPACE}/pods", body)
 
 
+@pytest.mark.soak
 def test_lines_of_all_pods_of_a_run_are_printed_with_the_rights_of_the_caller(
     cluster: Server, api: KubeApi, tmp_path: Path
 ) -> None:

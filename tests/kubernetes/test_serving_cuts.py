@@ -68,6 +68,7 @@ class Person:
         return self.shell.type(f"kubectl runs {words.format(name)} -n {SPACES[owner]}")
 
 
+@pytest.mark.soak
 def test_the_worked_example_from_a_loan_to_cuts_without_lots_and_a_shrink(
     example: Example, tmp_path: Path
 ) -> None:

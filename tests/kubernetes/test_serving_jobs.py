@@ -130,6 +130,7 @@ def played(cluster: Server) -> Iterator[Cluster]:
     api.close()
 
 
+@pytest.mark.soak
 def test_suspended_workloads_are_admitted_stopped_and_reported(
     cluster: Server, played: Cluster, tmp_path: Path
 ) -> None:

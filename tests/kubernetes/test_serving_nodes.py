@@ -82,6 +82,7 @@ def until_phases(http: httpx.Client, **wanted: str) -> None:
     )
 
 
+@pytest.mark.soak
 def test_nodes_are_declared_fail_recover_and_are_cordoned_as_the_cluster_says(
     cluster: Server, nodes: PlayedNodes, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def site(cluster: Server, shared: Path, tmp_path_factory: pytest.TempPathFactory
         yield Site(kubeconfig=cluster.kubeconfig, of=of)
 
 
+@pytest.mark.soak
 def test_manifests_of_kueue_become_resources_that_run_as_pods(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

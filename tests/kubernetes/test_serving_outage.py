@@ -85,6 +85,7 @@ def complete_one(http: httpx.Client, name: str) -> None:
     until(look, f"{name} completes")
 
 
+@pytest.mark.soak
 def test_a_cluster_that_is_away_is_told_and_keeps_no_other_pool_from_work(
     cluster: Server, tmp_path: Path
 ) -> None:

@@ -239,6 +239,7 @@ def test_resources_in_any_order_become_runs_and_a_deleted_one_is_cancelled(
         assert service.end() == 0
 
 
+@pytest.mark.soak
 def test_a_cut_line_and_a_killed_service_lose_and_double_nothing(
     site: Site, tmp_path: Path
 ) -> None:

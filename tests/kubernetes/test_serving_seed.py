@@ -39,6 +39,7 @@ def example(cluster: Server) -> Iterator[Example]:
         yield found
 
 
+@pytest.mark.soak
 def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
     example: Example, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS
 from quorate.testing.states import same
 from tests.oracles.choosing import chooser
-from tests.oracles.effort import IS_SOAK, examples
+from tests.oracles.effort import IS_SOAK, examples, sized
 from tests.oracles.walking import walked_events
 from tests.oracles.worlds import budgets, choose_funding, choose_selector
 
@@ -378,7 +378,7 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = pytest.mark.heavy(Histories.TestCase)
 TestHistories.settings = settings(
-    examples(1 if IS_SOAK else 0.6),
-    stateful_step_count=30,
+    examples(1 if IS_SOAK else 0.5),
+    stateful_step_count=sized(20, 30),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -106,7 +106,9 @@ def starts_taken_over(seed: int) -> int:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seeds", few_of([range(at, at + 6) for at in range(0, 60, 6)], 1))
+@pytest.mark.parametrize(
+    "seeds", few_of([range(5, 6), *(range(at, at + 6) for at in range(0, 60, 6))], 1)
+)
 def test_a_ledger_that_keeps_starts_is_the_ledger_that_finds_them_anew(seeds: range) -> None:
     assert sum(starts_taken_over(seed) for seed in seeds) > 10
 

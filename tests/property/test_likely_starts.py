@@ -15,6 +15,7 @@ from quorate.core.preemption.conflict_preview import Contest
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.state.records import Phase
 from quorate.testing.builders import run
+from tests.oracles.effort import IS_SOAK, examples
 from tests.unit.core.test_plan import TEAMS, new_life
 
 WORK = st.tuples(st.sampled_from(TEAMS), st.integers(1, 16), st.integers(1, 12), st.integers(0, 90))
@@ -37,6 +38,7 @@ def told_of_one(found: Forecast) -> LikelyStart | None:
     )
 
 
+@examples(1 if IS_SOAK else 0.5)
 @given(
     works=st.lists(WORK, max_size=7),
     rate_ppm=st.sampled_from([0, 1_000_000]),

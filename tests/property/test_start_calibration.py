@@ -81,7 +81,7 @@ def calibration(seed: int, runs: int, ratio: Ratio) -> tuple[float, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("ratio", [overstated, each_its_own])
 @pytest.mark.parametrize("seed", few_of((1, 2, 3), 1))
-@pytest.mark.parametrize("runs", [100, 256])
+@pytest.mark.parametrize("runs", few_of([100, 256], 1))
 def test_starts_come_by_their_quantiles_as_often_as_those_say(
     seed: int, runs: int, ratio: Ratio
 ) -> None:

@@ -16,7 +16,7 @@ from quorate.core.commands import Confirm, Drain, Fail, MarkNode, Shrink, Tick
 from quorate.core.next_due import next_due_ms
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import NodeStatus
-from tests.oracles.effort import IS_SOAK, examples
+from tests.oracles.effort import IS_SOAK, examples, sized
 from tests.property.test_histories import Histories
 
 _STATUSES = (NodeStatus.FAILED, NodeStatus.FAILED, NodeStatus.READY, NodeStatus.CORDONED)
@@ -81,7 +81,7 @@ class Stops(Failures):
 
 _SETTINGS = settings(
     examples(0.4 if IS_SOAK else 0.2),
-    stateful_step_count=30,
+    stateful_step_count=sized(20, 30),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestFailures = pytest.mark.heavy(Failures.TestCase)

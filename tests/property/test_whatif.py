@@ -50,7 +50,7 @@ def _is_honest(seed: int) -> bool:
     return draw_world(Random(f"{seed}/world"), _SIZE).is_honest
 
 
-_SEEDS = [seed for seed in range(100) if _is_honest(seed)]
+_SEEDS = [seed for seed in range(sized(20, 100)) if _is_honest(seed)]
 """Worlds whose machines do not fail: a ledger does not record why an executor lost work."""
 
 
@@ -97,7 +97,7 @@ _POLICIES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", few_of((1, 3, 5, *range(6, 30)), 1))
-@pytest.mark.parametrize("kind", _POLICIES)
+@pytest.mark.parametrize("kind", few_of(reversed(_POLICIES), 2))
 def test_rounds_claims_and_what_people_did_are_reproduced_event_by_event(
     kind: str, seed: int
 ) -> None:

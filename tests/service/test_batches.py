@@ -85,6 +85,7 @@ def head(client: httpx.Client) -> int:
     return found
 
 
+@pytest.mark.soak
 def test_small_writes_wait_for_one_large_request_of_others_at_most(tmp_path: Path) -> None:
     bodies = [
         {"documents": [costly(f"m{batch}-{number}") for number in range(WIDTHS_MAX // STEPS)]}

@@ -133,6 +133,7 @@ def _is_ready(client: httpx.Client) -> bool:
     return False
 
 
+@pytest.mark.soak
 def test_connections_leave_descriptors_to_the_ledger(tmp_path: Path) -> None:
     with _limited(tmp_path, FILES) as (address, token, log), ExitStack() as stack:
         host, _, port = address.partition(":")
@@ -151,6 +152,7 @@ def test_connections_leave_descriptors_to_the_ledger(tmp_path: Path) -> None:
         assert "Too many open files" not in written
 
 
+@pytest.mark.soak
 def test_a_service_that_could_not_open_its_files_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="open files: this process may have"):
         _limited(tmp_path, RESERVE + 5).__enter__()

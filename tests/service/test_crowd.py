@@ -186,6 +186,7 @@ async def scenario(place: Place, served: Program) -> tuple[Told, int]:
     return told, end
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(WHOLE_S + 200)
 def test_many_watch_many_submits(served: Program, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_a_token_that_cannot_be_kept_is_shown_instead(tmp_path: Path) -> None:
     assert (tmp_path / "token").read_text() == "mine"
 
 
+@pytest.mark.soak
 def test_nothing_that_was_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
     with program(tmp_path) as first:
         url, token = first.wait_ready(), first.token
@@ -128,6 +129,7 @@ def test_a_ledger_that_does_not_verify_is_not_served(tmp_path: Path) -> None:
         assert "serving" not in refused.out
 
 
+@pytest.mark.soak
 def test_python_without_assertions_is_refused(tmp_path: Path) -> None:
     with program(tmp_path, python=["-O"]) as found:
         assert found.wait() == 2
@@ -135,6 +137,7 @@ def test_python_without_assertions_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "quorate.db").exists()
 
 
+@pytest.mark.soak
 def test_an_address_that_is_taken_is_refused_and_nothing_is_issued(tmp_path: Path) -> None:
     with program(tmp_path) as first:
         url = first.wait_ready()
@@ -151,6 +154,7 @@ def test_an_address_that_is_taken_is_refused_and_nothing_is_issued(tmp_path: Pat
         assert not (folder / "quorate.db").exists()
 
 
+@pytest.mark.soak
 def test_the_log_is_json_where_asked_for_and_holds_no_secret(tmp_path: Path) -> None:
     with program(tmp_path, "--log-format", "json") as served:
         url, token = served.wait_ready(), served.token

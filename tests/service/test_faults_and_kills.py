@@ -194,6 +194,7 @@ def _keeps_its_word(folder: Path, fault: Fault, kills: int) -> None:
     _LOG.info("%s: %d kills, %d runs, %d tries again, %d of them after 503", *told)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(LIFE_S_MAX * SHORT + 500)
 @pytest.mark.parametrize("fault", few_of(Fault, 1))

@@ -82,6 +82,7 @@ def served(tmp_path: Path) -> Iterator[Program]:
         yield found
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_the_proto_is_all_that_a_client_needs(stubs: Path, served: Program) -> None:
     address = re.search(r"grpc://(\S+)", served.err)

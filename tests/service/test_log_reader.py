@@ -19,6 +19,7 @@ REQUESTS = 100
 """Their lines are far longer than what the pipe takes."""
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_service_whose_log_is_not_read_answers_and_ends(tmp_path: Path) -> None:
     reading, writing = os.pipe()

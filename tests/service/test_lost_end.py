@@ -121,6 +121,7 @@ def test_killed_service_has_everything_it_acknowledged(
     assert "cannot be detected" not in said
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", few_of([flip, remove, cut, empty], 1))
 def test_damaged_write_ahead_log_is_refused_with_what_is_missing_and_the_remedy(

@@ -98,6 +98,7 @@ def test_a_run_has_its_notices_mailed_with_tls_and_a_login_and_they_are_counted(
     assert PASSWORD not in caplog.text
 
 
+@pytest.mark.soak
 def test_killed_after_the_server_took_it_a_mail_comes_again_with_its_message_id(
     tmp_path: Path,
 ) -> None:

@@ -463,6 +463,7 @@ def test_eight_clients_who_wait_for_their_answers_are_never_turned_away(
     assert set(clients.statuses) == {200}
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_path: Path) -> None:
     with held_service(tmp_path) as held:

@@ -78,6 +78,7 @@ def _line(program: subprocess.Popen[str]) -> str:
     return program.stdout.readline()
 
 
+@pytest.mark.soak
 def test_readers_of_a_program_without_a_guard_do_not_run_it_again(tmp_path: Path) -> None:
     words, ledger = _embedded(tmp_path)
     with started(words, stdout=subprocess.PIPE, text=True) as program:
@@ -91,6 +92,7 @@ def test_readers_of_a_program_without_a_guard_do_not_run_it_again(tmp_path: Path
         assert told == "imported\n"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("victim", few_of(["service", "server"], 1))
 def test_readers_end_with_a_killed_service_in_the_midst_of_an_answer(
     tmp_path: Path, victim: str
@@ -162,6 +164,7 @@ def test_a_question_that_a_reader_does_not_take_is_given_up(
         until(lambda: not is_running(pid), "it is ended")
 
 
+@pytest.mark.soak
 def test_forgetting_a_reader_that_does_not_end_waits_for_nothing(
     tmp_path: Path, server: ReaderServer
 ) -> None:
@@ -201,6 +204,7 @@ def test_a_server_of_readers_that_was_killed_is_started_again(
         assert not reader.reply(question).tree["items"]
 
 
+@pytest.mark.soak
 def test_a_forked_child_keeps_no_server_alive(tmp_path: Path) -> None:
     words, _ = _embedded(tmp_path)
     script = Path(words[1])
@@ -246,6 +250,7 @@ def test_a_message_that_does_not_come_whole_is_a_timeout_or_an_end() -> None:
         theirs.close()
 
 
+@pytest.mark.soak
 def test_a_server_of_readers_ends_without_a_word(tmp_path: Path) -> None:
     words, _ = _embedded(tmp_path)
     told = tmp_path / "told.txt"

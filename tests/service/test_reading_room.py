@@ -514,6 +514,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_submits_are_answered_while_a_long_ledger_is_verified(long: Served) -> None:
     with long.client(long.token) as client, ThreadPoolExecutor(1) as beside:

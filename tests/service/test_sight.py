@@ -123,6 +123,7 @@ def served() -> Iterator[tuple[TwoTenants, Served]]:
     found.close()
 
 
+@pytest.mark.soak
 def test_grpc_names_nothing_of_another_tenant(served: tuple[TwoTenants, Served]) -> None:
     world, server = served
     leaks = []

@@ -39,7 +39,7 @@ The child holds it until its standard input ends.
 """
 
 
-@pytest.mark.parametrize("what", few_of(["listen", "ledger", "grpc.listen", "work.folder"], 2))
+@pytest.mark.parametrize("what", few_of(["listen", "ledger", "grpc.listen", "work.folder"], 1))
 def test_what_a_killed_service_leaves_to_its_child_for_an_instant_is_waited_for(
     tmp_path: Path, what: str
 ) -> None:

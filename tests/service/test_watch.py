@@ -137,6 +137,7 @@ def test_watchers_are_let_go_with_their_cursor_when_the_service_stops(tmp_path: 
     assert last.data["from"] == last.data["cursor"] + 1
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -> None:
     with (

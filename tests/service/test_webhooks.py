@@ -137,6 +137,7 @@ def test_a_receiver_that_comes_back_is_told_what_it_missed(tmp_path: Path) -> No
             assert receiver.wait(5)[-1].data["run"] == "run-1"
 
 
+@pytest.mark.soak
 def test_killed_between_send_and_acknowledge_it_sends_again_and_loses_nothing(
     tmp_path: Path,
 ) -> None:

@@ -38,6 +38,7 @@ def files_of_package() -> set[str]:
     }
 
 
+@pytest.mark.soak
 def test_what_is_built_is_complete_and_runs(tmp_path: Path) -> None:
     wheel, sdist = build(ROOT, tmp_path / "dist")
     with zipfile.ZipFile(wheel) as archive:

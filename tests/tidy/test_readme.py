@@ -68,6 +68,7 @@ def test_the_tour_with_a_service_and_real_jobs_shows_what_the_readme_says(tmp_pa
     assert not found, "\n\n".join(found)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_first_job_runs_as_the_page_of_jobs_says(tmp_path: Path) -> None:
     page = ROOT / "docs" / "jobs.md"

@@ -211,6 +211,7 @@ def process(waldur: Waldur, tmp_path: Path) -> Iterator[Serve]:
         yield found
 
 
+@pytest.mark.soak
 def test_killed_between_send_and_acknowledge_it_tells_everything_once(
     process: Serve, waldur: Waldur
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import BrowserContext, FilePayload, Page, Route, expect
 
 from tests.bounds import WAIT_S, until
-from tests.oracles.effort import few_of
+from tests.oracles.effort import IS_SOAK, few_of
 from tests.web.accessibility import serious_violations
 from tests.web.browsing import sign_in
 from tests.web.conftest import Visit, visit
@@ -133,6 +133,7 @@ def _other_link(events: dict[str, Any]) -> None:
     resolved["preimage"] = resolved["preimage"][::-1]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("forge", few_of([_other_draw, _other_nonce, _other_link], 1))
 def test_a_forged_draw_is_found_in_the_browser(forge: Any, admin: Visit) -> None:
     def forged(route: Route) -> None:
@@ -183,6 +184,7 @@ def _choose(page: Page, name: str, lines: list[str]) -> None:
     page.get_by_label("Check an export").set_input_files(files=[file])
 
 
+@pytest.mark.soak
 def test_an_edited_export_is_found_in_the_browser(admin: Visit, world: World) -> None:
     # Of a task of an array only what differs is recorded, and its whole run is shown.
     world.submit(run_document("lattice", "vision", "H100", 1, array={"tasks": "0-2"}))
@@ -197,6 +199,7 @@ def test_an_edited_export_is_found_in_the_browser(admin: Visit, world: World) ->
         expect(page.locator(".verdict")).to_contain_text(f"{name}.jsonl does not verify")
 
 
+@pytest.mark.soak
 def test_a_remedy_is_carried_out_after_a_confirmation(admin: Visit, world: World) -> None:
     page = admin.open("runs/sweep")
     remedy = page.locator(".remedies li").filter(has_text="patch budget lab")
@@ -220,6 +223,7 @@ def test_the_queue_follows_what_is_recorded(admin: Visit, world: World) -> None:
     expect(page.locator(".title .badge")).to_have_text("Cancelled")
 
 
+@pytest.mark.soak
 def test_the_output_of_a_run_and_its_losses_are_shown_as_they_come(admin: Visit) -> None:
     page = admin.open("runs/pretrain-7b")
     expect(page.get_by_role("log")).to_contain_text("loss")
@@ -237,6 +241,7 @@ for step in range(1, 10_000):
 """
 
 
+@pytest.mark.soak
 def test_what_the_work_reports_is_shown_as_a_chart(admin: Visit, world: World) -> None:
     command = [sys.executable, "-c", REPORTING]
     world.submit(run_document("reporting", "audio", "H100", 1, command=command))
@@ -261,6 +266,7 @@ def test_the_keyboard_reaches_every_page(admin: Visit) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("pretrain-7b")
 
 
+@pytest.mark.soak
 def test_it_works_under_a_prefix(context: BrowserContext, world: World) -> None:
     address, prefix = world.served.address, "/tools/gpus"
     assert address is not None
@@ -282,12 +288,15 @@ def test_it_works_under_a_prefix(context: BrowserContext, world: World) -> None:
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.soak)])
 def test_axe_finds_no_serious_violation(scheme: Any, admin: Visit) -> None:
     admin.page.emulate_media(color_scheme=scheme)
-    for path in [*PAGES, "conflicts/1", "runs/segment", f"reports/{REPORT}"]:
+    some = ["queue", "fleet", "timeline", "ledger", "conflicts/1", "runs/segment"]
+    every = [*PAGES, "conflicts/1", "runs/segment", f"reports/{REPORT}"]
+    for path in every if IS_SOAK else some:
         page = admin.open(path)
         page.wait_for_timeout(300)
         assert serious_violations(page) == [], path
 
 
+@pytest.mark.soak
 def test_an_array_is_one_line_of_runs_and_queue_with_its_tasks_inside(
     admin: Visit, world: World
 ) -> None:
@@ -317,6 +326,7 @@ def test_an_array_is_one_line_of_runs_and_queue_with_its_tasks_inside(
             assert client.post("/api/v1/runs/grid/cancel", json={}).status_code == 200
 
 
+@pytest.mark.soak
 def test_output_that_has_more_is_read_on_at_once(admin: Visit, world: World) -> None:
     """The first answer is cut to one line, and no timer of two seconds or more ever fires."""
     asked: list[str] = []
@@ -343,6 +353,7 @@ def test_output_that_has_more_is_read_on_at_once(admin: Visit, world: World) -> 
     assert "from=" in asked[1]
 
 
+@pytest.mark.soak
 def test_no_page_is_wider_than_a_phone(admin: Visit) -> None:
     def with_a_long_name(route: Route) -> None:
         answer = route.fetch()
@@ -362,6 +373,7 @@ def test_no_page_is_wider_than_a_phone(admin: Visit) -> None:
         expect(page.get_by_role("navigation", name="Pages").get_by_role("status")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_long_odds_leave_room_for_why_a_run_waits(admin: Visit) -> None:
     def with_many_odds(route: Route) -> None:
         answer = route.fetch()
@@ -410,6 +422,7 @@ CHOSEN_IS_PAINTED = """() => {
 """Whether the bar that is chosen on the timeline works, and is painted as its owner is."""
 
 
+@pytest.mark.soak
 def test_an_owner_has_the_same_colour_on_the_map_and_the_timeline(admin: Visit) -> None:
     page = admin.open("timeline")
     there = _colors(page)
@@ -427,6 +440,7 @@ def test_an_owner_has_the_same_colour_on_the_map_and_the_timeline(admin: Visit) 
     assert {owner: there.get(owner) for owner in here} == here
 
 
+@pytest.mark.soak
 def test_a_page_says_when_the_service_is_away_and_asks_anew_when_it_is_back(admin: Visit) -> None:
     page = admin.page
     watch, session = re.compile(r"/api/v1/watch$"), re.compile(r"/session$")

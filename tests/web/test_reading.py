@@ -15,6 +15,8 @@ from tests.oracles.effort import sized
 from tests.web.conftest import Visit, visit
 from tests.web.world import REPORT, World
 
+pytestmark = pytest.mark.soak
+
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
 

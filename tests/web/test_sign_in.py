@@ -94,6 +94,7 @@ def test_it_works_under_a_prefix(
         seen.page.close()
 
 
+@pytest.mark.soak
 def test_a_person_who_says_no_reads_why_and_may_use_a_token(
     context: BrowserContext, served: Served, provider: IdentityProvider
 ) -> None:

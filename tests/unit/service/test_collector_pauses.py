@@ -61,5 +61,7 @@ def test_what_was_frozen_is_freed_once_it_is_replaced_and_new_cycles_are_found()
         gc.collect()
         assert new() is None
     finally:
+        # As tests/conftest.py left it: what all tests share is not looked at again.
         gc.unfreeze()
+        gc.freeze()
         gc.enable()

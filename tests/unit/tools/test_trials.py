@@ -137,6 +137,7 @@ def test_too_few_kills_fail_and_an_accepted_mutant_is_left_out(project: Path) ->
     assert (done.returncode, report["verdicts"]) == (0, {"survived": len(survivors)})
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_tests_that_fail_without_a_mutant_are_an_error(project: Path) -> None:
     (project / "tests" / "test_bad.py").write_text("def test_bad():\n    assert 0\n", "utf-8")
