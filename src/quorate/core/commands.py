@@ -40,7 +40,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel a run; ``now`` gives its work no grace, also where it is stopping already."""
+    """Cancel a run; ``now`` gives its work no grace, even if it is stopping already."""
 
     run: str
     note: str = ""
@@ -149,7 +149,7 @@ class Resolve:
 class Draw:
     """Settle a conflict that is due. ``preimage`` (hex) is the link it was declared with.
 
-    Empty where no run entered a lottery. A ``beacon`` is refused: its source is not committed to.
+    Empty if no run entered a lottery. A ``beacon`` is refused: its source is not committed to.
     """
 
     conflict: str
@@ -326,7 +326,7 @@ class Keyed:
     """Carry out ``command`` once, however often it is requested with this idempotency key.
 
     ``digest`` identifies the content: the same key with other content is refused. ``sent`` is the
-    key as the caller sent it, where it is stored under another name.
+    key as the caller sent it, if it is stored under another name.
     """
 
     command: Submit | Immediate

@@ -44,7 +44,7 @@ class DecisionLog:
 
     With an executor, a lease that is stopping runs until the executor confirms its end. Without one
     nothing runs, and a stop is both facts at once. ``is_kept`` says that the request is recorded
-    even where nothing else is, so that the time of the ledger goes on. Writing an event raises
+    even if nothing else is, so that the time of the ledger goes on. Writing an event raises
     ``DecisionCutError`` when deciding may not ``go_on``.
     """
 

@@ -274,7 +274,7 @@ def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
 
 
 def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
-    """Return for each of ``units`` those that it follows, itself included where it says so."""
+    """Return for each of ``units`` those that it follows, itself included if it says so."""
     unit_of = {run.name: unit for unit, runs in units.items() for run in runs}
     unit_of |= {unit: unit for unit in units}
     return {

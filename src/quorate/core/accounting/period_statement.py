@@ -26,7 +26,7 @@ Prices = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What one user's runs used of an envelope in the period; no cost where there is no price."""
+    """What one user's runs used of an envelope in the period; no cost if there is no price."""
 
     owner: str
     user: str
@@ -307,7 +307,7 @@ def _borrowings(lines: Sequence[Line]) -> list[Borrowing]:
 
 
 def _cost(parts: Iterable[Used]) -> int | None:
-    """Return what the parts that have a cost cost together; None where none has."""
+    """Return what the parts that have a cost cost together; None if none has."""
     costs = [used.cost_micros for used in parts if used.cost_micros is not None]
     return sum(costs) if costs else None
 

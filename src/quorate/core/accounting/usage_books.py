@@ -62,7 +62,7 @@ class BudgetUse:
 
     @property
     def fraction(self) -> Fraction | None:
-        """The part that is used; None where there was nothing to use and something was used."""
+        """The part that is used; None if there was nothing to use and something was used."""
         if self.budget_ms:
             return Fraction(self.used_ms, self.budget_ms)
         return None if self.used_ms else Fraction(0)
@@ -82,7 +82,7 @@ class BudgetUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUses:
-    """An owner's soft budgets and their use, each None where it has none; not both."""
+    """An owner's soft budgets and their use, each None if it has none; not both."""
 
     gpu: BudgetUse | None
     node: BudgetUse | None
@@ -98,7 +98,7 @@ class BudgetUses:
 
 
 def budget_uses(quota: Quota, usage: Usage) -> BudgetUses | None:
-    """Return how much of the soft budgets of ``quota`` is used; None where it has none."""
+    """Return how much of the soft budgets of ``quota`` is used; None if it has none."""
     gpu = node = None
     if quota.gpu_ms_budget is not None:
         gpu = BudgetUse(used_ms=usage.gpu_ms, budget_ms=quota.gpu_ms_budget)

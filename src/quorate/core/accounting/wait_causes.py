@@ -2,7 +2,7 @@
 
 A run waits from its submission to its end whenever no lease of it is open. The cause is that of the
 last refusal, which the ledger records when its reason changes; from the end of the last lease to
-the next refusal it is what ended the lease; and in a pool of rounds, where nothing else was
+the next refusal it is what ended the lease; and in a pool of rounds, if nothing else was
 refused, the turns of others. Leases count from their start to their end as they were charged.
 
 The parts are a partition of the wait, so they add up to it exactly.
@@ -84,7 +84,7 @@ _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.RECLAIMED_BY_SPARE: WaitCause.RESERVATION,
     EndReason.ROUND_END: WaitCause.ROUNDS,
 }
-"""The cause from the end of a run's last lease to its next refusal; room where it is not here."""
+"""The cause from the end of a run's last lease to its next refusal; room if it is not here."""
 
 
 def cause_of(code: RefusalCode) -> WaitCause:
@@ -117,7 +117,7 @@ class _Life:
     is_refused: bool = False
     ended_ms: int | None = None
     freed: tuple[int, int] | None = None
-    """When its last lease ended: as recorded, and as charged; None where it waits again since."""
+    """When its last lease ended: as recorded, and as charged; None if it waits again since."""
 
     def told(self, event: RunRefused | RunRequeued | RunEnded) -> None:
         match event:
@@ -126,7 +126,7 @@ class _Life:
             case RunRequeued():
                 self.freed = None
             case RunEnded():
-                # It ended when its last lease did, where that is what ended it.
+                # It ended when its last lease did, if that is what ended it.
                 is_by_lease = self.freed is not None and self.freed[0] == event.at_ms
                 self.ended_ms = self.freed[1] if self.freed and is_by_lease else event.at_ms
 
@@ -185,11 +185,11 @@ class WaitBook:
         return self._lives.keys()
 
     def ended_ms(self, run: str) -> int | None:
-        """Return when ``run`` ended: when its last lease did, where that ended it; else None."""
+        """Return when ``run`` ended: when its last lease did, if that ended it; else None."""
         return self._lives[run].ended_ms
 
     def wait_of(self, run: str, now_ms: int) -> Wait:
-        """Return the wait of ``run`` up to its end, or up to ``now_ms`` where it has not ended."""
+        """Return the wait of ``run`` up to its end, or up to ``now_ms`` if it has not ended."""
         life = self._lives[run]
         until_ms = now_ms if life.ended_ms is None else life.ended_ms
         has = sorted([*life.has, *((start_ms, until_ms) for start_ms in life.open.values())])

@@ -88,7 +88,7 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
 ) -> Admitted | Refusal:
     """Return how ``run`` starts at ``now_ms``, or the refusal of its least width.
 
-    ``asked_ms`` is when a start is planned, where that is earlier. Unless the caller gives a budget
+    ``asked_ms`` is when a start is planned, if that is earlier. Unless the caller gives a budget
     of ``steps``, which several attempts may share, the least width is searched in full. No other
     ``width`` is tried if one is given. Envelopes in ``barred`` do not pay.
     """
@@ -107,7 +107,7 @@ def try_admit(
 ) -> Admitted | Refusal | None:
     """Return how ``run`` starts at ``now_ms``, the quota it is held by, or the end of the search.
 
-    None where room or money is short: by how much takes as long to find as a start does.
+    None if room or money is short: by how much takes as long to find as a start does.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor)
@@ -164,7 +164,7 @@ def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
 ) -> Admitted | Refusal:
     """Return how ``run`` gets GPUs of ``flavor`` for a round, or why it cannot.
 
-    ``begins`` is how many more runs count as running: 0 where the run had GPUs in the last round.
+    ``begins`` is how many more runs count as running: 0 if the run had GPUs in the last round.
     Domains in ``prefer`` come first; with ``within``, the run gets nothing outside of it.
     """
     refusal = too_many_runs(view, run.owner, begins) if begins else None
@@ -348,7 +348,7 @@ def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Ad
 def _admitted(
     attempt: _Attempt, spread: Spread, demands: Sequence[Demand], legs: Sequence[Leg]
 ) -> Admitted | None:
-    """Return what is paid, in slots; None where it would take more nodes than its owner may have.
+    """Return what is paid, in slots; None if it would take more nodes than its owner may have.
 
     Fewest new nodes come second: keeping nodes whole for others comes first where it may be.
     """
@@ -365,7 +365,7 @@ def _admitted(
 
 
 def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget) -> Refusal:
-    """Return what holds the run: a quota where nothing else does; else the flavor least short."""
+    """Return what holds the run: a quota if nothing else does; else the flavor least short."""
     over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
     if over:
         return min(over, key=lambda found: found.short)
@@ -410,7 +410,7 @@ def _least_short(
     places: Mapping[str, Place],
     steps: SearchBudget,
 ) -> Refusal:
-    """Return what is short: money first, then room, and the other where both are.
+    """Return what is short: money first, then room, and the other if both are.
 
     It is measured against the slice with the least deficit among ``served``, the domains where some
     envelope may pay for this run, in ``places``: room elsewhere is of no use to it.

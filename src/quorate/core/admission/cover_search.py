@@ -129,7 +129,7 @@ def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list
 def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
     """Return whether the relaxation has the same solutions as the problem itself.
 
-    Each payer is under one shared bound at most, and where that counts GPU-hours all who share it
+    Each payer is under one shared bound at most, and if that counts GPU-hours all who share it
     hold for the same time, so that it counts GPUs.
     """
     return all(
@@ -178,7 +178,7 @@ class PaymentSearch:
         self.left = [gpus for _, gpus in self.demands]
         self.taken = []
         self.ahead = _ahead(self.payer_list, self.choices)
-        # Where the relaxation is exact, what leaves the rest payable is an interval and its top is
+        # If the relaxation is exact, what leaves the rest payable is an interval and its top is
         # found by halving. Elsewhere every amount is tried.
         self.by_bisection = is_exact(self.payer_list, {(k, tier) for _, k, tier in self.choices})
 
@@ -265,7 +265,7 @@ class PaymentSearch:
                 return
 
     def _below(self, at: int, impossible: int) -> int:
-        """Return the largest possible amount below ``impossible``, where they are an interval.
+        """Return the largest possible amount below ``impossible``, if they are an interval.
 
         Some payment of the rest exists, and what it takes here is a possible amount.
         """
@@ -317,7 +317,7 @@ def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -
 def payable(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     """Return how many GPUs of each demand can be paid at most, earlier demands first.
 
-    An upper bound, and exact where no envelope is under two bounds.
+    An upper bound, and exact if no envelope is under two bounds.
     """
     wanted = [gpus for _, gpus in demands]
     return Relaxation.build(payer_list, choices_of(payer_list, demands), wanted).fill(wanted)

@@ -1,7 +1,7 @@
 """What a domain offers one request: its node classes.
 
 A node class is a set of nodes in one domain that are alike for this request. Usually a domain is
-one class. Where an envelope or the run selects racks, each rack is a class; where nodes are given
+one class. If an envelope or the run selects racks, each rack is a class; if nodes are given
 whole, each node size is one, and only untouched nodes count.
 """
 
@@ -95,14 +95,14 @@ class DomainOffers:
                 yield found
 
     def at(self, domain: str) -> DomainOffer | None:
-        """Return the offer of ``domain``; None where it has none for this request."""
+        """Return the offer of ``domain``; None if it has none for this request."""
         if domain in self._made:
             return self._made[domain]
         number = self._index.numbers.get(domain)
         return None if number is None else self.make(self._index.keys[number])
 
     def make(self, key: IslandKey) -> DomainOffer | None:
-        """Return the offer of the island under ``key``; None where the selector leaves it out."""
+        """Return the offer of the island under ``key``; None if the selector leaves it out."""
         domain = key.domain
         if domain in self._made:
             return self._made[domain]
@@ -138,7 +138,7 @@ class DomainOffers:
         return [key for key in dict.fromkeys(named) if key in known]
 
     def _within(self, key: IslandKey) -> Island | None:
-        """Return what the request may use of an island; None where it may use nothing."""
+        """Return what the request may use of an island; None if it may use nothing."""
         nodes, island = self.view.nodes, self.view.island(key)
         offered: dict[int, int] = {}
         for name, gpus in self.request.within:

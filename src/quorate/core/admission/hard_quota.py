@@ -47,7 +47,7 @@ class Headroom:
 
     @classmethod
     def of(cls, view: StateView, owner: str) -> Headroom | None:
-        """Return the headroom of ``owner``; None where no limit on nodes applies to it."""
+        """Return the headroom of ``owner``; None if no limit on nodes applies to it."""
         names = view.holdings.bounds_of(owner)
         if not names:
             return None
@@ -178,7 +178,7 @@ def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
 def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
     """Return the hard-quota ``refusal`` as the reason why an accepted run waits.
 
-    Where other nodes coming free would help too, it says so, and the run is not parked with its
+    If other nodes coming free would help too, it says so, and the run is not parked with its
     owner: it is tried after every change.
     """
     held = held_by_quota(view, run)
@@ -227,7 +227,7 @@ def woken(log: DecisionLog) -> Iterator[str]:
         return
     owners = _relieved(view, log.events)
     for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
-        # Where a family has changed, what waits for an owner may not be below it any more.
+        # If a family has changed, what waits for an owner may not be below it any more.
         if owners is None or not _is_full(view, owner):
             yield from view.parked[owner]
 

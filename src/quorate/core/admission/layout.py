@@ -14,7 +14,7 @@ from quorate.model.specs import Placement, Pool, Run
 
 
 class Bundle(Struct, frozen=True, gc=False):
-    """``gpus`` that live or die together; ``groups`` are their sizes, or None where divisible."""
+    """``gpus`` that live or die together; ``groups`` are their sizes, or None if divisible."""
 
     index: int
     gpus: int

@@ -1,7 +1,7 @@
 """A small maximum flow, to decide quickly whether demands could be paid at all.
 
 Demands flow to envelopes, envelopes to at most one cap each, caps to the sink. Dropping the other
-caps only makes paying easier, so 'no' is a proof, and 'yes' is exact where no envelope is in two.
+caps only makes paying easier, so 'no' is a proof, and 'yes' is exact if no envelope is in two.
 """
 
 from __future__ import annotations

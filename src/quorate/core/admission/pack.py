@@ -28,7 +28,7 @@ from quorate.model.state.state_view import StateView
 class PlacedGroup(Struct, frozen=True, gc=False):
     """A group with its slots.
 
-    ``places`` and ``spare_places`` name, node by node, the place that is charged; empty where that
+    ``places`` and ``spare_places`` name, node by node, the place that is charged; empty if that
     is simply the domain.
     """
 
@@ -156,12 +156,12 @@ class _Draft:
     def __init__(self, island: Island, *, tight: bool) -> None:
         self.island = island
         self.buckets = island.buckets.copy()
-        # Where all nodes are of one size, a node with that many free is whole anyway.
+        # If all nodes are of one size, a node with that many free is whole anyway.
         self.whole = island.whole if len(island.sizes) > 1 else 0
         self.changed: dict[int, int] = {}
         self.tight = tight
         self.aside = 0
-        # The nodes to be used last, where few are to be used.
+        # The nodes to be used last, if few are to be used.
         self.others = 0
 
     def set_aside(self, domain_offer: DomainOffer, amounts: Sequence[int]) -> DomainOffer:

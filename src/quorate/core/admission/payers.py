@@ -26,7 +26,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is what the run may still borrow; None means any number. A payer whose
     window ends by ``outlast_ms`` does not pay: its lease would have to stop at once. A start
-    planned at ``asked_ms`` may count on a window that opens later only where reservations may. With
+    planned at ``asked_ms`` may count on a window that opens later only if reservations may. With
     ``own_only`` only envelopes of the owner itself pay. ``barred`` envelopes do not pay.
     """
 

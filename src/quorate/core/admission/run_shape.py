@@ -50,7 +50,7 @@ class _Shape:
 def check_shape(
     run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node], ending: Collection[str]
 ) -> Iterator[Violation]:
-    """Yield where the open leases of ``run`` are not what it asked for: I2, I5 and I7.
+    """Yield a violation if the open leases of ``run`` are not what it asked for: I2, I5 and I7.
 
     ``ending`` names the leases that are stopping. Leases end one by one, so what is left of such a
     bundle is not whole, but a bundle stops as one.
@@ -115,7 +115,7 @@ def _borrowed(run: Run, facts: Sequence[LeaseStarted]) -> Iterator[Violation]:
 def _claim(
     run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node]
 ) -> Iterator[Violation]:
-    """Yield where what a claim keeps is not of whole nodes, or more than it asked for.
+    """Yield a violation if what a claim keeps is not of whole nodes, or more than it asked for.
 
     Its nodes may fail one by one, and the others stay.
     """

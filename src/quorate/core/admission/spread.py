@@ -344,9 +344,9 @@ class _SpreadSearch:
         )
 
     def fill(self) -> Spread | None:
-        """Return the spread that fills one domain before the next; None where nothing fits.
+        """Return the spread that fills one domain before the next; None if nothing fits.
 
-        A proof where ``filling_is_best``, however many domains there are.
+        A proof if ``filling_is_best``, however many domains there are.
         """
         spares = self.domain_offers.request.spares_per_group
         for item in self.items:
@@ -409,7 +409,7 @@ class _SpreadSearch:
         """Yield how much of ``item`` to try in ``domain_offer``, most first.
 
         What can be paid is an interval from nothing up, so its top is found by halving; not so
-        where nodes go whole, because there an amount in between may not fit at all.
+        if nodes go whole, because there an amount in between may not fit at all.
         """
         top = most
         halving = self.payable is not None and not self.domain_offers.request.whole_nodes

@@ -36,7 +36,7 @@ def best_slice(
 ) -> tuple[list[SlicePart], bool]:
     """Return the slice with the least deficit, and whether the empty domains could hold it.
 
-    Where they could not, they are asked for more than they have: that is what is missing.
+    If they could not, they are asked for more than they have: that is what is missing.
     """
     parts = least_deficit(request, domain_offers)
     if parts is not None:
@@ -77,7 +77,7 @@ def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> 
 def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> bool:
     """Return whether offers that have no more free than ``domain_offers`` change no slice.
 
-    ``domain_offers`` are the most free ones, in that order. Where each could hold all of a request
+    ``domain_offers`` are the most free ones, in that order. If each could hold all of a request
     if it were empty, each group of it is cheapest in one of the first, and what is divisible goes
     to what is free and then to the very first.
     """

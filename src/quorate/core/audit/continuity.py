@@ -65,7 +65,7 @@ class Continuity:
     _resized: RunResized | None = None
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901 - one case per event
-        """Record ``event``, and yield where it does not follow from the events before."""
+        """Record ``event``, and yield a violation if it does not follow from the events before."""
         if not self._goes_on(event):
             yield from self.settle()
         if self._resized is not None and not _shrinks(event):

@@ -111,7 +111,7 @@ def sweep(view: StateView) -> list[Violation]:
 def check_payer(
     fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]
 ) -> Iterator[Violation]:
-    """Yield where ``envelope`` may not pay for ``fact``, which is on ``nodes``: I3."""
+    """Yield a violation if ``envelope`` may not pay for ``fact``, which is on ``nodes``: I3."""
     flavor, selector = envelope.flavor, envelope.selector
     matched: tuple[str, str, str, str | None] | None = None
     for node in nodes:

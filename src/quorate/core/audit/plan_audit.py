@@ -11,7 +11,7 @@ from quorate.model.state.state_view import StateView
 
 
 def check_plan(view: StateView) -> Iterator[Violation]:
-    """Yield where the plan that rests on kept starts is not the plan found anew: I8."""
+    """Yield a violation if the plan that rests on kept starts is not the plan found anew: I8."""
     known: KeptPlan | None = view.room_index.last_plan()[0]
     if known is None:
         return

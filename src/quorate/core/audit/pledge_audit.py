@@ -79,7 +79,7 @@ def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
 class PledgeBooks:
     """The books of filled spares: ``enter`` every event of a ledger in order.
 
-    A spare ends by ``Filled`` where its slots were pledged, and only there. While a pledge is open
+    A spare ends by ``Filled`` if its slots were pledged, and only there. While a pledge is open
     only its filler starts on its slots. A spare of a group that works already starts on slots whose
     pledges were closed just before, with their payer and no more than was kept for it.
     """
@@ -92,7 +92,7 @@ class PledgeBooks:
     _begun: set[tuple[str, str]] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``, and yield where it does not follow from the events before."""
+        """Record ``event``, and yield a violation if it does not follow from the events before."""
         if self._filled is not None and not _ends(event, self._filled):
             yield Violation("I6", self._filled, "is filled and does not end next")
             self._filled = None

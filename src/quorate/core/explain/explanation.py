@@ -46,7 +46,7 @@ class Explanation:
     ``phase`` is what holds now; ``recorded_phase`` is what the ledger says so far, and the two
     differ when time has made something due that the next command will record. ``since_ms`` is when
     that phase began: submitted, started or ended. ``refusal``, since when it is for this reason,
-    and the queue position (from 1) are there while it waits, and ``reservation`` where its start is
+    and the queue position (from 1) are there while it waits, and ``reservation`` if its start is
     firm. ``plan`` is when it starts, and ``parked`` says why that is not firm. ``standing`` is why
     it has that position, and ``quotas`` are the hard quotas that hold it. ``ordeals`` are the
     conflicts it entered or was cut by. ``note`` says why it failed. One that shares a pool in
@@ -84,7 +84,7 @@ def explain(
 ) -> Explanation | Refusal:
     """Return the explanation of ``run_name`` at ``now_ms``; a refusal when there is no such run.
 
-    ``outlook`` is that of ``view`` at ``now_ms``, where the caller has it already. Where
+    ``outlook`` is that of ``view`` at ``now_ms``, if the caller has it already. If
     ``is_exact`` and the run is beyond the depth, everything before it is planned, too.
     """
     record = view.runs.get(run_name)

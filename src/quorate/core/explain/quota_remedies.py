@@ -38,7 +38,7 @@ def quota_remedies(
 ) -> tuple[Remedy, ...]:
     """Return the least raise of one tenant's limits that would start ``run`` now, if there is one.
 
-    Where the limits of two tenants are in the way, no single change helps.
+    If the limits of two tenants are in the way, no single change helps.
     """
     tenants = {quota.subject for quota in in_the_way.quotas}
     if len(tenants) != 1 or not in_the_way.starts:

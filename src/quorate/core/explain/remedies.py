@@ -118,7 +118,7 @@ def first_working(
     """Return the first of ``values`` that works and what ``attempt`` returned for it.
 
     It is found by bisection, starting with the last value, on the assumption that all values after
-    a working one work too. Where that is wrong, the value returned works but may not be the first.
+    a working one work too. If that is wrong, the value returned works but may not be the first.
     """
     if not values:
         return None

@@ -161,7 +161,7 @@ def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
     if run.group_gpus is not None:
         ungrouped = copies.proof(replace(run, group_gpus=None))
         if ungrouped:
-            # Groups only add demands, so smaller ones can help only where none at all would.
+            # Groups only add demands, so smaller ones can help only if none at all would.
             yield from _smaller_groups(copies, run, run.group_gpus)
             yield copies.remedy(
                 RemedyKind.NO_GROUPS,
@@ -275,7 +275,7 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
         return
     unit = _whole_node_unit(copies.view, run)
     group = run.group_gpus or run.gpus
-    # The last group may be smaller, so any width will do. Only where nodes are given whole need
+    # The last group may be smaller, so any width will do. Only if nodes are given whole need
     # the least width not start though wider ones do: full groups are tried then.
     every = range((run.gpus - 1) // unit * unit, 0, -unit)
     full = range((run.gpus - 1) // group * group, 0, -group)

@@ -49,10 +49,10 @@ class Confidence(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recourse:
-    """Whether a run may have room made for it, and when; ``why_not`` is empty where it may.
+    """Whether a run may have room made for it, and when; ``why_not`` is empty if it may.
 
     ``lost_gpu_ms`` is what the conflict may cost. ``covered_ms`` is when the disruption account of
-    the run's owner covers that cost; None where the run does not wait for the account.
+    the run's owner covers that cost; None if the run does not wait for the account.
     """
 
     start_ms: int | None = None
@@ -124,7 +124,7 @@ def waits_for(
 ) -> Iterator[str]:
     """Yield the leases whose expected ends a start counts on.
 
-    There are some where too few GPUs are free in its domains or at its payers, or where a hard
+    There are some if too few GPUs are free in its domains or at its payers, or if a hard
     quota leaves too little: then leases that count under the quota have to end. A start by a
     conflict waits for no lease.
     """
@@ -154,8 +154,8 @@ def _counted_on(
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
-    None where that many are free already. A late lease may be expected to end only after ``at_ms``;
-    it is counted on all the same where the others are not enough.
+    None if that many are free already. A late lease may be expected to end only after ``at_ms``;
+    it is counted on all the same if the others are not enough.
     """
     free = resource.value(at_ms)
     if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
@@ -203,7 +203,7 @@ def recourse_of(
 ) -> Recourse | None:
     """Return whether the run may ask for a conflict, and when that would start it.
 
-    None where a conflict is of no use: the natural start is nearer than a notice, or room is being
+    None if a conflict is of no use: the natural start is nearer than a notice, or room is being
     made already.
     """
     state, now_ms = seen.state, seen.now_ms

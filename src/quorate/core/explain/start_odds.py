@@ -33,7 +33,7 @@ CHAIN_MAX: Final = 16
 def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
     """Return the P50 and the P90 of a planned start; ``plan`` has it and all others put in.
 
-    They follow from each owner's history of actual against declared durations. None where the start
+    They follow from each owner's history of actual against declared durations. None if the start
     does not rest on ends of running or planned work.
     """
     if entry is None:

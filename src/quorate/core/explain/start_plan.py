@@ -55,8 +55,8 @@ class Forecast:
 
     ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is that of its
     firm ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known
-    now. ``plan_state`` says how far the start can be relied on, None where nothing is planned;
-    ``long_walk`` is set where an exact forecast searched beyond the depth. ``place`` and ``payers``
+    now. ``plan_state`` says how far the start can be relied on, None if nothing is planned;
+    ``long_walk`` is set if an exact forecast searched beyond the depth. ``place`` and ``payers``
     are of the planned start, else of the natural one. ``deficit`` is how many GPUs are short now in
     ``scope``, the place where the fewest are. ``parked`` says why there is no firm start.
     ``dangers`` are set while it runs. ``loans`` are what it borrows or would borrow, with terms;
@@ -99,7 +99,7 @@ class Forecast:
 
     @property
     def plan_start_ms(self) -> int | None:
-        """The planned start, firm or tentative; None where only a bound (not before) is known."""
+        """The planned start, firm or tentative; None if only a bound (not before) is known."""
         is_tentative = self.plan_state is PlanState.TENTATIVE
         return self.natural_start_ms if is_tentative else self.planned_start_ms
 
@@ -121,7 +121,7 @@ def foretell(  # noqa: PLR0913 - what is known already, and how far to look
     """Return the forecast of ``run``, which may be in the queue or new.
 
     For a new run that would not be accepted, the refusals. ``outlook`` is that of ``view`` at
-    ``now_ms``, where the caller has it already. Where ``is_exact`` and the run is beyond the depth,
+    ``now_ms``, if the caller has it already. If ``is_exact`` and the run is beyond the depth,
     everything before it is planned, too.
     """
     now_ms = max(now_ms, view.at_ms)
@@ -146,7 +146,7 @@ def foretell_new(
 ) -> list[Forecast] | tuple[Refusal, ...]:
     """Return the forecast of each of ``runs``, as if those before it were submitted too.
 
-    None of them is submitted yet. Where one would not be accepted, the refusals of the first such
+    None of them is submitted yet. If one would not be accepted, the refusals of the first such
     run.
     """
     now_ms = max(now_ms, view.at_ms)

@@ -14,12 +14,12 @@ from quorate.model.state.state_view import StateView
 
 
 def held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a waiting run that was cut by hand is held back; None where it was not."""
+    """Return until when a waiting run that was cut by hand is held back; None if it was not."""
     return _until_ms(view, record, record.cut_by)
 
 
 def growth_held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a run that was cut by hand may not grow again; None where it was not."""
+    """Return until when a run that was cut by hand may not grow again; None if it was not."""
     return _until_ms(view, record, record.steps_cut_by)
 
 

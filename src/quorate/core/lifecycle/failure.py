@@ -1,6 +1,6 @@
 """Failure: what happens to the runs on a node that is lost, or is to be emptied.
 
-A bundle with enough spares in its group's domain swaps them in. Where fillers occupy the spares,
+A bundle with enough spares in its group's domain swaps them in. If fillers occupy the spares,
 these stop first: until they have ended, the lost lease stays open and the run is not requeued.
 Without enough spares, a malleable run continues at a smaller width, as long as its minimum is
 whole. Any other run stops and waits again, to start from its last checkpoint; with
@@ -41,7 +41,7 @@ def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> Non
 
 
 def settle_spares(log: DecisionLog) -> bool:
-    """Bring back spares whose fillers have ended, and swap them in where a run waited for that.
+    """Bring back spares whose fillers have ended, and swap them in if a run waited for that.
 
     Returns whether any came back or was given up.
     """

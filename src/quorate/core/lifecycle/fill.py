@@ -146,7 +146,7 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
 
 
 def _gone_ms(view: StateView, run: Run, now_ms: int) -> int | None:
-    """Return when ``run`` is expected to end, where a reservation of its pool depends on that."""
+    """Return when ``run`` is expected to end, if a reservation of its pool depends on that."""
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None
     return now_ms + hold_duration_ms(run, view.pools[run.pool])
@@ -157,7 +157,7 @@ def _can_spare(
 ) -> bool:
     """Return whether a run can do without its spares for as long as ``run`` takes.
 
-    Where reservations count on slots that come free, the filler must be expected to end before the
+    If reservations count on slots that come free, the filler must be expected to end before the
     spare's own run does, so that the slots come free no later than without it.
     """
     if record.spec.name == run.name or record.spec.pool != run.pool:
@@ -205,7 +205,7 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 
 
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return ``used`` less as many slots as are free beside them; nothing where none is free.
+    """Return ``used`` less as many slots as are free beside them; nothing if none is free.
 
     A slot is as good as another in its domain unless racks or whole nodes matter, so the free ones
     usually serve as well.

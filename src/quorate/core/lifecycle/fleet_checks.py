@@ -37,9 +37,9 @@ def check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
 
 
 def _check_discipline(view: StateView, pool: Pool) -> Iterator[Refusal]:
-    """Yield a refusal where a pool changes its discipline while it has runs of the old one.
+    """Yield a refusal if a pool changes its discipline while it has runs of the old one.
 
-    And where a pool shares in rounds without a policy.
+    And if a pool shares in rounds without a policy.
     """
     if pool.discipline is Discipline.ROUNDS and pool.policy is None:
         yield Refusal(

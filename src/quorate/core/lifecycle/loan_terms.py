@@ -16,7 +16,7 @@ from quorate.model.state.state_view import StateView
 class LoanTerms(Struct, frozen=True, gc=False):
     """``gpus`` borrowed from ``payer``, which may recall them with ``notice_ms``; None is never.
 
-    ``due_ms`` is when they have to be gone or be paid by others, where they are recalled.
+    ``due_ms`` is when they have to be gone or be paid by others, if they are recalled.
     """
 
     payer: EnvelopeId

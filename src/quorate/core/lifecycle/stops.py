@@ -68,7 +68,7 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
 
 
 def cancel_run(log: DecisionLog, record: RunRecord, note: str, *, now: bool) -> None:
-    """Stop a run for good; ``now`` gives its work no grace, also where it is stopping already.
+    """Stop a run for good; ``now`` gives its work no grace, even if it is stopping already.
 
     Leases that another run shares have their grace in any case: it is the other run's, too.
     """

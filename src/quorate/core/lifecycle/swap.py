@@ -104,7 +104,7 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
     """Put a step in the place of a lost group of the minimum; return whether it is whole again.
 
     A step that is one group of the same size takes over, the highest first: its slots and its payer
-    stay, only its role changes. Where an executor still has work of the lost group on live nodes,
+    stay, only its role changes. If an executor still has work of the lost group on live nodes,
     that has to stop first, and the run with it. Groups at ``waiting`` get their own spares back and
     are left alone.
     """

@@ -83,7 +83,7 @@ class _Column:
         self.short_ms: int | None = None
 
     def first(self, seen: AbstractSet[str]) -> Place | None:
-        """Return the first run to try that is not ``seen``; None where none is left."""
+        """Return the first run to try that is not ``seen``; None if none is left."""
         if self.short_ms is not None:
             return self._shortest(self.short_ms, seen)
         while self.at < len(self.places) and self.places[self.at][2] in seen:

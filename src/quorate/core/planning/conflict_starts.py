@@ -51,10 +51,10 @@ PLACES_MAX: Final = 4
 
 
 def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> Entry | None:
-    """Return the start that a conflict gives a waiting run; None where none is sooner or allowed.
+    """Return the start that a conflict gives a waiting run; None if none is sooner or allowed.
 
     ``natural_ms`` is its start without a conflict. A conflict is announced one notice ahead, and
-    only where the run's owner may call one.
+    only if the run's owner may call one.
     """
     view, run = log.view, record.spec
     pool = view.pools[run.pool]
@@ -100,13 +100,13 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
 
 
 def _note(log: DecisionLog, run: str, refused: CallRefusal | None) -> None:
-    """Write that ``run`` waits for a disruption account, where ``refused`` says so."""
+    """Write that ``run`` waits for a disruption account, if ``refused`` says so."""
     if refused is not None and refused.account is not None:
         note_deferral(log, run, refused.account, refused.costs_gpu_ms)
 
 
 def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
-    """Return the refusal whose account covers the cost sooner; None where neither ever does."""
+    """Return the refusal whose account covers the cost sooner; None if neither ever does."""
     found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
     return min(found, key=lambda each: each.covered_ms or 0, default=None)
 
@@ -181,7 +181,7 @@ _BARS: Final = {
 def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | None:
     """Declare the conflict that a due reservation counts on; return why it cannot be, or None.
 
-    None where it was declared, and also where its own conflict is open or another due conflict has
+    None if it was declared, and also if its own conflict is open or another due conflict has
     to be drawn first: each conflict takes the next link of the chain and has its cost.
     """
     view, name = log.view, record.made.reservation
@@ -268,7 +268,7 @@ def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
 def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
     """Return when the last lease that was cut for a reservation is expected to be gone.
 
-    None where no lease was cut for it, or all that were cut are gone.
+    None if no lease was cut for it, or all that were cut are gone.
     """
     if not record.conflict:
         return None

@@ -38,7 +38,7 @@ PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
 
 
 class Start(NamedTuple):
-    """When, where, paid by whom and, where it was tried for real, how wide without spares."""
+    """When, where, paid by whom and, if it was tried for real, how wide without spares."""
 
     start_ms: int
     placement: Placement
@@ -84,7 +84,7 @@ class CountedStarts:
     ) -> DomainStart | None:
         """Return the first start in a domain of several sites, each with payers of its own.
 
-        Sites that are paid for as soon as they may have room come first: where one of them has
+        Sites that are paid for as soon as they may have room come first: if one of them has
         room, the others, which have to wait for money, are searched no further than that.
         """
         best: DomainStart | None = None
@@ -166,7 +166,7 @@ class CountedStarts:
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self._profile.headroom.of(ask.run.owner)
         demands = [(place_of_domain(site.domains[0]), ask.gpus)] if site.domains else []
-        # Money is looked at before room where that is quick: no start is earlier than its payment.
+        # Money is looked at before room if that is quick: no start is earlier than its payment.
         known = self._payers.paid_by_one(ask, payers, demands, from_ms)
         at_ms = from_ms if known is None else known[0]
         while steps.spend():

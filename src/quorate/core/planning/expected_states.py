@@ -1,4 +1,4 @@
-"""The states that a profile expects, where counts are not enough: racks, nodes, sizes.
+"""The states that a profile expects, if counts are not enough: racks, nodes, sizes.
 
 Each state is derived from an earlier one by releasing the leases that end in between, so that
 reading many instants releases each lease only a few times.

@@ -1,6 +1,6 @@
 """Planned starts: which one of a run is put in, and whether it is firm or tentative.
 
-A start within the pool's horizon, by a conflict or by a recalled loan becomes firm where it can be
+A start within the pool's horizon, by a conflict or by a recalled loan becomes firm if it can be
 promised; any other is tentative: it keeps room but no money.
 """
 
@@ -80,9 +80,9 @@ class PlannedStarts:
     def put(
         self, record: RunRecord, entry: Entry | None, recalled: MoveCause | None = None
     ) -> None:
-        """Put the start of a run in; make it firm where it is near, or by a conflict.
+        """Put the start of a run in; make it firm if it is near, or by a conflict.
 
-        ``recalled`` is set where loans were recalled for the run: its start is firm then, and if
+        ``recalled`` is set if loans were recalled for the run: its start is firm then, and if
         its reservation moves, this is the cause.
         """
         plan = self._plan
@@ -131,10 +131,10 @@ class PlannedStarts:
         plan.count(entry)
 
     def _kept_later(self, entry: Entry) -> Entry | None:
-        """Return a later start than ``entry`` that can be promised; None where there is none.
+        """Return a later start than ``entry`` that can be promised; None if there is none.
 
         Node quotas forbid promising ``entry``. Room is kept for the later start, so that the nodes
-        it needs come free however GPUs are spread. The run still starts sooner where, at its turn,
+        it needs come free however GPUs are spread. The run still starts sooner if, at its turn,
         enough GPUs are really free on few nodes.
         """
         plan = self._plan

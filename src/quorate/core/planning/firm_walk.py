@@ -141,7 +141,7 @@ class FirmWalk:
     def move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
         """Move a reservation, whose place is not put in, to its first start from ``from_ms`` on.
 
-        It is blocked where there is none, or ``from_ms`` is None.
+        It is blocked if there is none, or ``from_ms`` is None.
         """
         plan = self.plan
         run = plan.view.runs[record.made.run].spec

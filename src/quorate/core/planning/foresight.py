@@ -47,9 +47,9 @@ class LongWalk:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The planned start of a waiting run; ``entry`` is None where there is none.
+    """The planned start of a waiting run; ``entry`` is None if there is none.
 
-    ``long_walk`` is set where a walk beyond the depth searched for it.
+    ``long_walk`` is set if a walk beyond the depth searched for it.
     """
 
     state: PlanState
@@ -61,7 +61,7 @@ class Foreseen:
 class Foresight:
     """The plan of a view at an instant: a walk in an overlay, whose events are never recorded.
 
-    ``long_walk`` is set where the walk went on beyond the depth, up to one run.
+    ``long_walk`` is set if the walk went on beyond the depth, up to one run.
     """
 
     walk: Walk
@@ -135,7 +135,7 @@ class Foresight:
         return {entry.run: entry for entry in sorted(found, key=lambda entry: entry.start_ms)}
 
     def refusal_of(self, record: RunRecord) -> Refusal | None:
-        """Return why a waiting run does not start now; None where it does."""
+        """Return why a waiting run does not start now; None if it does."""
         if self.walk.plan.has_started(record.spec.name):
             return None
         return self.walk.reasons.why(record)

@@ -62,11 +62,11 @@ def give_out(log: DecisionLog) -> None:
 
 
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
-    """Return why ``run`` would wait if it were submitted now; None where a walk must find out.
+    """Return why ``run`` would wait if it were submitted now; None if a walk must find out.
 
-    No walk is needed where the run has no room now, whatever is planned, and is beyond its pool's
+    No walk is needed if the run has no room now, whatever is planned, and is beyond its pool's
     depth. It then changes nothing for other runs, and gets its start with the next walk, at most a
-    quarter of the horizon later. There is a walk all the same where a lease has outlasted the end
+    quarter of the horizon later. There is a walk all the same if a lease has outlasted the end
     that firm places count on: they may have to move.
     """
     view = log.view

@@ -76,7 +76,7 @@ def first_after(
     last_ms: int,
     steps: SearchBudget,
 ) -> tuple[int, T] | None:
-    """Return ``first_fitting`` where ``after_ms`` does not fit."""
+    """Return ``first_fitting`` if ``after_ms`` does not fit."""
     at_ms, index = after_ms, bisect_right(critical, after_ms)
     while True:
         stop_ms = critical[index] if index < len(critical) else max(at_ms, last_ms) + 1

@@ -68,7 +68,7 @@ class KeptStarts:
             view.room_index.keep_plan(self._gains.made)
 
     def _again(self, run: Run, known: KeptStart) -> Entry | None:
-        """Return the kept start of ``run`` if it would be found again; None where it may not."""
+        """Return the kept start of ``run`` if it would be found again; None if it may not."""
         ask, entry, _ = known
         assert isinstance(ask, Ask), ask
         now_ms, search = self._profile.now_ms, self._search

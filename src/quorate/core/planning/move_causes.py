@@ -60,11 +60,11 @@ def cause_of(
     """Return why ``pin``, which is not put in, does not fit into ``profile``.
 
     For each resource that is short, the cause names the late leases that hold some of it, and what
-    was lost or withdrawn where these leases do not explain all that is short. Its code is the first
+    was lost or withdrawn if these leases do not explain all that is short. Its code is the first
     of those found, in the order of ``MoveCode``. ``overdue`` are firm places that were due before
     now: each ends later by as much as what it waits for is late. ``events`` are those of this
     decision so far: overdue places may have waited for the leases that end in it, and nodes are
-    named only if they change in it, where any do.
+    named only if they change in it, if any do.
     """
     found: dict[Found, None] = {}
     gone = [
@@ -219,9 +219,9 @@ def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
 
 
 def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event]) -> Iterator[Found]:
-    """Yield the lost and drained nodes of an island or, where there are none, its domain.
+    """Yield the lost and drained nodes of an island or, if there are none, its domain.
 
-    Where this decision changes nodes, it is they: other nodes were lost before the place was found.
+    If this decision changes nodes, it is they: other nodes were lost before the place was found.
     Late leases on such a node are named with it: they would be in the way if it were there again.
     """
     view = profile.view
@@ -244,9 +244,9 @@ def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event])
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return the cause where nothing is short by counting, and ``pin`` cannot start all the same.
+    """Return the cause if nothing is short by counting, and ``pin`` cannot start all the same.
 
-    It names the late leases of its domains, payers and quotas; where there are none, what may have
+    It names the late leases of its domains, payers and quotas; if there are none, what may have
     changed since the place was recorded: the nodes, a quota or the payers.
     """
     view = profile.view

@@ -101,9 +101,9 @@ def _in_the_way(
 ) -> list[Overstayer]:
     """Return the bundles of ``late`` that have to go for ``pin``, newest first.
 
-    They count as running for ever, even where a rung of the ladder says that they end before the
+    They count as running for ever, even if a rung of the ladder says that they end before the
     start: they are past their declared ends, and one grace later it is too late to stop them.
-    Where it is too late already, the start is looked at when the first of them could be gone: what
+    If it is too late already, the start is looked at when the first of them could be gone: what
     ends until then needs no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
@@ -176,8 +176,8 @@ def relief(
 ) -> list[Overstayer] | None:
     """Return the bundles of ``late`` that must stop so that ``pin`` can stay, newest first.
 
-    ``profile`` has every pin put in, this one too. Empty where nothing must stop; None where
-    stopping every bundle that may be stopped for it is not enough. ``pin`` can stay where it has
+    ``profile`` has every pin put in, this one too. Empty if nothing must stop; None if
+    stopping every bundle that may be stopped for it is not enough. ``pin`` can stay if it has
     all that it needs or, with ``all_of_it``, all that it takes: its whole domains if it is choosy.
     """
     if is_void(profile.view, pin):

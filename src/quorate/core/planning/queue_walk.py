@@ -153,7 +153,7 @@ class Walk:
                 self.reasons.refuse_reserved(view.runs[name])
 
     def _tell_others(self) -> None:
-        """Write why runs wait that were not looked at, where this decision may have changed it."""
+        """Write why runs wait that were not looked at, if this decision may have changed it."""
         plan = self.plan
         for event in tuple(plan.log.events):
             match event:
@@ -318,7 +318,7 @@ class Walk:
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
         """Recall loans for a run that waits for nothing else; return whether it did so.
 
-        The run starts at once where other payers take all these loans over, and otherwise when
+        The run starts at once if other payers take all these loans over, and otherwise when
         their notice is over. ``natural`` is its start without the recall, which is not put in.
         """
         plan = self.plan

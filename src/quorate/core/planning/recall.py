@@ -69,9 +69,9 @@ class Planned:
 def plan_recall(
     log: DecisionLog, run: Run, planned: Planned, natural_ms: int | None, reservation: str = ""
 ) -> Recall | None:
-    """Return the recall that starts a waiting run before ``natural_ms``; None where none does.
+    """Return the recall that starts a waiting run before ``natural_ms``; None if none does.
 
-    ``natural_ms`` is its start without a recall, None where it has none. ``reservation`` is the
+    ``natural_ms`` is its start without a recall, None if it has none. ``reservation`` is the
     run's own, if it has one; its place is not in ``planned``. Nothing is written.
     """
     loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
@@ -123,7 +123,7 @@ class _Trials:
         return _needed(taken[:length], starts)
 
     def _handed(self, loans: Iterable[Loan]) -> DecisionLog | None:
-        """Return a trial in which ``loans`` are handed over; None where one has no payers."""
+        """Return a trial in which ``loans`` are handed over; None if one has no payers."""
         trial = self._trial()
         return trial if all(_hand(trial, loan) for loan in loans) else None
 

@@ -70,7 +70,7 @@ class RoomNow:
     def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
         """Return whether ``view`` may have room for ``run`` beside the plan until ``until_ms``.
 
-        Payers are not looked at. Where this is False, admission finds no room either.
+        Payers are not looked at. If this is False, admission finds no room either.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -90,7 +90,7 @@ class RoomNow:
     def has_free(self, run: Run) -> bool:
         """Return whether ``run`` may have room now if nothing is planned.
 
-        Payers are not looked at. Where this is False, admission finds no room either.
+        Payers are not looked at. If this is False, admission finds no room either.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -246,6 +246,6 @@ class RoomNow:
 
 
 def _free_gpus(view: StateView, domain: Domain) -> int:
-    """Return how many GPUs of a domain are free, of whole nodes where its pool gives those."""
+    """Return how many GPUs of a domain are free, of whole nodes if its pool gives those."""
     island = view.island(domain.key)
     return whole_gpus(island) if view.pools[domain.key.pool].whole_nodes else island.gpus_free

@@ -1,6 +1,6 @@
 """The earliest start of one run in a profile.
 
-It is found by counting (``counted_starts``). Where counting is not enough (racks, nodes of several
+It is found by counting (``counted_starts``). If counting is not enough (racks, nodes of several
 sizes that are given whole, a quota of nodes that are shared), the start is tried in the state
 expected then.
 """
@@ -79,7 +79,7 @@ class Searcher:
     ) -> tuple[Entry | None, Ask | None]:
         """Return the earliest start as ``find`` does, and what was asked for if only room counted.
 
-        That is None where anything else may have kept the run from an earlier start, or may change
+        That is None if anything else may have kept the run from an earlier start, or may change
         who pays.
         """
         steps = SearchBudget(FIND_STEPS_MAX) if steps is None else steps
@@ -113,7 +113,7 @@ class Searcher:
     def paid_again(self, ask: Ask, domains: Sequence[Domain], entry: Entry) -> Sequence[Leg] | None:
         """Return who pays for the place of ``entry`` in ``domains``, if they hold it as before.
 
-        That is None where they divide it otherwise, or payers cannot pay for it.
+        That is None if they divide it otherwise, or payers cannot pay for it.
         """
         if ask.in_one:
             return self.payers.pay_plainly(
@@ -138,7 +138,7 @@ class Searcher:
     def may_be_divided(self, run: Run) -> bool:
         """Return whether ``run`` may be divided among domains in which different payers pay.
 
-        Counting tries few such divisions, so a start now may exist where it finds none.
+        Counting tries few such divisions, so a start now may exist if it finds none.
         """
         least = run.widths()[-1]
         asks = (self.asks.of(run, flavor, least) for flavor in run.flavors)

@@ -1,4 +1,4 @@
-"""Why a run waits: its refusal beside everything that is planned, written where it has changed."""
+"""Why a run waits: its refusal beside everything that is planned, written if it has changed."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class WhyWaiting:
         self._starts = starts
 
     def refuse(self, record: RunRecord) -> None:
-        """Write why a run waits, if that has changed; it is computed only where it may have."""
+        """Write why a run waits, if that has changed; it is computed only if it may have."""
         plan = self._plan
         if not plan.is_beyond(record.spec.pool) and self._may_have_changed(record):
             self.tell(record, self._why(record))
 
     def refuse_reserved(self, record: RunRecord) -> None:
-        """Write what a run lacks in itself, where its last refusal says that others keep it."""
+        """Write what a run lacks in itself, if its last refusal says that others keep it."""
         known = record.refusal
         is_reserved = known is not None and known.code is RefusalCode.RESERVED
         if is_reserved and self._may_have_changed(record):
@@ -56,7 +56,7 @@ class WhyWaiting:
     def refuse_again(self, record: RunRecord) -> bool:
         """Write why a run waits as ``refuse`` does, if that does not depend on what is planned.
 
-        Return False, with nothing written, where it does.
+        Return False, with nothing written, if it does.
         """
         if not self._may_have_changed(record):
             return True
@@ -134,7 +134,7 @@ class WhyWaiting:
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:
     """Return whether ``refusal`` says something else than ``known``.
 
-    That is another code or, where both wait for a quota, another owner's quota, or that there are
+    That is another code or, if both wait for a quota, another owner's quota, or that there are
     shortages where there were none, or none where there were.
     """
     if known is None or known.code is not refusal.code:

@@ -33,7 +33,7 @@ class Candidate(Struct, frozen=True, gc=False):
     """Something that can be ended as one: a bundle, a whole run, a spare.
 
     ``gpus`` is all that ends with it, in any place; ``room`` is what the goal gains, some of it
-    outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are given up with
+    outside of the scope if ``is_beyond``. ``pledges`` are filled spares that are given up with
     it, as they would otherwise take its slots back.
     """
 
@@ -77,7 +77,7 @@ class Cutter:
                     yield from self._make(CutStep.BACKFILL, name, bundle)
 
     def spares(self) -> Iterator[Candidate]:
-        """Yield spares, one lease at a time; filled spares too where a limit counts them."""
+        """Yield spares, one lease at a time; filled spares too if a limit counts them."""
         leases, spares = self._view.leases, set(self._survey.spares)
         for run in self._survey.newest_first(leases[name].fact.run for name in spares):
             for name in reversed(self._view.runs[run].leases):
@@ -163,7 +163,7 @@ class Cutter:
     ) -> Sequence[Candidate]:
         """Return ``names`` as a candidate; none if they make no room in scope or may not be cut.
 
-        Where room outside of the scope counts, leases outside of the scope make room too.
+        If room outside of the scope counts, leases outside of the scope make room too.
         """
         record = self._view.runs[run]
         if record.stopping is not None or record.spec.sensitive:

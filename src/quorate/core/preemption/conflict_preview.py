@@ -84,7 +84,7 @@ def foresee(
     has_executor: bool = False,
     draws: int = DUMMY_DRAWS,
 ) -> Contest | Refusal | None:
-    """Return how a conflict over ``question`` would go at ``at_ms``; None where nothing is short.
+    """Return how a conflict over ``question`` would go at ``at_ms``; None if nothing is short.
 
     A refusal when everything that may be ended then is not enough.
     """
@@ -111,7 +111,7 @@ def foresee_declared(
 ) -> Contest | Refusal | None:
     """Return how an open conflict would go: its entrants are fixed, its cuts are not.
 
-    Where the entrants are not enough, or an owner has dodged, return how the conflict would go when
+    If the entrants are not enough, or an owner has dodged, return how the conflict would go when
     it is declared again.
     """
     question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
@@ -227,7 +227,7 @@ class Ordeal:
     """The result of a settled conflict for one run that entered it or was cut by it.
 
     ``steps`` are how it was cut, with the GPUs that ended; none when it goes on. ``odds`` is how
-    likely it was to be drawn first, None where it had no token; ``entrants`` are all that had one.
+    likely it was to be drawn first, None if it had no token; ``entrants`` are all that had one.
     """
 
     declared: ConflictDeclared

@@ -165,7 +165,7 @@ class Prepared:
     owners: Mapping[str, str]
 
     def draw(self, seed: bytes) -> Drawn | None:
-        """Return the runs that ``seed`` ends; None where no draw is needed."""
+        """Return the runs that ``seed`` ends; None if no draw is needed."""
         if not self.resolver.short:
             return None
         held: dict[str, list[str]] = {}

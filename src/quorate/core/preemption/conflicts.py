@@ -65,7 +65,7 @@ def declare_conflict(
     attempt: int | None = None,
     burst: Burst | None = None,
 ) -> ConflictDeclared | Refusal | None:
-    """Write that room will be made at ``due_ms``, or return why not; None where nothing is short.
+    """Write that room will be made at ``due_ms``, or return why not; None if nothing is short.
 
     Without ``due_ms``, the conflict is due now or, for a limit, when enough of the runs under it
     may be drawn. An open conflict over the same question is returned unchanged.
@@ -258,9 +258,9 @@ def settle_conflict(
 ) -> Refusal | None:
     """Write the result of a conflict that is due, and its stops; or return why it is refused.
 
-    It is declared again, with the runs that have started in its scope since then, where the
-    entrants that are left are not enough, where an entrant has ended and other runs of its owner
-    have started, and where another lottery has used its link. A reservation asks again by itself
+    It is declared again, with the runs that have started in its scope since then, if the
+    entrants that are left are not enough, if an entrant has ended and other runs of its owner
+    have started, and if another lottery has used its link. A reservation asks again by itself
     when it is examined.
     """
     refusal = _refused(log, command)
@@ -428,7 +428,7 @@ def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
 def _declare_anew(log: DecisionLog, declared: ConflictDeclared, burst: Burst | None) -> None:
     """Declare again what could not be settled, with the runs that may be drawn now.
 
-    Where that does not help, the conflict stays as it is; it is examined again at the next change.
+    If that does not help, the conflict stays as it is; it is examined again at the next change.
     """
     question = asked_again(log.view, declared)
     declare_conflict(log, question, attempt=declared.attempt + 1, burst=burst)

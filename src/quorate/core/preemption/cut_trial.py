@@ -18,7 +18,7 @@ from quorate.model.state.state_view import StateView
 class Trial:
     """An overlay without exactly the leases of the last request.
 
-    ``reservation`` is closed in it, because the trial is for its run. Where there are no other
+    ``reservation`` is closed in it, because the trial is for its run. If there are no other
     reservations and the trial is not ``whole``, only the slots of the leases come free: nothing
     else of them is read then.
     """

@@ -29,7 +29,7 @@ FULL_MS: Final = 7 * DAY_MS
 class Account:
     """A disruption account at ``now_ms``, in GPU-milliseconds.
 
-    ``has`` is below 0 where conflicts cost more than the account had. It fills at a rate of
+    ``has`` is below 0 if conflicts cost more than the account had. It fills at a rate of
     ``filling / PARTS`` GPUs up to ``size``. ``charged_ms`` is when it was last charged, and
     ``lacked`` how much was missing to ``size`` then.
     """
@@ -104,7 +104,7 @@ def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
 def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: int) -> None:
     """Write that ``run`` waits until its owner's account covers the cost; it is planned then.
 
-    Nothing is written where a recorded deferral ends no later than that: the cost of a conflict
+    Nothing is written if a recorded deferral ends no later than that: the cost of a conflict
     grows as other runs work, and it is computed again at that instant.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)

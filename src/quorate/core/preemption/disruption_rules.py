@@ -55,8 +55,8 @@ class CallBar(Word):
 class CallRefusal:
     """Why a run may not ask for a conflict now; ``text`` says it, without instants.
 
-    ``account`` is its owner's where that does not cover ``costs_gpu_ms``, and ``covered_ms`` is
-    when it will; None where it never does.
+    ``account`` is its owner's if that does not cover ``costs_gpu_ms``, and ``covered_ms`` is
+    when it will; None if it never does.
     """
 
     bar: CallBar
@@ -143,10 +143,10 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
 ) -> Foreseen | None:
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
-    None where ending all that may be ended is never enough. What runs now counts, as if it went on:
+    None if ending all that may be ended is never enough. What runs now counts, as if it went on:
     it may be drawn from when it has run for its pool's minimum, or at once if it began past
     ``made_ms``. ``reservation`` is the run's own.
-    With ``if_short`` it is None, too, where the run needs no conflict to start there.
+    With ``if_short`` it is None, too, if the run needs no conflict to start there.
     """
     survey, goal, resolver = _asked(
         view,
@@ -273,7 +273,7 @@ def _worst_loss(
 
     These orders are: each of the few owners with the most to lose drawn first, its runs in the
     order of their losses; the same, with runs that are enough by themselves moved to the end; and a
-    few dummy draws. A draw that costs more is possible, but rare. None where a draw does not reach
+    few dummy draws. A draw that costs more is possible, but rare. None if a draw does not reach
     the goal: the search for a start is bounded, and with more room it may take another path.
     """
     if not resolver.short:

@@ -34,7 +34,7 @@ from quorate.model.state.state_view import StateView
 SHORT_SEARCH_STEPS: Final = 300
 """Steps of the first search in each try: overlapping caps make it hard, and tries are many."""
 LONG_SEARCH_STEPS: Final = 1_000
-"""Steps that all tries of a goal share where the first search was not enough."""
+"""Steps that all tries of a goal share if the first search was not enough."""
 _NO_ROOM: Final = frozenset(
     (
         RefusalCode.INSUFFICIENT_CAPACITY,
@@ -60,7 +60,7 @@ class Goal(Protocol):
     def lacking(self, room: Room) -> int:
         """Return how many GPUs of the scope are missing when ``room`` has come free; 0 if unknown.
 
-        It is more than 0 only where the goal is not reached. It never rises with more room, and
+        It is more than 0 only if the goal is not reached. It never rises with more room, and
         falls by no more than the room in scope grows; room outside of the scope may lower it by
         more.
         """
@@ -136,7 +136,7 @@ class Start:
     long_search: SearchBudget = field(
         default_factory=lambda: SearchBudget(LONG_SEARCH_STEPS), compare=False
     )
-    """What all tries together may search where a short search is not enough."""
+    """What all tries together may search if a short search is not enough."""
 
     @classmethod
     def of(  # noqa: PLR0913 - what, where, when, and beside which promises
@@ -187,7 +187,7 @@ class Start:
         )
 
     def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
-        """Return when the last of ``leases`` is expected to end; nothing where none is promised."""
+        """Return when the last of ``leases`` is expected to end; nothing if none is promised."""
         if not self.promised:
             return 0
         ends = (lease_end_ms(view, view.leases[name], self.at_ms) for name in leases)

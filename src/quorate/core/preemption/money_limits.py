@@ -86,7 +86,7 @@ def _account(view: StateView, limit: Limit) -> EnvelopeAccount | CapAccount:
 
 
 def _bound_and_use(account: EnvelopeAccount | CapAccount, limit: Limit) -> tuple[int | None, int]:
-    """Return what ``limit`` allows, None where it is not in force, and what is in use."""
+    """Return what ``limit`` allows, None if it is not in force, and what is in use."""
     used = account.gpus_active + account.gpus_reserved
     if account.retired:
         return None, used

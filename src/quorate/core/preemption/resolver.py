@@ -3,7 +3,7 @@
 Cuts are taken in their order until the goal is reached; needless ones are given back, last first.
 The lottery supplies the rest: draws are taken until the goal is reached; then needless draws are
 given back, last first, and after them the cuts that the draws made needless, so that every cut and
-draw that is left is necessary. Where all together are not enough, nothing is cut.
+draw that is left is necessary. If all together are not enough, nothing is cut.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Resolver:
         room = summed(candidate.room for candidate in (*self.cuts, *tokens))
         if self._goal.lacking(room):
             return False
-        # Where counting is right, some of them are enough, and quicker to try than all.
+        # If counting is right, some of them are enough, and quicker to try than all.
         some = self._chosen(self.cuts)
         largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
         _until_nothing_lacks(some, iter(largest))

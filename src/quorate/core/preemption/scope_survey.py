@@ -29,7 +29,7 @@ class Survey:
     ``runs`` has the leases of each run that are not stopping, in the order in which they were
     found; ``spares`` and ``steps`` those of them that are spares, or belong to a step above a
     minimum. ``going`` are stopping. ``pledges`` are filled spares that a limit pays for, and
-    ``filled`` has the filled spares on the slots of each lease. ``scope`` is set where GPUs that a
+    ``filled`` has the filled spares on the slots of each lease. ``scope`` is set if GPUs that a
     cut frees in other domains count too: it has the domains in which room is to be made.
     """
 
@@ -79,7 +79,7 @@ def survey_domains(
     *,
     counts_beyond: bool = False,
 ) -> Survey:
-    """Return the survey of ``domains`` of a pool, or of all its domains where none is named.
+    """Return the survey of ``domains`` of a pool, or of all its domains if none is named.
 
     ``counts_beyond`` says that the goal may also use what comes free outside of ``domains`` when a
     run that is cut there has GPUs in other domains of the pool too.

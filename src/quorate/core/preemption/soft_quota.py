@@ -15,7 +15,7 @@ from quorate.model.state.state_view import StateView
 
 
 def bursting(view: StateView) -> Burst | None:
-    """Return which runs are burst; None where no quota states a share."""
+    """Return which runs are burst; None if no quota states a share."""
     if not view.soft.has_targets:
         return None
     return is_burst

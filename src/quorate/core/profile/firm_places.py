@@ -54,7 +54,7 @@ def replan_due_ms(view: StateView, after_ms: int) -> int | None:
 
 
 def _pools_waited_in(view: StateView) -> Iterable[str]:
-    """Return the pools in whose queues runs wait; quickly where there is one pool."""
+    """Return the pools in whose queues runs wait; quickly if there is one pool."""
     if len(view.pools) == 1 and view.queued_counts:
         return view.pools
     return {pool for pool, _ in view.queued_counts}

@@ -1,8 +1,8 @@
 """Which rooms may have more free than when the walk before searched them.
 
 A walk leaves behind what it put into its profile, in order, and the starts that it found
-(``KeptPlan``). The next walk compares what it puts in with that: a room has gained where a place of
-the former plan is missing, or where something happened to its domain since. In all other rooms no
+(``KeptPlan``). The next walk compares what it puts in with that: a room has gained if a place of
+the former plan is missing, or if something happened to its domain since. In all other rooms no
 start is possible that was not possible then: leases are only expected later as time passes, and
 what is planned beside only takes more. So a start that was found then is still the first one if the
 rooms that gained have none before it. docs/design/planning.md.

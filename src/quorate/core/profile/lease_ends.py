@@ -62,7 +62,7 @@ def is_told_late(view: StateView, lease: Lease) -> bool:
     """Return whether a recalled ``lease`` was told to stop too late to be gone in time.
 
     It has its grace all the same, so its deadline is after the end of its notice. That happens
-    where no decision was made when it had to be told, because the program was down.
+    if no decision was made when it had to be told, because the program was down.
     """
     if lease.ending is None or not view.recalls:
         return False

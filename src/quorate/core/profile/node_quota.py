@@ -1,9 +1,9 @@
 """Quotas of nodes in the plan: how many nodes a place counts for, and the fewest it needs.
 
-A place is counted in GPUs of a domain; its nodes are known only when the run starts. Where nodes
+A place is counted in GPUs of a domain; its nodes are known only when the run starts. If nodes
 are shared, each GPU may be on a node of its own. So a place counts for many nodes, or it counts for
 few and keeps so many more GPUs of its domain free for its start that few nodes hold it however free
-GPUs are spread. A start becomes firm where quotas allow the nodes that it counts for and its
+GPUs are spread. A start becomes firm if quotas allow the nodes that it counts for and its
 domains have the GPUs that it keeps. It stays firm as long as the fewest nodes fit: nodes that are
 added to a domain raise how many nodes a place may come to hold, and move no firm start.
 """
@@ -60,7 +60,7 @@ def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
 
 
 def promised(profile: Profile, entry: Entry) -> Entry | None:
-    """Return ``entry``, which is not put in, in the form that can be firm; None where it cannot be.
+    """Return ``entry``, which is not put in, in the form that can be firm; None if it cannot be.
 
     Quotas must allow the nodes that it counts for as long as it takes, and its domains must have
     what it keeps when it starts, beside what other firm places need.
@@ -83,7 +83,7 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
 def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
     """Return from when on ``entry``, which cannot be promised at its start, may be in its domains.
 
-    None where no such instant is known.
+    None if no such instant is known.
     """
     found = counted(profile.view, entry)
     at_ms: int | None = entry.start_ms

@@ -81,7 +81,7 @@ def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
 def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
     """Return the GPUs that a bundle leaves to ``pin``, by island.
 
-    Whole nodes count where the pool gives whole nodes. Slots do not count that go back to a spare
+    Whole nodes count if the pool gives whole nodes. Slots do not count that go back to a spare
     whose run is expected to run at the start of ``pin``.
     """
     view, masks = profile.view, dict[str, int]()

@@ -1,6 +1,6 @@
 """The profile: what will be free of everything a start needs, as far as is known now.
 
-Rooms by domain and flavor (GPUs; GPUs of whole nodes where a pool gives whole nodes), payers
+Rooms by domain and flavor (GPUs; GPUs of whole nodes if a pool gives whole nodes), payers
 (concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function. Each is
 computed when it is first read, from the view as it was when the profile was made; later starts and
 reservations are put in. The view must not change meanwhile.
@@ -107,7 +107,7 @@ class Profile:
     # --- Rooms ---
 
     def room(self, key: IslandKey) -> Resource:
-        """Return the room of the island under ``key``; nothing where the domain has gone."""
+        """Return the room of the island under ``key``; nothing if the domain has gone."""
         known = self._rooms.get(key)
         if known is None:
             known = self._rooms[key] = self._find_room(key)
@@ -368,7 +368,7 @@ class Profile:
         return needs
 
     def gpus_total(self, key: IslandKey) -> int:
-        """Return how many GPUs an island has; none where the domain has gone since."""
+        """Return how many GPUs an island has; none if the domain has gone since."""
         known = key.domain in self.view.domains(key.pool, key.flavor).numbers
         return self.view.island(key).gpus_total if known else 0
 

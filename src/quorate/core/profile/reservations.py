@@ -23,7 +23,7 @@ def make_firm(
 ) -> None:
     """Write that the start of ``entry`` is firm from now on.
 
-    ``natural_ms`` is when it could start by itself, which is later where it is ``by_conflict``.
+    ``natural_ms`` is when it could start by itself, which is later if it is ``by_conflict``.
     """
     number = log.view.runs[entry.run].reservations_ever + 1
     log.write(

@@ -23,7 +23,7 @@ def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
 
 
 class Resource:
-    """What is free of one resource over time; negative where a limit was lowered.
+    """What is free of one resource over time; negative if a limit was lowered.
 
     What is free at an instant is ``free_now``, plus what the curve has gained by then, minus what
     the plan takes then. ``steps_ms`` are the instants at which the plan takes more or less,

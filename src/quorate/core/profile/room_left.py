@@ -1,7 +1,7 @@
 """What the plan leaves: a view from which everything that entries need meanwhile is taken out.
 
 A run may use planned room if it ends one grace before the room is needed. A start is tried in what
-is left; where that fails, the real state has no room either.
+is left; if that fails, the real state has no room either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def room_left(
 ) -> StateView:
     """Return ``view`` without what firm reservations need while ``run`` would run from ``at_ms``.
 
-    The view itself where no reservation needs anything the run could use. ``exempt`` is the run's
+    The view itself if no reservation needs anything the run could use. ``exempt`` is the run's
     own reservation.
     """
     if not view.reservations:
@@ -52,7 +52,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
 
     A run that has started in ``view`` since ``profile`` was made must have been put into it.
     With ``whole_last`` the emptiest nodes are left, and else the fullest. ``payers`` are those that
-    may pay for ``run``: where they are given, what others have left is not looked at.
+    may pay for ``run``: if they are given, what others have left is not looked at.
     """
     islands = _islands_short(view, profile, run, from_ms, until_ms)
     widths = _widths_short(view, profile, payers, from_ms, until_ms)

@@ -191,7 +191,7 @@ def _sharing(view: StateView, pool: str) -> set[str]:
 
 
 def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, marked as staying where its run already has exactly these GPUs.
+    """Return ``grant``, marked as staying if its run already has exactly these GPUs.
 
     A run that is granted other nodes leaves its present ones to another run.
     """

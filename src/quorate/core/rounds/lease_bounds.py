@@ -27,7 +27,7 @@ class LeaseBounds:
     def shared(self, run: str) -> tuple[RoundShared, RoundShare] | None:
         """Return the round that the pool of ``run`` is in, and what the run was to have of it.
 
-        None where the run shares in no rounds, or was not there when the round began.
+        None if the run shares in no rounds, or was not there when the round began.
         """
         known = self._view.in_rounds.get(run)
         record = None if known is None else self._view.rounds.get(known.pool)

@@ -1,7 +1,7 @@
 """What a run may be in a pool that shares in rounds, and whether its deadline can be kept.
 
 An owner is promised its target share of every flavor, whatever other owners submit. A deadline is
-accepted where that share alone keeps it, beside the owner's deadlines that were accepted before: a
+accepted if that share alone keeps it, beside the owner's deadlines that were accepted before: a
 deadline gets no owner a larger share.
 """
 
@@ -122,7 +122,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
 def target_ppm(view: StateView, owner: str) -> int:
     """Return the part of a pool that ``owner`` has at least: its target, as its quota states it.
 
-    Where targets add up to more than 1, each is cut in proportion.
+    If targets add up to more than 1, each is cut in proportion.
     """
     return targets_ppm(view, (owner,))[owner]
 

@@ -80,7 +80,7 @@ def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
 
 
 def _spare(view: StateView, record: RunRecord) -> str:
-    """Return which GPUs a run has without a share of them, as text; empty where it has none."""
+    """Return which GPUs a run has without a share of them, as text; empty if it has none."""
     shared, share = view.rounds[record.spec.pool].shared, _share(view, record)
     grant = next((each for each in shared.grants if each.run == record.spec.name), None)
     if grant is None or share is None or grant.partner is not None:
@@ -97,7 +97,7 @@ def _spare(view: StateView, record: RunRecord) -> str:
 
 
 def _beside(view: StateView, record: RunRecord) -> str:
-    """Return with which run a run shares GPUs now, as text; empty where it shares none."""
+    """Return with which run a run shares GPUs now, as text; empty if it shares none."""
     known = view.in_rounds[record.spec.name]
     if known.lease:
         return f"it shares the GPUs of run {view.leases[known.lease].fact.run}"
@@ -109,7 +109,7 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
     """Return why a run without a share of its round can have none, whatever the policy.
 
     Either its owner is at its limit of running runs, or the run would not fit even if the pool were
-    empty. Payers are not checked. None where it has a share, or could have one.
+    empty. Payers are not checked. None if it has a share, or could have one.
     """
     share, run = _share(view, record), record.spec
     if share is None or any(share.shares_ppm) or any(share.rates):
@@ -126,7 +126,7 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
 
 
 def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
-    """Return why a run that shares in rounds has no GPUs now; None where it has some.
+    """Return why a run that shares in rounds has no GPUs now; None if it has some.
 
     Includes what was refused to it in this round, or keeps it from any share.
     """

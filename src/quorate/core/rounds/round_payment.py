@@ -1,7 +1,7 @@
 """Round money: grants that wait for one payer are paid in their order.
 
 Grants start as GPUs come free, and the first to find GPUs would take money that is meant for an
-earlier grant. Where a payer has enough for all waiting grants, the order does not matter; where it
+earlier grant. If a payer has enough for all waiting grants, the order does not matter; if it
 has not, the grants behind one that waits for it wait as well. When all stopping leases have ended
 there is nothing to wait for, and grants are tried in their order anyway.
 """

@@ -103,7 +103,7 @@ def _tried(
 
 
 def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``; for its first run alone where the other is over, or over a quota."""
+    """Return ``grant``; for its first run alone if the other is over, or over a quota."""
     if grant.partner is None:
         return grant
     if grant.partner in view.in_rounds:

@@ -85,7 +85,7 @@ class Room:
         return None
 
     def why_not(self, run: Run, flavor: str) -> Refusal | None:
-        """Return why ``run`` fits nowhere now, with what is missing; None where it fits."""
+        """Return why ``run`` fits nowhere now, with what is missing; None if it fits."""
         if self.find(run, flavor) is not None:
             return None
         headroom = Headroom.of(self._state, run.owner)

@@ -77,7 +77,7 @@ def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
     """Yield each group of siblings, one of ``names`` among them, whose targets exceed 1.
 
     Owners without parents count as siblings of each other: together they share the whole fleet.
-    Where no group exceeds 1, also yield a warning if all families together do, since every target
+    If no group exceeds 1, also yield a warning if all families together do, since every target
     is a part of the whole fleet.
     """
     groups: dict[str, None] = {}
@@ -106,7 +106,7 @@ def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
 
 
 def _family_warnings(view: StateView) -> Iterator[str]:
-    """Yield a warning where the targets of all families together exceed 1.
+    """Yield a warning if the targets of all families together exceed 1.
 
     The target of a family is the target of its head or the sum of its members' targets, whichever
     is more; an owner with several parents counts in the family of the first.

@@ -161,7 +161,7 @@ class Scores:
     def lasting(self, line: Line) -> Lasting:
         """Return the rank of the runs of ``line``, and an instant before which it stays the same.
 
-        It does as long as no event concerns their owner. The instant is now where the rank may
+        It does as long as no event concerns their owner. The instant is now if the rank may
         change at any time: the rank of an owner that may burst depends on how many GPUs are free.
         """
         rank, now_ms = self.rank(line), self._now_ms
@@ -264,7 +264,7 @@ def _of_ppm(ppm: int) -> int:
 
 
 def target_ppm(view: StateView, owner: Owner) -> int:
-    """Return the target share of ``owner``: where it has none, an equal part of what is left."""
+    """Return the target share of ``owner``: if it has none, an equal part of what is left."""
     stated = owner.quota.fair_share_target_ppm
     return view.soft.rest_target_ppm if stated is None else stated
 

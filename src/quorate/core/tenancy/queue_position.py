@@ -50,7 +50,7 @@ class Standing:
 
     ``is_stated`` says that the owner has stated its target; ``eligible_since_ms`` is None while the
     run waits for others to complete. ``ahead`` is in the order of the queue. ``report`` is what the
-    accounting system reported of the owner's budget, where it is linked to one.
+    accounting system reported of the owner's budget, if it is linked to one.
     """
 
     position: int
@@ -69,8 +69,8 @@ def standing_of(
 ) -> Standing:
     """Return the place of ``run`` in the queue of ``view``, and how many are ahead and why.
 
-    Counts lines, however long they are. Where runs follow others it examines each run ahead:
-    ``queue`` returns every waiting run in order, where the caller may have that already.
+    Counts lines, however long they are. If runs follow others it examines each run ahead:
+    ``queue`` returns every waiting run in order, if the caller may have that already.
     """
     scores, record = Scores(view, now_ms), view.runs[run]
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))

@@ -26,8 +26,8 @@ _TERMS: Final = 14
 class Terms(Struct, frozen=True, kw_only=True):
     """What the score of one owner in one flavor is made of, in parts of ``ONE``.
 
-    ``used`` is the worse of its budgets, None where it has none; ``instant`` and ``decayed`` make
-    up its ``share``; ``effective`` is its ``target``, more where it may burst.
+    ``used`` is the worse of its budgets, None if it has none; ``instant`` and ``decayed`` make
+    up its ``share``; ``effective`` is its ``target``, more if it may burst.
     """
 
     used: int | None
@@ -70,7 +70,7 @@ def effective(target: int, burst: int, utilisation: int) -> int:
 
 
 def deficit(share: int, eff: int) -> int:
-    """Return how far ``share`` is below ``eff``, as a part of it; 0 where it is not below."""
+    """Return how far ``share`` is below ``eff``, as a part of it; 0 if it is not below."""
     return max(0, eff - share) * ONE // eff if eff > 0 else 0
 
 

@@ -132,7 +132,7 @@ class Funds:
         return known[flavor]
 
     def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
-        """Return who pays for ``leases`` of ``run`` now; None where a payer cannot continue."""
+        """Return who pays for ``leases`` of ``run`` now; None if a payer cannot continue."""
         payers = {payer.key: payer for payer in self.payers(run, flavor)}
         found = []
         for lease in leases:

@@ -21,7 +21,7 @@ AHEAD_ROUNDS_MAX: Final = 1
 
 
 def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
-    """Record that a lease of this round began for ``run`` and, where it has one, its partner."""
+    """Record that a lease of this round began for ``run`` and, if it has one, its partner."""
     if run.phase is Phase.PENDING:
         state.begin_rounds(run)
         if run.started_ms is None:
@@ -83,7 +83,7 @@ def _held_ms(lease: Lease, until_ms: int) -> int:
 
 
 def _more(state: State, fact: LeaseStarted) -> str:
-    """Return another open lease of the run with the same start; empty where there is none."""
+    """Return another open lease of the run with the same start; empty if there is none."""
     return next(
         (
             name
@@ -125,7 +125,7 @@ def entitlements_ms(
     grant, in a grace longer than a round, kept them from other runs, so that its lead is not
     reduced.
 
-    The bound on what a run is owed is lower by the time for which it had GPUs in this round. Where
+    The bound on what a run is owed is lower by the time for which it had GPUs in this round. If
     more is due than can be given, every run is owed as much as its bound allows; a run that has
     just had GPUs is then owed less than one that waits, and they take turns.
     """
