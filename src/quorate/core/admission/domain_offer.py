@@ -1,8 +1,8 @@
-"""What a domain offers one request: its node classes.
+"""The node classes that a domain offers to one request.
 
 A node class is a set of nodes in one domain that are alike for this request. Usually a domain is
-one class. If an envelope or the run selects racks, each rack is a class; if nodes are given
-whole, each node size is one, and only untouched nodes count.
+one class. If an envelope or the run selects racks, each rack is a class. If the pool gives whole
+nodes, each node size is a class, and only nodes without any lease count.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class DomainOffer(Struct, frozen=True, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether any GPU of it is as good as any other."""
+        """Whether the domain is one class in which every GPU is as good as any other."""
         return len(self.node_classes) == 1 and self.node_classes[0].unit == 1
 
 
 class DomainOffers:
     """The offers of the domains that a request may use, computed on demand.
 
-    ``by_rack`` says that an envelope which may pay selects racks.
+    ``by_rack`` says that an envelope that may pay selects racks.
     """
 
     __slots__ = ("_index", "_made", "_offers", "_simple", "by_rack", "request", "view")
@@ -138,7 +138,7 @@ class DomainOffers:
         return [key for key in dict.fromkeys(named) if key in known]
 
     def _within(self, key: IslandKey) -> Island | None:
-        """Return what the request may use of an island; None if it may use nothing."""
+        """Return the part of an island that the request may use; None if it may use nothing."""
         nodes, island = self.view.nodes, self.view.island(key)
         offered: dict[int, int] = {}
         for name, gpus in self.request.within:

@@ -144,6 +144,8 @@ def _nodes(view: StateView, touched: Mapping[str, int]) -> Iterator[Violation]:
             for place, mask in leases[name].fact.slots:
                 if place == node:
                     if taken & mask or mask & ~there:
-                        text = f"slots {mask:#x} of {node} are taken or not there"
+                        text = (
+                            f"slots {mask:#x} of {node} are already leased, or the node lacks them"
+                        )
                         yield Violation("I1", name, text)
                     taken |= mask

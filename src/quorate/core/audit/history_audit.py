@@ -465,7 +465,7 @@ class _Books:
     def _let_go(self, event: RunEnded | RunRequeued) -> Iterator[Violation]:
         name = event.run
         if name not in self.runs or name in self.over:
-            yield Violation("I6", name, "ends and is not there or was over")
+            yield Violation("I6", name, "ends, but does not exist or had ended")
         if self.held_by.get(name):
             yield Violation("I11", name, f"still holds {len(self.held_by[name])} leases")
         if isinstance(event, RunEnded):
@@ -513,4 +513,6 @@ def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
                 "I10", key_r[0], f"was not charged exactly what it used from {key_r[1]}"
             )
     if set(view.leases) != set(books.open):
-        yield Violation("I8", "leases", "the open ones are not those that started and did not end")
+        yield Violation(
+            "I8", "leases", "the open leases differ from those that started and have not ended"
+        )

@@ -70,7 +70,7 @@ class Promises:
 
     def _move(self, event: ReservationMoved) -> Iterator[Violation]:
         if event.reservation not in self.open:
-            yield Violation("I6", event.reservation, "moves and is not there")
+            yield Violation("I6", event.reservation, "moves, but does not exist")
         elif event.cause.code is MoveCode.AS_RECORDED and not event.cause.note:
             yield Violation("I6", event.reservation, "moves without a cause")
         if (event.planned_start_ms is None) != (not event.payers):

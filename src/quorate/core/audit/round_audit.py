@@ -66,4 +66,6 @@ def _grants(view: StateView) -> Iterator[Violation]:
         for name in round_.waiting:
             member = view.in_rounds.get(name)
             if member is None or member.pool != pool:
-                yield Violation("I11", name, f"is granted a round of {pool}, and is not there")
+                yield Violation(
+                    "I11", name, f"has a grant in {pool}, but is not a run of that pool"
+                )

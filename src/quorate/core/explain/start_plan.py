@@ -128,12 +128,12 @@ def foretell(  # noqa: PLR0913 - what is known already, and how far to look
     record = view.runs.get(run.name)
     if record is not None and record.spec == run:
         before = outlook or Outlook(view, now_ms, has_executor=has_executor)
-        return _told(before.after_due, before, run.name, record.phase, is_exact=is_exact)
+        return _forecast_of(before.after_due, before, run.name, record.phase, is_exact=is_exact)
     state = _submitted(view, run, now_ms, has_executor=has_executor)
     if not isinstance(state, State):
         return state
     after = Outlook(state, now_ms, has_executor=has_executor)
-    return _told(after, after, run.name, None, is_exact=is_exact)
+    return _forecast_of(after, after, run.name, None, is_exact=is_exact)
 
 
 def foretell_new(
@@ -157,7 +157,7 @@ def foretell_new(
         if not isinstance(after, State):
             return after
         outlook = Outlook(after, now_ms, has_executor=has_executor)
-        forecasts.append(_told(outlook, outlook, run.name, None, is_exact=is_exact))
+        forecasts.append(_forecast_of(outlook, outlook, run.name, None, is_exact=is_exact))
         state = after
     return forecasts
 
@@ -174,7 +174,7 @@ def _submitted(
     return state
 
 
-def _told(
+def _forecast_of(
     outlook: Outlook, before: Outlook, run: str, recorded: Phase | None, *, is_exact: bool
 ) -> Forecast:
     """Return the forecast of a run; remedies are tried in the state ``before`` what is due."""

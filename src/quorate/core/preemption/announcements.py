@@ -118,7 +118,7 @@ def _announce(log: DecisionLog, record: ReservationRecord) -> None:
         return  # The conflict cannot be called in this state, but perhaps in a later one.
     entrants = () if contest is None else contest.entrants
     odds = {entrant.run: entrant.cut * PPM // DRAWS for entrant in entrants}
-    runs = _told(view, view.announced.get(name), odds, due_ms, question.scope)
+    runs = _runs_to_announce(view, view.announced.get(name), odds, due_ms, question.scope)
     if runs:
         log.write(
             ConflictAnnounced(
@@ -132,7 +132,7 @@ def _announce(log: DecisionLog, record: ReservationRecord) -> None:
         )
 
 
-def _told(
+def _runs_to_announce(
     view: StateView,
     known: AnnouncedConflict | None,
     odds: dict[str, int],
