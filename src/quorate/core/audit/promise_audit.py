@@ -1,4 +1,4 @@
-"""The audit of promises: reservations made, moved and closed, with its own records.
+"""The audit of reservations: made, moved and closed, with its own records.
 
 A run has one reservation at most, only while it waits; a start that moves later has a cause; a run
 whose reservation is closed as activated starts at that instant.
@@ -26,7 +26,7 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Promises:
-    """The open reservations, and the runs that have to start because theirs was activated."""
+    """The open reservations, and the runs that have to start as theirs was activated."""
 
     open: dict[str, ReservationMade] = field(default_factory=dict)
     of_run: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Promises:
     running: set[str] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``, and yield what is wrong with it."""
+        """Record ``event``, and yield its violations."""
         match event:
             case ReservationMade():
                 yield from self._make(event)

@@ -1,7 +1,7 @@
 """Raising the hard quota of one tenant, by as little as starts a run that waits for it.
 
-What the run alone needs is found first, on an overlay; then the whole command is decided, because
-runs ahead are tried first and may take what was added.
+The need of the run alone is found first, on an overlay; then the whole command is decided, because
+runs ahead are tried first and may take the addition.
 """
 
 from __future__ import annotations

@@ -51,16 +51,16 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What is known at ``now_ms`` about a run's start.
+    """The forecast of a run's start at ``now_ms``.
 
     ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is that of its
     firm ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known
     now. ``plan_state`` says how far the start can be relied on, None if nothing is planned;
     ``long_walk`` is set if an exact forecast searched beyond the depth. ``place`` and ``payers``
-    are of the planned start, else of the natural one. ``deficit`` is how many GPUs are short now in
-    ``scope``, the place where the fewest are. ``parked`` says why there is no firm start.
-    ``dangers`` are set while it runs. ``loans`` are what it borrows or would borrow, with terms;
-    ``returning`` is what its owner lent and has recalled for it.
+    are of the planned start, else of the natural one. ``deficit`` is how many GPUs are missing now
+    in ``scope``, the place where the fewest are missing. ``parked`` says why there is no firm
+    start. ``dangers`` are set while it runs. ``loans`` are its loans, or those it would get, with
+    terms; ``returning`` are the loans that its owner has recalled for it.
     """
 
     run: Run
@@ -120,9 +120,9 @@ def foretell(  # noqa: PLR0913 - what is known already, and how far to look
 ) -> Forecast | tuple[Refusal, ...]:
     """Return the forecast of ``run``, which may be in the queue or new.
 
-    For a new run that would not be accepted, the refusals. ``outlook`` is that of ``view`` at
-    ``now_ms``, if the caller has it already. If ``is_exact`` and the run is beyond the depth,
-    everything before it is planned, too.
+    Return refusals for a new run that would not be accepted. ``outlook`` is that of ``view`` at
+    ``now_ms``, if the caller has it already. If ``is_exact`` and the run is beyond the depth, every
+    run before it is planned, too.
     """
     now_ms = max(now_ms, view.at_ms)
     record = view.runs.get(run.name)
@@ -146,8 +146,8 @@ def foretell_new(
 ) -> list[Forecast] | tuple[Refusal, ...]:
     """Return the forecast of each of ``runs``, as if those before it were submitted too.
 
-    None of them is submitted yet. If one would not be accepted, the refusals of the first such
-    run.
+    None of them is submitted yet. If one would not be accepted, return the refusals of the first
+    such run.
     """
     now_ms = max(now_ms, view.at_ms)
     forecasts: list[Forecast] = []
@@ -177,7 +177,10 @@ def _submitted(
 def _forecast_of(
     outlook: Outlook, before: Outlook, run: str, recorded: Phase | None, *, is_exact: bool
 ) -> Forecast:
-    """Return the forecast of a run; remedies are tried in the state ``before`` what is due."""
+    """Return the forecast of ``run``.
+
+    Remedies are tried in ``before``, the outlook before due work.
+    """
     state, now_ms = outlook.view, outlook.now_ms
     assert isinstance(state, State), "an overlay"
     seen, record = Seen(state, now_ms, outlook.has_executor), state.runs[run]
@@ -232,7 +235,7 @@ def _waiting(
     *,
     is_exact: bool,
 ) -> Forecast:
-    """Return the forecast of a run that waits, in the outlooks after and before what is due."""
+    """Return the forecast of a waiting run; ``outlooks`` are those after and before due work."""
     outlook, before = outlooks
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     promise = None if record.reservation is None else state.reservations[record.reservation]

@@ -1,7 +1,7 @@
-"""The outlook: what follows from a state at one instant, computed once for all questions.
+"""The outlook: plan, queue order and settled state at one instant, computed once for all questions.
 
-The time to compute the plan, the queue order and the state after what is due grows with the length
-of the queue. A reader that answers many questions about one state keeps and shares its outlook.
+The time to compute them grows with the length of the queue. A reader that answers many questions
+about one state keeps and shares its outlook.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Outlook:
 
     @cached_property
     def settled(self) -> State:
-        """The state after what time has made due."""
+        """The state after everything that time has made due."""
         decision = decide(
             self.view, Tick(), now_ms=self.now_ms, actor=ACTOR, has_executor=self.has_executor
         )
@@ -63,5 +63,5 @@ class Outlook:
 
     @cached_property
     def after_due(self) -> Outlook:
-        """The outlook on the state after what time has made due."""
+        """The outlook on the state after everything that time has made due."""
         return Outlook(self.settled, self.now_ms, has_executor=self.has_executor)

@@ -70,7 +70,7 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
 def executor_faults(view: StateView, pool: Pool) -> Iterator[Refusal]:
     """Yield a refusal if a pool with runs gets another executor, or another cluster.
 
-    An open lease says what a slot of it is by the executor of its pool.
+    The meaning of a slot in an open lease depends on the executor of its pool.
     """
     old = view.pools.get(pool.name) or Pool(name=pool.name)
     was, now = (each.executor_name or "the service's own" for each in (old, pool))

@@ -1,7 +1,7 @@
 """Soft quotas beyond the queue: burst, and which owners may call a conflict.
 
 Only a run of an owner with a stated share can be burst. An owner without one has an equal part of
-what is left, which only orders the queue: it is no promise to give anything back.
+the rest, which only orders the queue: other owners do not have to give GPUs back for it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _gpus_then(view: StateView, record: RunRecord, flavor: str) -> int:
 
 
 def _promised_gpus(view: StateView, record: RunRecord, flavor: str) -> int:
-    """Return how many GPUs conflicts promised before that of ``record`` will give its owner."""
+    """Return how many GPUs the conflicts promised before that of ``record`` will give its owner."""
     mine = None if record.reservation is None else view.reservations[record.reservation]
     return sum(
         other.slice.gpus
