@@ -123,6 +123,6 @@ def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterato
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms < least_ms:
             at_ms = record.planned_start_ms  # It was examined ahead; now it waits for its start.
-        # One that is late while a conflict is open waits for it, its own or the one before.
+        # A late reservation waits while a conflict is open: its own, or an earlier one.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
             yield max(at_ms, least_ms)

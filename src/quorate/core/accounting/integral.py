@@ -25,7 +25,7 @@ class Integral:
         self._levels: list[int] = []
         self._moments: list[int] = []
         self._good = 0
-        # What was forgotten: only how much of it is still in use matters.
+        # The sum of all forgotten steps: the amount that they leave in use.
         self._base = 0
         self._floor_ms = 0
 

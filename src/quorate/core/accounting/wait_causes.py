@@ -130,7 +130,7 @@ class _Life:
             case RunRequeued():
                 self.freed = None
             case RunEnded():
-                # It ended when its last lease did, if that is what ended it.
+                # If the end of its last lease ended the run, that is the instant.
                 is_by_lease = self.freed is not None and self.freed[0] == event.at_ms
                 self.ended_ms = self.freed[1] if self.freed and is_by_lease else event.at_ms
 
@@ -226,7 +226,7 @@ class WaitBook:
         for share in event.shares:
             life = self._lives.get(share.run)
             if life is not None and not life.open:
-                # Refusals belong to the round before.
+                # The refusals recorded so far belong to the previous round.
                 life.refused(event.at_ms, WaitCause.ROUNDS)
 
 

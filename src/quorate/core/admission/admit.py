@@ -146,7 +146,7 @@ def _searched(
             return admitted
         if steps.exhausted:
             break
-    # However long the search for more was, the least width is searched in full.
+    # The least width is searched in full, however long the search for wider ones was.
     steps = SearchBudget() if shared is None else shared
     attempts = [_attempt(view, run, cover, least, steps) for cover in covers]
     return _at_width(view, attempts, steps) or _Held(attempts, steps)

@@ -161,7 +161,7 @@ class _Draft:
         self.changed: dict[int, int] = {}
         self.tight = tight
         self.aside = 0
-        # The nodes to be used last, if few are to be used.
+        # The nodes to be used last, if as few nodes as possible are to be used.
         self.others = 0
 
     def set_aside(self, domain_offer: DomainOffer, amounts: Sequence[int]) -> DomainOffer:

@@ -80,7 +80,7 @@ def obstacles(view: StateView, run: Run, now_ms: int) -> Obstacles:
         if isinstance(answer, Admitted) or answer.code not in HARD:
             return Obstacles(tuple(refusals.values()), isinstance(answer, Admitted))
         tenant, field = _field(answer)
-        # A limit that is too low again keeps the number in its first refusal.
+        # If a raised limit is too low again, the first refusal keeps its number.
         earlier = refusals.get((tenant, field))
         refusals[tenant, field] = (
             answer if earlier is None else replace(answer, limit=earlier.limit)

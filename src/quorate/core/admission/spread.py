@@ -412,7 +412,7 @@ class _SpreadSearch:
                     yield from self._rest(at, rest - amount, (*done, domain_offer.domain))
                 if self.steps.exhausted:
                     return
-            # What follows does without this domain, so that no division comes up twice.
+            # The search goes on without this domain, so that no division comes up twice.
             done = (*done, domain_offer.domain)
 
     def _amounts(self, item: Item, most: int, domain_offer: DomainOffer) -> Iterator[int]:

@@ -47,7 +47,7 @@ class _StartOdds:
 
     def __init__(self, profile: Profile, entries: tuple[Entry, ...]) -> None:
         self._profile = profile
-        # What starts by a conflict takes what others leave, and it is not known when it ends.
+        # A start by a conflict takes what others leave; when that run ends is not known.
         self._entries = sorted(
             (each for each in entries if not each.by_conflict), key=lambda e: (e.start_ms, e.run)
         )
@@ -63,7 +63,7 @@ class _StartOdds:
             planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
             leases = list(dict.fromkeys(name for _, _, name in profile.returns.island_ends(key)))
             before = self._before(entry, key)
-            # Runs that the plan has at that instant are among what it takes then.
+            # What the plan takes at that instant includes the runs that it starts then.
             over = sum(gpus for each, gpus in before if each.end_ms <= entry.start_ms)
             short = planned - room.free_now + over
             if short <= 0:

@@ -76,7 +76,7 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
     """GPUs that come free when a run ends that has been running since ``since_ms``.
 
     ``declared_end_ms`` is its declared end, which may be in the past. If ``is_certain``, it ends
-    then, whatever its owner's history: it was told to stop, is a claim, or is in rounds.
+    then, whatever its owner's history: it is stopping, is a claim, or is in rounds.
     """
 
     owner: str
@@ -125,7 +125,10 @@ def start_quantiles(
 
 
 def releases_of(view: StateView, leases: Iterable[str]) -> tuple[ExpectedRelease, ...]:
-    """Return what comes free when ``leases`` end; those of one run that end together are one."""
+    """Return the GPUs that come free when ``leases`` end.
+
+    Leases of one run with one end are one.
+    """
     together: dict[tuple[str, int | None], int] = {}
     for name in leases:
         lease = view.leases[name]

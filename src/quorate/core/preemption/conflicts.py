@@ -292,7 +292,7 @@ def _refused(log: DecisionLog, command: Draw) -> Refusal | None:
 def _preimage_refused(declared: ConflictDeclared, command: Draw) -> Refusal | None:
     name = f"conflict {command.conflict!r}"
     if command.beacon:
-        # No source of beacons is committed to, so a caller who names one could have tried many.
+        # The ledger commits to no source of beacons, so a caller could have tried many beacons.
         return _conflict(f"{name} takes no beacon", "leave the beacon out")
     if not declared.tokens:
         if command.preimage:

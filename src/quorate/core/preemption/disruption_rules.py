@@ -165,8 +165,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     lost = _worst_loss(view, run, resolver, enters, at_ms)
     if lost is None:
         return None
-    # With all of them gone: a payer then pays there, and perhaps nowhere else. In the place itself
-    # if it can: what is free there need not be freed elsewhere.
+    # The start is searched with all of them gone, as payers may pay only there; in the place itself
+    # if possible, because GPUs that are free there need not be freed elsewhere.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)
     answer = admit(there, goal.run, at_ms, has_executor=has_executor)

@@ -259,7 +259,7 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
     if not is_cleared and (resolved.cuts or resolved.draws):
         faults.append(f"it cuts or draws although its outcome is {resolved.outcome}")
     if resolved.beacon:
-        # The drawing party could have tried many beacons: none is committed to beforehand.
+        # No beacon is committed to beforehand, so the drawing party could have tried many.
         faults.append("a beacon is shown, and none may be used")
     drawn = [each.run for each in resolved.draws]
     victims = {each.run for each in resolved.draws if not each.spared}

@@ -24,16 +24,16 @@ UNKNOWN_RATE: Final = PPM
 
 
 SPREAD_SUFFIX: Final = "_unconsolidated"
-"""The suffix of a flavor's name if a table has rates on GPUs of several nodes."""
+"""The suffix of a flavor's name under which a table has rates on GPUs of several nodes."""
 
 
 def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
-    """Return what ``pool`` knows of types of jobs on ``flavor``, sorted by type and GPUs."""
+    """Return the rates of job types that ``pool`` has for ``flavor``, sorted by type and GPUs."""
     return next((each.types for each in pool.throughputs if each.flavor == flavor), ())
 
 
 def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates | None:
-    """Return what ``pool`` knows of a type of job on ``flavor``; None if it knows nothing."""
+    """Return the rates that ``pool`` has for a type of job on ``flavor``; None if it has none."""
     types = known_types(pool, flavor)
     at = bisect_left(types, (job_type, gpus), key=lambda each: (each.job_type, each.gpus))
     found = types[at] if at < len(types) else None
@@ -76,7 +76,7 @@ def rates_of(
 ) -> tuple[tuple[int, ...], int]:
     """Return the rates of ``run`` in ``pool`` on ``flavors``, and which were measured, as bits.
 
-    A flavor that it does not ask for has none.
+    A flavor that the run does not ask for has no rate.
     """
     rates: list[int] = []
     measured = 0
