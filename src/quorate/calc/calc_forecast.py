@@ -121,7 +121,7 @@ def _time(at_ms: int | None) -> str | None:
 
 
 def deficit_of(found: Forecast) -> int:
-    """Return how many GPUs are missing: on nodes, else, where there are enough, in budgets."""
+    """Return how many GPUs are missing: on nodes, else, if there are enough, in budgets."""
     if found.starts_now:
         return 0
     if found.deficit or found.refusal is None:
@@ -143,7 +143,7 @@ def _share(share: Share) -> dict[str, object]:
 
 
 def _first_payer(state: State, found: Forecast) -> str | None:
-    """Return the envelope that pays first; where none pays, the first in cover order."""
+    """Return the envelope that pays first; if none pays, the first in cover order."""
     if found.payers:
         return state.envelopes[found.payers[0].payer].spec.name
     return first_asked(state, found.run)

@@ -198,7 +198,7 @@ def _answer(standing: Standing, question: Question, seed: bytes) -> dict[str, ob
 
 
 def _lottery(prepared: Prepared, drawn: Drawn | None, seed: bytes) -> dict[str, object]:
-    """Return who entered and who was drawn; no run where the cuts were enough."""
+    """Return who entered and who was drawn; no run if the cuts were enough."""
     held: dict[str, list[str]] = {}
     for token in prepared.tokens:
         held.setdefault(prepared.owners[token.run], []).append(token.run)

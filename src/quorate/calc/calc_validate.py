@@ -16,7 +16,7 @@ _LEASES: Final = frozenset({"Lease", "GPULease"})
 
 
 def validate(world: object) -> dict[str, object]:
-    """Return ``ok``, and where it is false every problem with path, message and remedy."""
+    """Return ``ok``, and if it is false every problem with path, message and remedy."""
     at = At((), [])
     fields_of(world, at, _FIELDS)
     settle(at)

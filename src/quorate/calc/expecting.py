@@ -23,7 +23,7 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """What was expected at ``path``, and what is there; ``found`` None where nothing is."""
+    """What was expected at ``path``, and what is there; ``found`` None if nothing is."""
 
     path: str
     expected: object

@@ -197,7 +197,7 @@ def _group(value: object, at: At) -> int | None:
 
 
 def _payer(fields: Fields, funds: Funds) -> EnvelopeId | None:
-    """Return who pays for a lease; None where the world has no such budget."""
+    """Return who pays for a lease; None if the world has no such budget."""
     budget_name = fields.maybe("budget", values.line)
     envelope_name = fields.maybe("envelope", values.line)
     namespace = fields.maybe("payerNamespace", values.line)

@@ -102,7 +102,7 @@ Deed = Command | Reconcile | Confirmed | Restart
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``deed`` at ``at_ms`` (the time does not move where it is None), then ``expected`` holds."""
+    """``deed`` at ``at_ms`` (the time does not move if it is None), then ``expected`` holds."""
 
     word: str
     at_ms: int | None
@@ -202,7 +202,7 @@ class Script:
         return None if len(at.faults) > before else Step(word, at_ms, deed, expected)
 
     def _op(self, word: str, fields: Fields) -> Deed | None:
-        """Return the deed of an op; None where nothing is to be done."""
+        """Return the deed of an op; None if nothing is to be done."""
         match word:
             case "bind" | "reconcile":
                 run = self._known(fields)

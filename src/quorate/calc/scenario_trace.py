@@ -243,7 +243,7 @@ def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """The planned start of a waiting run; ``promise`` is None where it is tentative."""
+    """The planned start of a waiting run; ``promise`` is None if it is tentative."""
 
     run: str
     start_ms: int | None

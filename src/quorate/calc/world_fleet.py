@@ -98,7 +98,7 @@ def read_node(value: object, at: At) -> Node | None:
 
 
 def placed(draft: NodeDraft, at: At) -> Node | None:
-    """Return ``draft`` as a node; None, and what is missing reported, where it is not whole."""
+    """Return ``draft`` as a node; None, and what is missing reported, if it is not whole."""
     for name in ("flavor", "region", "cluster", "domain"):
         if getattr(draft, name) is None:
             at.child(name).fault("is required", f"add {name} to the node")

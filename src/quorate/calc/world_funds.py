@@ -1,7 +1,7 @@
 """The money of a world: owners, budgets and open leases, and the state they make.
 
 An envelope without start or end has the wide window 2000 to 2100; ``open: true`` means that it has
-none at all. GPU-hours bind only where the question says how long the work is expected to take.
+none at all. GPU-hours bind only if the question says how long the work is expected to take.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Funds:
 
 
 def read_funds(fields: Fields, at: At) -> Funds:
-    """Return the budgets and families of a world; none where it has no money."""
+    """Return the budgets and families of a world; none if it has no money."""
     drafts = complete(fields.optional("budgets", lambda v, a: listed(v, a, _budget), ())) or ()
     owners = complete(fields.optional("owners", lambda v, a: listed(v, a, _owner), ())) or ()
     settle(at)

@@ -1,6 +1,6 @@
 """The runs of a world: work in few words, as much of it as the question needs.
 
-A run is called ``namespace/name`` where it has a namespace. Its owner is the one it names, else
+A run is called ``namespace/name`` if it has a namespace. Its owner is the one it names, else
 that of its namespace's budget, else the namespace itself. A malleable run's width lies within its
 bounds, whatever ``totalGPUs`` says.
 """

@@ -40,7 +40,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel a run; ``now`` gives its work no grace, also where it is stopping already."""
+    """Cancel a run; ``now`` gives its work no grace, even if it is stopping already."""
 
     run: str
     note: str = ""
@@ -49,9 +49,9 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class CancelTasks:
-    """Cancel tasks of an array together, as ``Cancel`` does: no other starts in between.
+    """Cancel tasks of an array together, as ``Cancel`` does.
 
-    Those that are over already stay as they are.
+    No other run starts between two of them. Tasks that are over already stay as they are.
     """
 
     runs: tuple[str, ...]
@@ -88,11 +88,11 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What the executor reports together, in order; the queue is tried once, after all of it.
+    """Reports of the executor, in order; the queue is tried once, after the last of them.
 
-    So no start moves because of a lease whose end is reported beside, and at the end of a round all
-    leases are gone before others start. A report that is refused changes nothing, and does not keep
-    the others from being recorded.
+    So no planned start moves because of a lease whose end is in the same batch, and at the end of a
+    round all leases have ended before other runs start. A report that is refused changes nothing,
+    and the other reports are recorded all the same.
     """
 
     reports: tuple[Complete | Fail | Confirm | NotStarted, ...]
@@ -160,7 +160,8 @@ class Resolve:
 class Draw:
     """Settle a conflict that is due. ``preimage`` (hex) is the link it was declared with.
 
-    Empty where no run entered a lottery. A ``beacon`` is refused: its source is not committed to.
+    ``preimage`` is empty if no run entered a lottery. A ``beacon`` is refused: the ledger has no
+    commitment to its source.
     """
 
     conflict: str
@@ -170,7 +171,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class SealLottery:
-    """Record a chain's secret, encrypted: of the present chain, or of the one after it."""
+    """Record the encrypted secret of the present chain of the lottery, or of the next chain."""
 
     commitment: str
     length: int
@@ -203,7 +204,10 @@ class UpdateOwner:
 
 @dataclass(frozen=True, slots=True)
 class RemoveOwner:
-    """Remove an owner that holds nothing; with a ``version``, only if it is still at that one."""
+    """Remove an owner that holds nothing.
+
+    With a ``version``, only if the owner is still at that version.
+    """
 
     name: str
     version: int | None = None
@@ -231,7 +235,8 @@ class Remove:
 class IssueToken:
     """Issue an access token; the ledger gets only the digest of its secret.
 
-    ``role`` is a ``TokenRole``. No ``scopes`` means everything that its role may do.
+    ``role`` is a ``TokenRole``. Without ``scopes`` the token may do everything that its role may
+    do.
     """
 
     token: str
@@ -266,7 +271,10 @@ class ReportBudget:
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """The accounting system reports nothing for an owner, or (not ``is_linked``) is unlinked."""
+    """The accounting system does not answer for an owner.
+
+    Not ``is_linked``: the owner was unlinked.
+    """
 
     owner: str
     source: str
@@ -280,9 +288,9 @@ class FallBack:
 class ShareOut:
     """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
 
-    ``shares``, ``prices`` and ``causes`` come from the policy; they are recorded and not used.
-    ``steps`` are the last steps that runs have reported. A grant need not say that the run keeps
-    its GPUs.
+    ``shares``, ``prices`` and ``causes`` come from the policy; they are recorded, and no decision
+    reads them. ``steps`` are the last steps that runs have reported. A grant does not have to say
+    that the run keeps its GPUs.
     """
 
     pool: str
@@ -338,7 +346,7 @@ class Keyed:
     """Carry out ``command`` once, however often it is requested with this idempotency key.
 
     ``digest`` identifies the content: the same key with other content is refused. ``sent`` is the
-    key as the caller sent it, where it is stored under another name.
+    key as the caller sent it, if the ledger stores it under another name.
     """
 
     command: Submit | Immediate
@@ -363,8 +371,8 @@ class Change(StrEnum):
 class Decision(Struct, frozen=True):
     """The events to commit. A refused command has refusals and no events: it changes nothing.
 
-    A command that was carried out before, by its idempotency key, ``repeats`` that and has no
-    events.
+    If a command with this idempotency key was carried out before, ``repeats`` names that request,
+    and there are no events.
     """
 
     events: tuple[Event, ...] = ()

@@ -96,10 +96,10 @@ def decide(  # noqa: PLR0913 - the state, the command, and how it is decided
     has_executor: bool = False,
     go_on: GoOn = always,
 ) -> Decision:
-    """Return the events that carry out ``command`` at ``now_ms``, or what forbids it.
+    """Return the events that carry out ``command`` at ``now_ms``, or the refusals that forbid it.
 
     ``has_executor`` says that an executor runs the work and confirms each stop. Raises
-    ``DecisionCutError`` when deciding may not ``go_on``.
+    ``DecisionCutError`` if ``go_on`` returns False.
     """
     log = DecisionLog(
         view,
@@ -140,7 +140,7 @@ def _decide(log: DecisionLog, command: Submit | Immediate) -> Decision:
 
 
 def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
-    """Return why the claims just requested were not granted, and the hard quotas that runs exceed.
+    """Return the refusals of claims that were not granted, and of runs that exceed a hard quota.
 
     A run with ``onQuota: wait`` is not refused.
     """
@@ -168,7 +168,10 @@ def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
 
 
 def _settle(log: DecisionLog) -> None:
-    """Do what time has made due; a spare that is given up leaves its money to runs without any."""
+    """Do what time has made due: holds, spares, followers of failed runs.
+
+    Giving up a spare frees money, so the holds are settled again after it.
+    """
     while True:
         settle_holds(log)
         if not settle_spares(log):
@@ -237,7 +240,7 @@ def _change_node(log: DecisionLog, command: MarkNode | Drain | Wiped) -> Decisio
 
 
 def _report(log: DecisionLog, command: Reported) -> Decision:
-    """Write all that was reported; a report that is refused is left out."""
+    """Write the events of all reports; a report that is refused is left out."""
     for report in command.reports:
         _carry_out(log, report)
     return Decision()
@@ -290,7 +293,10 @@ def _submit(log: DecisionLog, command: Submit) -> Decision:
 
 
 def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
-    """Accept a run that starts, waits or is refused at its turn; a claim is granted or refused."""
+    """Accept a run that starts, waits or is refused when the queue is tried.
+
+    Grant or refuse a claim.
+    """
     run, view = submitted.run, log.view
     changes = (("Run", run.name, Change.SUBMITTED),)
     refusal = None if run.sensitive else turned_away(log, run)
@@ -397,7 +403,7 @@ def _finished(log: DecisionLog, record: RunRecord, command: Complete | Fail) -> 
     if record.spec.sensitive:
         return _refused(
             RefusalCode.CONFLICT,
-            f"{command.run!r} is a claim, and held until its end whether anything works there",
+            f"{command.run!r} is a claim, which lasts until its end, with or without work",
             f"to give its nodes back: quorate release {command.run}",
         )
     if record.phase is not Phase.RUNNING:
@@ -420,7 +426,7 @@ def _finished(log: DecisionLog, record: RunRecord, command: Complete | Fail) -> 
 
 
 def _resolve(log: DecisionLog, command: Resolve | Draw | ShareOut | Tick) -> Decision:
-    """Declare or settle a conflict, or begin a round; a ``Tick`` asks for nothing more."""
+    """Declare or settle a conflict, or begin a round; a ``Tick`` has no events of its own."""
     refusal: Refusal | None = None
     if isinstance(command, Resolve):
         refusal = resolve_by_hand(log, command)

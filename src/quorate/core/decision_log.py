@@ -20,18 +20,18 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 GoOn = Callable[[], bool]
-"""Says whether deciding may go on."""
+"""Returns whether the decision may continue."""
 
 
 def always() -> bool:
-    """Return True: deciding may take as long as it takes."""
+    """Return True: the decision has no time limit."""
     return True
 
 
 class DecisionCutError(Exception):
-    """A decision was given up, with nothing recorded, because it may not ``go_on``.
+    """A decision was abandoned because ``go_on`` returned False; nothing was recorded.
 
-    ``started`` runs, of those that were submitted with it or waited, had been started by then.
+    ``started`` is how many runs, submitted or waiting, the decision had started by then.
     """
 
     def __init__(self, started: int) -> None:
@@ -43,9 +43,9 @@ class DecisionLog:
     """Events of one decision, at one time, by one actor.
 
     With an executor, a lease that is stopping runs until the executor confirms its end. Without one
-    nothing runs, and a stop is both facts at once. ``is_kept`` says that the request is recorded
-    even where nothing else is, so that the time of the ledger goes on. Writing an event raises
-    ``DecisionCutError`` when deciding may not ``go_on``.
+    nothing runs, and a stop writes both events, ending and ended, at once. ``is_kept`` says that
+    the request is recorded even if it has no other event, so that the time of the ledger goes on.
+    Writing an event raises ``DecisionCutError`` if ``go_on`` returns False.
     """
 
     __slots__ = (

@@ -49,7 +49,7 @@ _ORDER: dict[type, int] = {System: 0, Pool: 1, Node: 2, Owner: 3, Budget: 4, Run
 
 
 def declare(log: DecisionLog, command: Apply) -> Decision:
-    """Write what ``command`` declares, or return every reason why that is refused."""
+    """Write the events of all resources that ``command`` declares, or return every refusal."""
     view = log.view
     specs = sorted(command.specs, key=lambda spec: _ORDER[type(spec)])
     specs = _upstreams_first(specs)
@@ -95,7 +95,7 @@ def _owners_of(specs: Sequence[Applied]) -> dict[str, Owner]:
 
 
 def _event_of(log: DecisionLog, view: StateView, spec: Applied) -> tuple[Event, Applied | None]:
-    """Return the event that records ``spec`` and what it replaces."""
+    """Return the event that records ``spec``, and the spec that it replaces (None if it is new)."""
     at_ms, actor = log.now_ms, log.actor
     match spec:
         case System():
@@ -117,7 +117,10 @@ def _event_of(log: DecisionLog, view: StateView, spec: Applied) -> tuple[Event, 
 def _declare_runs(
     log: DecisionLog, runs: Sequence[Run], changes: list[tuple[str, str, Change]]
 ) -> list[Refusal]:
-    """Accept ``runs``; of an array, whose tasks have the same faults, report those of one task."""
+    """Accept ``runs``.
+
+    All tasks of an array have the same faults, so only those of one task are reported.
+    """
     refusals: list[Refusal] = []
     refused: set[str] = set()
     for run in runs:
@@ -199,7 +202,10 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
 
 
 def _check_array(view: StateView, run: Run) -> list[Refusal]:
-    """Return why the name of ``run``, or of its array, means something else already."""
+    """Return why the name of ``run`` or of its array cannot be used.
+
+    It names something else already.
+    """
     if run.array is not None and run.task is None:
         return [
             Refusal(
@@ -229,7 +235,10 @@ def _check_array(view: StateView, run: Run) -> list[Refusal]:
 
 
 def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield what is declared twice: the checks below look at each resource once, as it will be."""
+    """Yield a refusal for each resource that is declared twice.
+
+    Later checks expect each one once.
+    """
     seen: set[tuple[str, str]] = set()
     for spec in specs:
         if isinstance(spec, Run):
@@ -265,7 +274,10 @@ def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
 
 
 def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
-    """Return the runs of one command by what they are followed as: a run, or an array."""
+    """Return the runs of one command by the name under which others follow them.
+
+    The run's or its array's.
+    """
     units: dict[str, list[Run]] = {}
     for spec in specs:
         if isinstance(spec, Run):
@@ -274,7 +286,10 @@ def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
 
 
 def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
-    """Return for each of ``units`` those that it follows, itself included where it says so."""
+    """Return for each of ``units`` the units of the same command that it follows.
+
+    A unit that follows itself is among them.
+    """
     unit_of = {run.name: unit for unit, runs in units.items() for run in runs}
     unit_of |= {unit: unit for unit in units}
     return {
@@ -284,7 +299,10 @@ def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
 
 
 def _stated(run: Run) -> tuple[str, ...]:
-    """Return what the document of ``run`` says it follows, which all tasks of an array have."""
+    """Return the names that the document of ``run`` follows.
+
+    All tasks of an array have the same.
+    """
     follow = run.follow
     return () if follow is None else (*follow.after, *follow.after_any, *follow.after_task)
 

@@ -15,7 +15,10 @@ from quorate.model.state.state_view import StateView
 
 
 def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
-    """Return that ``command`` was carried out before, or that its key is taken; else None."""
+    """Return a repetition if ``command`` was carried out before; None if its key is new.
+
+    A key that was used with other content is refused.
+    """
     request = view.requests.get(command.key)
     if request is None or request.is_forgotten(now_ms):
         return None

@@ -22,7 +22,7 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""After how many leases, and which part of all, the heap of holds is not walked any further."""
+"""A walk over the heap of holds ends after ``_LOOKED_MIN`` leases, or one in ``_LOOKED_PART``."""
 
 
 def next_due_ms(
@@ -32,14 +32,15 @@ def next_due_ms(
     after_ms: int | None = None,
     round_waits: Mapping[str, int] = MappingProxyType({}),
 ) -> int | None:
-    """Return the first instant at which a ``Tick`` has something to do; None when it never will.
+    """Return the first instant at which a ``Tick`` has something to do; None if it never will.
 
-    That is when the first hold must be renewed: with an executor one grace before it runs out, so
-    that a lease without a payer has ended in time. A lease that is ending makes nothing due: its
-    hold is examined at every decision, its confirmation included. Reads only the top of the heap of
-    holds, however many leases there are. What a tick at ``after_ms`` has handled is left out: a
-    start that waits for something expected at that very instant is examined again right after it.
-    The round of a pool in ``round_waits`` is not due before that instant.
+    That is when the first hold must be renewed: with an executor one grace before the hold runs
+    out, so that a lease without a payer has ended in time. A lease that is ending makes nothing
+    due: its hold is examined at every decision, including the decision that confirms its end. Reads
+    only the top of the heap of holds, however many leases there are. Anything that a tick at
+    ``after_ms`` has handled is left out; a start that waits for something expected at exactly
+    ``after_ms`` is due right after it. The round of a pool in ``round_waits`` is not due before the
+    instant given there.
     """
     first_ms = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     least_ms = 0 if after_ms is None else after_ms + 1
@@ -66,7 +67,7 @@ def next_due_ms(
 
 
 def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -> bool:
-    """Return whether a lease has to be renewed at ``due_ms``: not if it ends, or has another."""
+    """Return whether a lease has to be renewed at ``due_ms``: it is neither ending nor renewed."""
     lease = view.leases.get(name)
     return lease is not None and lease.ending is None and _due_of(lease, has_executor) == due_ms
 
@@ -74,7 +75,7 @@ def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -
 def _least_due(
     view: StateView, heap: Sequence[tuple[int, str]], found: int | None, *, has_executor: bool
 ) -> int | None:
-    """Return the first instant at which a lease of ``heap`` has to be renewed, or ``found``."""
+    """Return the first instant at which a lease of ``heap`` is to be renewed, at most ``found``."""
     for due_ms, name in heap:
         if (found is None or due_ms < found) and _makes_due(
             view, name, due_ms, has_executor=has_executor
@@ -88,13 +89,14 @@ def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - as its c
 
 
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
-    """Return when the first reservation starts or the first bundle has to make room for one.
+    """Return the first instant at which the plan needs a ``Tick``; None if there is none.
 
-    Or when the first recalled bundle has to stop, the first follower fails, the first pledge on a
-    filled spare lapses, the cooldown of a run that was cut by hand ends, an owner's use of a budget
-    crosses a threshold, an owner's disruption account covers the conflict that a waiting run would
-    call, or, while any run waits, the next window opens or the queue is to be planned again. A
-    reservation that is late and has a conflict open waits for that, whenever it can be settled.
+    These are: a reservation starts, a bundle has to make room for one, a recalled bundle has to
+    stop, a conflict is due, a follower fails, a pledge on a filled spare lapses, the cooldown of a
+    run that was cut by hand ends, an owner's use of a budget crosses a threshold, or an owner's
+    disruption account covers the conflict that a waiting run would call; while any run waits, also:
+    the next window opens, or the queue is to be planned again. A late reservation with an open
+    conflict waits for the conflict, whenever that can be settled.
     """
     least_ms = 0 if after_ms is None else after_ms + 1
     dues = list(_starts_ms(view, least_ms, has_executor=has_executor))
@@ -116,11 +118,11 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
 
 
 def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterator[int]:
-    """Yield when reservations are looked at, from ``least_ms`` on; those that are late then."""
+    """Yield when each reservation is examined, from ``least_ms`` on; a late one at ``least_ms``."""
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms < least_ms:
             at_ms = record.planned_start_ms  # It was examined ahead; now it waits for its start.
-        # One that is late while a conflict is open waits for it, its own or the one before.
+        # A late reservation waits while a conflict is open: its own, or an earlier one.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
             yield max(at_ms, least_ms)

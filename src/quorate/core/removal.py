@@ -1,6 +1,6 @@
 """Removal: carry out a ``Remove`` of a node, a pool or a budget that nothing running depends on.
 
-What waits is planned anew: a firm start that was to use the node or the budget moves, with the
+Waiting runs are planned again: a firm start that was to use the node or the budget moves, with the
 cause, as when the node is drained or the budget is replaced by one without its envelopes.
 """
 
@@ -21,7 +21,7 @@ _NAMES_SHOWN_MAX: Final = 5
 
 
 def remove(log: DecisionLog, command: Remove) -> Decision:
-    """Write the removal of what ``command`` names, or return everything that depends on it."""
+    """Write the removal of the resource, or return a refusal for everything that depends on it."""
     view, name = log.view, command.name
     if not _is_there(view, command):
         return Decision(refusals=(_unknown(command),))
@@ -69,7 +69,7 @@ def _unknown(command: Remove) -> Refusal:
 
 
 def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
-    """Yield the runs that have GPUs of the node, and the claim that it is kept for.
+    """Yield a refusal for the runs that have GPUs of the node, and for an unfinished wipe.
 
     A filled spare is in use by the run that fills it, so its lease is among these.
     """
@@ -88,7 +88,10 @@ def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
 
 
 def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
-    """Yield the runs and the unwiped nodes of the pool; the default pool stays for ever."""
+    """Yield a refusal for the runs and the unwiped nodes of the pool.
+
+    Always one for the default pool.
+    """
     if name == DEFAULT_POOL:
         yield _in_use(
             f"pool {name!r} takes the nodes that no other pool selects, and cannot be removed",
@@ -123,7 +126,7 @@ def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
 
 
 def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
-    """Yield the envelopes of the budget that pay for something now, or keep a filled spare."""
+    """Yield a refusal for each envelope that pays for GPUs now, or keeps a filled spare."""
     for envelope in view.budgets[name].envelopes:
         key = envelope_id(name, envelope.name)
         account = view.envelopes[key]
@@ -144,7 +147,7 @@ def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
 
 
 def _warnings(view: StateView, command: Remove) -> Iterator[str]:
-    """Yield what else changes with the removal."""
+    """Yield a warning for everything else that changes with the removal."""
     name = command.name
     match command.kind:
         case Removable.NODE:

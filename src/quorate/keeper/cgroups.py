@@ -62,7 +62,7 @@ def prepare(mounts: Path = MOUNTS, own: Path = OWN) -> Parent:
 
 
 def _here(mount_file: Path, own_file: Path) -> tuple[Path | None, str]:
-    """Return the cgroup of the service; None, and why, where it is not known."""
+    """Return the cgroup of the service; None, and why, if it is not known."""
     try:
         lines = mount_file.read_text().splitlines()
         own = own_file.read_text().splitlines()

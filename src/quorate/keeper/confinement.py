@@ -114,7 +114,7 @@ class Confinement:
         self._go_to(working_dir)
 
     def _go_to(self, working_dir: str) -> None:
-        """Enter the working folder as the run's user, who may be kept out where root is not."""
+        """Enter the working folder as the run's user, who may be kept out if root is not."""
         try:
             if working_dir == self.home:
                 Path(working_dir).mkdir(mode=0o700, exist_ok=True)
@@ -167,7 +167,7 @@ def _account(isolation: Isolation) -> Account:
 
 
 def _own_folder(place: Path, own: Account) -> Path:
-    """Return the folder that only the run's user can read, made where it is missing.
+    """Return the folder that only the run's user can read, made if it is missing.
 
     The one above it is root's, so that no job puts another one in its place.
     """
@@ -191,7 +191,7 @@ def _own_folder(place: Path, own: Account) -> Path:
 
 
 def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[str]]:
-    """Return the run's cgroup, None where it has none, and what is not bounded."""
+    """Return the run's cgroup, None if it has none, and what is not bounded."""
     if not isolation.cgroup:
         return None, ["it has no cgroup of its own; not bounded: memory, processes"]
     try:
@@ -208,7 +208,7 @@ def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[s
 
 @cache
 def why_others_show() -> str:
-    """Return why a process here cannot hide others' from itself; empty where it can.
+    """Return why a process here cannot hide others' from itself; empty if it can.
 
     Tried in a child, because it cannot be undone. For a process with one thread.
     """

@@ -19,7 +19,7 @@ _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def read_job_file(folder: Path, *names: str, most: int = JOB_FILE_BYTES_MAX) -> bytes | None:
     """Return the last bytes of a plain file below ``folder``, of the folder's own user.
 
-    None where there is none, where a link leads to it, or where it belongs to another user. Raises
+    None if there is none, if a link leads to it, or if it belongs to another user. Raises
     OSError of the disk.
     """
     *folders, name = names

@@ -75,7 +75,7 @@ class _Work:
     ``failure`` is the code of the first one that failed, and the cause. ``is_dropping`` says that
     some processes on a lost node, which must end at once, may not have ended yet; ``is_stuck`` that
     some of them could not be killed, and that this was reported. ``confinement`` is what they are
-    kept in, None where they run as the service's own user.
+    kept in, None if they run as the service's own user.
     """
 
     gang: Gang
@@ -209,7 +209,7 @@ class Keeper:
         return True
 
     def _start_ranks(self, work: _Work, ranks: list[Rank]) -> None:
-        """Start a process for each rank; where one cannot be started, the others end again."""
+        """Start a process for each rank; if one cannot be started, the others end again."""
         asked = self._wanted.work
         try:
             base = self._confine(work)
@@ -231,7 +231,7 @@ class Keeper:
                 self._complain(error)  # Leftovers still have the mark and the cgroup.
 
     def _confine(self, work: _Work) -> dict[str, str]:
-        """Set the bounds of the processes, where they have any; return their common environment.
+        """Set the bounds of the processes, if they have any; return their common environment.
 
         Raises ``StartError``.
         """
@@ -384,7 +384,7 @@ class Keeper:
     def _tell(self) -> bool:
         """Write the status, if it has changed, and notify the daemon.
 
-        Returns False where the write fails: then it is tried again.
+        Returns False if the write fails: then it is tried again.
         """
         gang = None if self._work is None else self._work.gang
         told = replace(self._status, gone=gone(self._wanted, gang))
@@ -410,7 +410,7 @@ class Keeper:
             self._say(f"a file cannot be written, and is tried again: {error}")
 
     def _look(self) -> None:
-        """Read what is wanted now; where that cannot be read, what was wanted before stays."""
+        """Read what is wanted now; if that cannot be read, what was wanted before stays."""
         try:
             wanted = read_wanted(self._folder)
             if wanted is not None:

@@ -2,7 +2,7 @@
 
 It is chosen before rank 0 listens there, and another program could take it meanwhile. The kernel
 gives the ports of one range to programs that ask for any port, and to those that connect; so the
-port is outside of that range where that is possible.
+port is outside of that range if that is possible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANY: Final = 0
 def free_port(host: str, ports: range = PORTS, given_away: Path = GIVEN_AWAY) -> int:
     """Return a port of ``host`` that is free now, of ``ports`` unless the kernel gives those away.
 
-    Raises ``OSError`` where no port is left.
+    Raises ``OSError`` if no port is left.
     """
     tried: Sequence[int] = ()
     if _are_kept_back(ports, given_away):
@@ -34,7 +34,7 @@ def free_port(host: str, ports: range = PORTS, given_away: Path = GIVEN_AWAY) ->
 
 
 def _are_kept_back(ports: range, given_away: Path) -> bool:
-    """Return whether the kernel gives none of ``ports`` away; False where it does not say."""
+    """Return whether the kernel gives none of ``ports`` away; False if it does not say."""
     try:
         first, last = map(int, given_away.read_text(encoding="ascii").split())
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 """What a keeper does next: a pure function of the wanted and the actual processes.
 
-The processes of a run start together and stop together. Where other slots are wanted than they
+The processes of a run start together and stop together. If other slots are wanted than they
 have, they are warned, and restart when the last one has ended; so a script needs to know nothing
 but how to save and to continue from what it saved.
 """
@@ -36,7 +36,7 @@ class Start:
 class Warn:
     """Warn the processes to stop by ``by_ms``, and kill those on ``lost`` slots at once.
 
-    ``kind`` is ``resize`` where the run continues on other slots.
+    ``kind`` is ``resize`` if the run continues on other slots.
     """
 
     by_ms: int
@@ -83,7 +83,7 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
         return Kill() if now_ms >= by_ms else waiting
     if gang.slots == frozenset(wanted.slots):
         return Rest()
-    # The ledger has promised the time of a stop. Where it stops nothing, the grace counts.
+    # The ledger has promised the time of a stop. If it stops nothing, the grace counts.
     return Warn(
         by_ms=min(_deadlines(wanted), default=now_ms + wanted.work.grace_ms),
         kind="resize" if wanted.slots and not wanted.stands_still else "stop",

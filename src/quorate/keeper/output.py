@@ -132,7 +132,7 @@ class OutputWriter:
         self._next += len(lines)
 
     def _segment(self) -> IO[bytes]:
-        """Return the file to write to, a new one where the last is long enough."""
+        """Return the file to write to, a new one if the last is long enough."""
         if self._file is not None and self._bytes < self._segment_bytes:
             return self._file
         self.close()
@@ -166,7 +166,7 @@ def chunks(folder: Path, first: int) -> Iterator[Chunk]:
 
 
 def lines_end(folder: Path) -> int:
-    """Return the number after the last line that can be read; 0 where there is none."""
+    """Return the number after the last line that can be read; 0 if there is none."""
     for path in reversed(segments(folder)):
         try:
             return _end(path)

@@ -19,9 +19,9 @@ _BYTES, _START, _END = 20, 47, 48
 
 
 def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[bytes]:
-    """Return the variables of a process, as ``NAME=value``; none where it has ended.
+    """Return the variables of a process, as ``NAME=value``; none if it has ended.
 
-    There are none, either, where it is another user's, or begins a program for longer than the
+    There are none, either, if it is another user's, or begins a program for longer than the
     pauses between the looks: a file system may hold that up, and must not hold up the caller.
     """
     for pause_s in pauses_s:

@@ -28,7 +28,7 @@ def descendants(
     """Yield (process, group) of all that descends from ``roots`` and has not ended, parents first.
 
     Each is yielded as soon as it is found; those that are started meanwhile may be missing.
-    ``by_lists`` says whether the kernel's lists of children are read; None is where it has them.
+    ``by_lists`` says whether the kernel's lists of children are read; None is if it has them.
     """
     reads_lists = has_lists() if by_lists is None else by_lists
     children_of = _listed_children if reads_lists else _scanned_children()

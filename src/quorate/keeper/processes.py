@@ -286,7 +286,7 @@ def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _signal(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; return False where that is not allowed, as to another user's process."""
+    """Send a signal; return False if that is not allowed, as to another user's process."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

@@ -73,7 +73,7 @@ def is_of(pid: int, sessions: Collection[Session]) -> bool:
 
 
 def number_of(pid: int) -> int | None:
-    """Return the session of a process; None where it has ended."""
+    """Return the session of a process; None if it has ended."""
     found = stat(pid)
     return None if found is None else found.session
 
@@ -87,7 +87,7 @@ def _where() -> str:
 
 
 def boot_id() -> str:
-    """Return an id of this boot of the machine; empty where there is none."""
+    """Return an id of this boot of the machine; empty if there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -104,7 +104,7 @@ class Stat(NamedTuple):
 
 
 def stat(pid: int) -> Stat | None:
-    """Return the kernel's record of a process; None where it has ended."""
+    """Return the kernel's record of a process; None if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -28,7 +28,7 @@ class StartError(Exception):
 
 
 def check_folder(folder: str) -> None:
-    """Raise ``StartError`` where no process can start in ``folder``."""
+    """Raise ``StartError`` if no process can start in ``folder``."""
     try:
         mode = os.stat(folder).st_mode  # noqa: PTH116 - the text as it was given
     except (FileNotFoundError, NotADirectoryError):
@@ -50,7 +50,7 @@ def start_error(
 ) -> StartError:
     """Return what ``error`` means to the author of the command.
 
-    ``account`` is the system user that the process had become. Where it is given, the command's
+    ``account`` is the system user that the process had become. If it is given, the command's
     file is not read: that user may not be allowed to read it, though this process is.
     """
     command = f"command {work.command[0]!r}"
@@ -89,7 +89,7 @@ def start_error(
 
 
 def _interpreter(work: Work, env: Mapping[str, str]) -> str | None:
-    """Return the interpreter that the first line of the command names; None where it has none."""
+    """Return the interpreter that the first line of the command names; None if it has none."""
     name = work.command[0]
     found = str(Path(work.working_dir) / name) if "/" in name else None
     path = found or shutil.which(name, path=env.get("PATH"))

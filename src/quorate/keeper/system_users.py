@@ -18,7 +18,7 @@ class AccountError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A system user: ``name`` and ``home`` are empty where only its number is known."""
+    """A system user: ``name`` and ``home`` are empty if only its number is known."""
 
     uid: int
     gid: int

@@ -60,7 +60,7 @@ class Isolation:
 
     ``account`` is the name or the number of a system user; ``why_not`` says why there is none, and
     then nothing starts. ``subject`` is the owner or user that it is for. ``folder`` is what the run
-    may reach; ``cgroup`` is the parent of its cgroup, empty where there can be none.
+    may reach; ``cgroup`` is the parent of its cgroup, empty if there can be none.
     """
 
     account: str
@@ -77,7 +77,7 @@ class Work:
     """What to run: ``processes`` is one for each ``gpu``, each ``node`` or the whole ``run``.
 
     Without ``isolation`` it runs as the user of the service. ``round_steps``, ``round_ms`` and
-    ``round_until_ms`` are for how many steps, how long and until when it has its GPUs, where it
+    ``round_until_ms`` are for how many steps, how long and until when it has its GPUs, if it
     shares in rounds.
     """
 
@@ -98,7 +98,7 @@ class Wanted:
     """All open leases of one run. ``life`` changes after the run has been stopped.
 
     ``nonce`` identifies the run among others of its name, which a restored ledger may have; None
-    where it is not known.
+    if it is not known.
     """
 
     life: str
@@ -160,7 +160,7 @@ class UnreadableError(ValueError):
 
 
 def read_wanted(folder: Path) -> Wanted | None:
-    """Return what is wanted in ``folder``; None where nothing ever was.
+    """Return what is wanted in ``folder``; None if nothing ever was.
 
     Raises ``UnreadableError``.
     """

@@ -25,7 +25,7 @@ from quorate.model.state.records import Phase, RunRecord, Unstarted
 from quorate.model.state.run_table import RunQuery
 
 PAGE_ROWS: Final = 512
-"""How many rows are read at a time where all are read."""
+"""How many rows are read at a time when all are read."""
 READ_KEPT_MAX: Final = 2_048
 """How many archived runs that were read last are kept decoded."""
 
@@ -163,7 +163,7 @@ class RowQuery(NamedTuple):
 class ArchiveRows(Protocol):
     """The queries that a store answers about archived runs.
 
-    Methods raise ``ArchiveError`` where what is stored cannot be read.
+    Methods raise ``ArchiveError`` if what is stored cannot be read.
     """
 
     def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
@@ -194,7 +194,7 @@ class RunArchive:
         self._read: OrderedDict[str, RunRecord | None] = OrderedDict()
 
     def get(self, name: str) -> RunRecord | None:
-        """Return the record of the run ``name``; None where it is not archived."""
+        """Return the record of the run ``name``; None if it is not archived."""
         read = self._read
         if name in read:
             read.move_to_end(name)

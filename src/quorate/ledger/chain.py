@@ -147,7 +147,7 @@ def shapes_of(block: Block) -> list[tuple[Fact, ...]]:
 
 
 def _body(block: Block) -> _BodyWhole:
-    """Return the parsed body of ``block``, in one pass where that is possible.
+    """Return the parsed body of ``block``, in one pass if that is possible.
 
     A second pass decodes events of older shapes, or raises an error that says which event cannot be
     read and whether a newer Quorate wrote it.

@@ -78,7 +78,7 @@ class _ReservationMoved1(Fact, frozen=True, tag="reservation-moved/1"):
 
 
 class _RoundShared1(Fact, frozen=True, tag="round-shared/1"):
-    """A round whose causes are a sentence, empty where there are none."""
+    """A round whose causes are a sentence, empty if there are none."""
 
     pool: str
     number: int

@@ -22,7 +22,7 @@ class CorruptLedgerError(QuorateError):
     """What is stored is not what was written.
 
     ``height`` and ``seq`` say where, as far as is known: the block, and the first event in doubt;
-    ``source`` is the file, where there is one. ``remedy`` is what to do about it; one that is
+    ``source`` is the file, if there is one. ``remedy`` is what to do about it; one that is
     given, and not the usual one, is part of the text.
     """
 
@@ -76,7 +76,7 @@ class CheckpointError(QuorateError):
 class ArchiveError(QuorateError):
     """The archive of ended runs cannot be read; the ledger, which it is derived from, is untouched.
 
-    ``place`` is the file, where there is one.
+    ``place`` is the file, if there is one.
     """
 
     def __init__(self, what: str, place: str = "") -> None:

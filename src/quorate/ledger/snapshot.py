@@ -210,7 +210,7 @@ class Cut:
 
     ``runs`` are the runs in memory; those named in ``returned`` are in the archive as well, as they
     were before they changed. The archive has ``archived_before`` runs, and was last written with
-    the snapshot at ``base_seq``, 0 where there is none. The runs of the state stay frozen until its
+    the snapshot at ``base_seq``, 0 if there is none. The runs of the state stay frozen until its
     table has ``archived`` them or is thawed. Making a cut is quick; everything else takes longer
     and may be done on another thread.
     """
@@ -378,7 +378,7 @@ def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
     """Return the state that ``payload`` holds, or None when it is not a snapshot of this format.
 
     ``rows`` has the runs that were archived up to the snapshot. Without ``rows`` the result is None
-    where the snapshot leaves runs to an archive.
+    if the snapshot leaves runs to an archive.
     """
     with collector_paused():
         try:

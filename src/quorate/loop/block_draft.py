@@ -1,6 +1,6 @@
 """The block that an engine is making: decisions in order, and the state after them.
 
-The state after them is an overlay where the block is kept apart until it is in the store, and else
+The state after them is an overlay if the block is kept apart until it is in the store, and else
 the engine's own. Events are applied before they are recorded in either case, so that no block holds
 an event that cannot be applied.
 """
@@ -51,7 +51,7 @@ class BlockDraft:
         self.decided.append((Decision(), self.ahead.seq + 1, error))
 
     def room_for(self, events: Sequence[Event]) -> int | None:
-        """Return the bytes of ``events``; None where they do not fit in beside the others.
+        """Return the bytes of ``events``; None if they do not fit in beside the others.
 
         Raises ``BlockTooLargeError`` when they do not fit into any block.
         """

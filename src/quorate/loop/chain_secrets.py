@@ -1,6 +1,6 @@
 """The secrets of the lottery's chains, as far as this machine knows them, and when one is due.
 
-The first chain's secret lies beside the ledger. Those of later chains, and of the present one where
+The first chain's secret lies beside the ledger. Those of later chains, and of the present one if
 several machines share the ledger, are in the ledger itself, sealed (docs/adr/0052).
 """
 
@@ -34,7 +34,7 @@ class ChainSecrets:
         self._warned = ""
 
     def links(self, lottery: Lottery) -> Preimages | None:
-        """Return the links of the present chain; None where this machine has no secret of it."""
+        """Return the links of the present chain; None if this machine has no secret of it."""
         sought = (lottery.commitment, bool(lottery.sealed))
         if self._sought != sought:
             self._sought = sought
@@ -44,7 +44,7 @@ class ChainSecrets:
     def due(self, lottery: Lottery, *, is_shared: bool) -> SealLottery | None:
         """Return what has to be recorded of the chains now, if anything and if this machine can.
 
-        The present chain's secret where the ledger ``is_shared``, and the next chain in time.
+        The present chain's secret if the ledger ``is_shared``, and the next chain in time.
         """
         seal = self._seal
         if seal is None or not lottery.commitment:

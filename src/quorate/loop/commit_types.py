@@ -28,7 +28,7 @@ class Made:
 class Asked:
     """A command, and its actor; deciding it is given up when it may not ``go_on``.
 
-    With ``made`` the command is made again where the engine's head has moved since. ``denied`` is
+    With ``made`` the command is made again if the engine's head has moved since. ``denied`` is
     what forbids it at the engine's head.
     """
 
@@ -53,7 +53,7 @@ class Asked:
 class Receipt:
     """The result of a command: its decision, and the head under which it is recorded.
 
-    ``first_seq`` is the sequence of its first event; where it has none, the next one. ``denied`` is
+    ``first_seq`` is the sequence of its first event; if it has none, the next one. ``denied`` is
     what forbids the command at that head; then nothing was decided.
     """
 

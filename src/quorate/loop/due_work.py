@@ -172,7 +172,7 @@ class DueWork:
                 _LOG.info("conflict %s was settled by another writer", declared.conflict)
 
     def _link_of(self, declared: ConflictDeclared) -> str:
-        """Return the link that ``declared`` is drawn by, in hex; empty where no run entered."""
+        """Return the link that ``declared`` is drawn by, in hex; empty if no run entered."""
         if not declared.tokens:
             return ""
         links = self._secrets.links(self._engine.view.lottery)
@@ -194,7 +194,7 @@ class DueWork:
     # --- Chains of the lottery ---
 
     def _seal_due(self) -> None:
-        """Record the sealed secret of the present chain, or the next chain, where that is due.
+        """Record the sealed secret of the present chain, or the next chain, if that is due.
 
         A ledger with one writer has its secret beside it, so only the next chain is sealed there.
         """

@@ -13,7 +13,7 @@ With an executor, stops are two facts, and the engine sends the executor the ord
 Orders that it missed because this program ended in between are sent when the ledger is opened
 again.
 
-Where violations are reported, the invariants of what a block touches are checked before it is
+If violations are reported, the invariants of what a block touches are checked before it is
 appended; the first violation stops all deciding, and its block is not recorded.
 
 What a commit makes due, conflicts and rounds, is settled in blocks of its own (``due_work.py``).
@@ -250,7 +250,7 @@ class Engine:
 
     @property
     def store(self) -> EventStore:
-        """The ledger itself; where others write to it, it may be longer than the state knows."""
+        """The ledger itself; if others write to it, it may be longer than the state knows."""
         return self._store
 
     @property
@@ -285,7 +285,7 @@ class Engine:
 
     @property
     def halted(self) -> str:
-        """Why nothing may be decided, whether or not this engine leads; empty where it may.
+        """Why nothing may be decided, whether or not this engine leads; empty if it may.
 
         A violation, or a clock that stepped.
         """
@@ -311,7 +311,7 @@ class Engine:
         """Decide and commit one command.
 
         Raises ``DecisionCutError`` when deciding may not ``go_on``, and what forbids the command
-        where it is ``made`` again; then nothing is recorded.
+        if it is ``made`` again; then nothing is recorded.
         """
         (receipt,) = self.execute_group([Asked(command, actor, go_on, made)])
         if receipt.denied is not None:
@@ -319,9 +319,9 @@ class Engine:
         return receipt
 
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Decide ``commands`` in order and commit them, as one block where they fit into one.
+        """Decide ``commands`` in order and commit them, as one block if they fit into one.
 
-        Where they do not, an error leaves recorded what is in the blocks before. See
+        If they do not, an error leaves recorded what is in the blocks before. See
         ``execute_group``.
         """
         asked = [Asked(command, actor) for command in commands]
@@ -358,7 +358,7 @@ class Engine:
 
         The commands in it are those that have a receipt; see ``execute_group``.
 
-        Where another writer committed first, its blocks are applied and the commands are decided
+        If another writer committed first, its blocks are applied and the commands are decided
         again on the state after them. That ends: each attempt that is lost is a block that another
         writer has got recorded. Raises ``StaleHeadError`` when the store refuses the block and has
         no other after this engine's head, ``NotLeaderError`` when it takes blocks of another leader
@@ -499,7 +499,7 @@ class Engine:
             self.follow()
 
     def _try_to_recover(self) -> None:
-        """Recover after a commit that failed; where that fails too, the next use does it.
+        """Recover after a commit that failed; if that fails too, the next use does it.
 
         The block may be in the store after all; then its orders are sent.
         """

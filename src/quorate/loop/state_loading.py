@@ -15,7 +15,7 @@ from quorate.ports.store_port import EventStore
 def load_state(store: EventStore, snapshot_events: int) -> tuple[State, Head, int]:
     """Return the state and head of the ledger in ``store``, and where its snapshot was taken.
 
-    A long log is read in parts, with a snapshot after each where the store can keep one, so that
+    A long log is read in parts, with a snapshot after each if the store can keep one, so that
     the runs that ended on the way need not all be in memory.
     """
     state, head = State(), GENESIS

@@ -67,7 +67,7 @@ _OF_ROUNDS: Final = {
 
 
 def cause_text(cause: MoveCause | None) -> str:
-    """Return ``cause`` as a sentence without a full stop; empty where there is none."""
+    """Return ``cause`` as a sentence without a full stop; empty if there is none."""
     if cause is None:
         return ""
     objects = ", ".join(f"{kind} {name}" for kind, name in cause.objects) or "something"
@@ -75,7 +75,7 @@ def cause_text(cause: MoveCause | None) -> str:
 
 
 def round_text(shared: RoundShared) -> str:
-    """Return the causes of a round as a sentence without a full stop; empty where there are none.
+    """Return the causes of a round as a sentence without a full stop; empty if there are none.
 
     It names no run and no owner, so that every owner in the pool may read it.
     """

@@ -211,7 +211,7 @@ class RunOdds(Part, frozen=True):
 class Allowance(Part, frozen=True):
     """Hours that an accounting system grants, and what is left of them, in milliseconds.
 
-    What is left is negative where more was used.
+    What is left is negative if more was used.
     """
 
     granted_ms: int
@@ -238,10 +238,10 @@ class RoundShare(Part, frozen=True):
 
 
 class RoundGrant(Part, frozen=True):
-    """GPUs of ``flavor`` for a run and, where the two share them, its ``partner``, for one round.
+    """GPUs of ``flavor`` for a run and, if the two share them, its ``partner``, for one round.
 
     One that ``stays`` keeps its lease. ``nodes`` is how many GPUs of which nodes were meant for it,
-    so that all chosen runs find room; empty where any nodes will do.
+    so that all chosen runs find room; empty if any nodes will do.
     """
 
     run: str
@@ -252,7 +252,7 @@ class RoundGrant(Part, frozen=True):
 
 
 class StepCount(Part, frozen=True):
-    """A run did ``steps`` more in ``ran_ms`` on ``flavor``; no flavor where it ran on several."""
+    """A run did ``steps`` more in ``ran_ms`` on ``flavor``; no flavor if it ran on several."""
 
     run: str
     flavor: str
@@ -377,7 +377,7 @@ class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
 class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
     """An accounting system reported what an owner has left, which replaces the ledger's own figure.
 
-    It counts until the next report, or ``budget-fell-back``. None where the report has no such
+    It counts until the next report, or ``budget-fell-back``. None if the report has no such
     hours. ``resource`` is what the owner is linked to there; empty in ledgers from before it was
     recorded.
     """
@@ -392,8 +392,8 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
 class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
     """The ledger's own figures count for an owner: no accounting system reports its budget.
 
-    The owner is linked to a system that does not answer or, where not ``is_linked``, is no longer
-    linked. ``resource`` is as in ``BudgetReported``; empty where the owner is linked to none.
+    The owner is linked to a system that does not answer or, if not ``is_linked``, is no longer
+    linked. ``resource`` is as in ``BudgetReported``; empty if the owner is linked to none.
     """
 
     owner: str
@@ -569,7 +569,7 @@ class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
 class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
     """A run that cannot start now got a firm start; GPU-hours are held for it from now on.
 
-    ``natural_start_ms`` is when it could start by itself; ``planned_start_ms`` is earlier where it
+    ``natural_start_ms`` is when it could start by itself; ``planned_start_ms`` is earlier if it
     may call a conflict (``by_conflict``).
     """
 
@@ -686,7 +686,7 @@ class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
 class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
     """A conflict was settled: which cuts were made, and every draw, in order.
 
-    ``preimage`` and ``seed`` (hex) are empty where nothing was drawn. ``lost_gpu_ms`` is what the
+    ``preimage`` and ``seed`` (hex) are empty if nothing was drawn. ``lost_gpu_ms`` is what the
     cuts are estimated to cost in work.
     """
 
@@ -703,7 +703,7 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
 class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
     """A waiting run is not started by a conflict yet: its owner's account in ``pool`` is too low.
 
-    The account had ``has_gpu_ms``, below 0 where earlier conflicts cost more than it had. The
+    The account had ``has_gpu_ms``, below 0 if earlier conflicts cost more than it had. The
     conflict might have cost ``costs_gpu_ms``, which the account covers at ``covered_ms``.
     """
 
@@ -820,7 +820,7 @@ class RoundShared(Fact, frozen=True, tag="round-shared/2"):
     """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
     ``gpus`` of each of ``flavors`` were shared; ``prices`` are what one more of each was worth to
-    the policy, in millionths of its objective, none where it has no prices. ``causes`` say why
+    the policy, in millionths of its objective, none if it has no prices. ``causes`` say why
     runs were left out, why ``policy`` is not the pool's own, or why nothing new was shared out.
     """
 

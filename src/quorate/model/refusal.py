@@ -172,7 +172,7 @@ _QUOTA_NAMES: Final = {
 
 
 def _rejected(refusal: Refusal, quota: str, unit: str) -> str:
-    """Return the text of a hard quota; a longer one where the limit is below what is in use.
+    """Return the text of a hard quota; a longer one if the limit is below what is in use.
 
     Both texts are fixed: users' scripts match them word for word.
     """

@@ -228,7 +228,7 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def executor_name(self) -> str:
-        """``local`` or ``kubernetes/CLUSTER``; empty where the service's own executor is meant."""
+        """``local`` or ``kubernetes/CLUSTER``; empty if the service's own executor is meant."""
         if self.executor is None:
             return ""
         return self.executor if self.cluster is None else f"{self.executor}/{self.cluster}"

@@ -171,7 +171,7 @@ def array_variables(run: Run) -> dict[str, str]:
 
 
 def split_tasks(word: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return the array and the indexes of ``train[1-3]``; None where ``word`` names no tasks.
+    """Return the array and the indexes of ``train[1-3]``; None if ``word`` names no tasks.
 
     Raises ``ValueError``.
     """

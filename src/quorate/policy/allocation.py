@@ -40,7 +40,7 @@ class Allocation:
 
     ``first`` and ``second`` name the jobs of a row, ``second`` is ``ALONE`` in the row of one job.
     Jobs alone come first, all of them, in the order of the problem. ``objective`` is what the
-    policy maximises, or minimises where it says so; ``bound`` is what no allocation can better,
+    policy maximises, or minimises if it says so; ``bound`` is what no allocation can better,
     ``NO_BOUND`` for a rule. ``prices`` are the change of the objective for one more GPU of each
     flavor; a rule has none.
     """
@@ -53,9 +53,9 @@ class Allocation:
     method: Method
     prices: Floats | None = None
     dropped: tuple[int, ...] = ()
-    """Jobs whose deadline cannot be kept beside the others, where a policy knows deadlines."""
+    """Jobs whose deadline cannot be kept beside the others, if a policy knows deadlines."""
     discounts: Floats | None = None
-    """The final factor on the shares of each job, where a policy has one."""
+    """The final factor on the shares of each job, if a policy has one."""
     unfinished: tuple[int, ...] = ()
     """Jobs that might have more: it takes too much work (``Problem.work_max``) to say, or
     rounding hides how much."""

@@ -40,7 +40,7 @@ class Space:
     columns: Ints
     rates: Floats
     counts: Ints | None = None
-    """How many equal jobs each row represents; None where each row is one job."""
+    """How many equal jobs each row represents; None if each row is one job."""
 
     @property
     def loads(self) -> Floats:

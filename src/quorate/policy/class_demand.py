@@ -34,7 +34,7 @@ def demand_of(problem: Problem) -> Demand:
 
 
 def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
-    """Return the demand of the classes; None where pairs distinguish members of a class."""
+    """Return the demand of the classes; None if pairs distinguish members of a class."""
     pairs = problem.pairs
     together = None
     if pairs is not None and len(pairs):

@@ -18,7 +18,7 @@ from quorate.policy.problem import Bools, Ints, Problem
 BLOCK: Final = 12_288
 """How many jobs are processed together: their data fits a processor's cache."""
 FEW: Final = 256
-"""How many jobs are read first where these may be enough."""
+"""How many jobs are read first if these may be enough."""
 TABLES: Final = 8
 """How many tables are tried for a job whose place is taken by another class."""
 _BITS: Final = 14

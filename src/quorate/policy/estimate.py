@@ -1,4 +1,4 @@
-"""How fast types of jobs are beside each other, where few of them were measured.
+"""How fast types of jobs are beside each other, if few of them were measured.
 
 A type that was measured beside some others is completed to a whole row of a matrix of known types,
 and takes the ratios of the known type that is nearest to it (Gavel, section 6). The completion is a
@@ -59,7 +59,7 @@ class UnmatchedCode(StrEnum):
 def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
     """Return a start that needs no chance: the largest singular vectors of the filled matrix.
 
-    What is not known is filled with the mean of what is known of its column. Where the matrix has
+    What is not known is filled with the mean of what is known of its column. If the matrix has
     fewer singular vectors than ``rank``, the other factors start at zero.
     """
     counts = np.maximum(known.sum(axis=0), 1)

@@ -12,7 +12,7 @@ from quorate.policy.problem import Floats, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """An allocation in figures; infinite where a job makes no progress, NaN where unknown."""
+    """An allocation in figures; infinite if a job makes no progress, NaN if unknown."""
 
     least_relative_rate: float
     """The least of the jobs' rates: each times its scale, over its weight and its rate on a

@@ -27,7 +27,7 @@ class PairIndex:
         self._keys = keys[self._order]
 
     def row(self, one: int, other: int) -> int | None:
-        """Return the pair of two jobs, named in either order; None where they cannot share."""
+        """Return the pair of two jobs, named in either order; None if they cannot share."""
         key = min(one, other) * self._jobs + max(one, other)
         place = int(np.searchsorted(self._keys, key))
         if place == len(self._keys) or self._keys[place] != key:
@@ -36,7 +36,7 @@ class PairIndex:
 
 
 def pair_of(key: str, rows: Mapping[str, int], at: At) -> tuple[int, int] | None:
-    """Return the two jobs that ``key`` names, as in ``0,1``; None, with a fault, where it is none.
+    """Return the two jobs that ``key`` names, as in ``0,1``; None, with a fault, if it is none.
 
     ``rows`` are those of the jobs by name; the two are in the order they were written.
     """

@@ -65,7 +65,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def _loaded(point: EntryPoint, where: str, faults: list[str]) -> tuple[Policy, ...]:
-    """Return the policies that an entry point names; none, with a fault, where it cannot."""
+    """Return the policies that an entry point names; none, with a fault, if it cannot."""
     try:
         named = point.load()
     except Exception as error:  # noqa: BLE001 - any code runs here, and the fault names its package

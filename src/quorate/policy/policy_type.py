@@ -33,7 +33,7 @@ class Policy:
 
     A pool calls a policy that reads none of these only when something else has changed."""
     is_smooth: bool = False
-    """Whether what each job gets changes little where rates do. A pool then keeps the rates of the
+    """Whether what each job gets changes little when rates do. A pool then keeps the rates of the
     last round until one has changed by more than a few percent, and need not call it for less."""
     pairs_max: int | None = None
     """For how many pairs a pool calls it at most, if fewer than usual."""
@@ -42,4 +42,4 @@ class Policy:
     """For how many jobs a pool asks it at most, and how many for each GPU that they can run on:
     about a second's worth with three flavors.
 
-    None where it never takes long. A caller outside of a pool is not limited."""
+    None if it never takes long. A caller outside of a pool is not limited."""

@@ -32,7 +32,7 @@ class FileArchive(Protocol):
         ...
 
     def names(self, room: str) -> list[str]:
-        """Return the names of the files in ``room``, sorted; none where there is no such room."""
+        """Return the names of the files in ``room``, sorted; none if there is no such room."""
         ...
 
     def remove(self, name: str) -> None:

@@ -4,8 +4,8 @@ The loop gives orders when their events are durable, all orders of one commit to
 order. Orders are facts about leases, so hearing one twice changes nothing: a lease that has ended
 is not started again, and the earliest deadline of a stop holds. Only ``resume`` may name such a
 lease anew: it says what a ledger holds, which may have been restored. Orders have the term of the
-leader that gives them, which is 0 where a ledger has one writer: an executor that has taken orders
-of a term refuses those of older ones, from any service and however late. Where an ``EndLease``
+leader that gives them, which is 0 if a ledger has one writer: an executor that has taken orders
+of a term refuses those of older ones, from any service and however late. If an ``EndLease``
 and a ``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that
 takes a lost group's place), the work there goes on.
 
@@ -56,7 +56,7 @@ class StartLease:
 class StopLease:
     """Let the work under a lease checkpoint and exit, by ``deadline_ms`` at the latest.
 
-    A second one may bring the deadline forward: to now, where a run is cancelled without grace.
+    A second one may bring the deadline forward: to now, if a run is cancelled without grace.
     """
 
     lease: str
@@ -178,7 +178,7 @@ class Executor(Protocol):
         ...
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last step that each of ``runs`` has reported, where it has reported any."""
+        """Return the last step that each of ``runs`` has reported, if it has reported any."""
         ...
 
 
@@ -205,7 +205,7 @@ class ServedExecutor(Executor, Protocol):
     def belong_to(self, ledger_id: str) -> None:
         """Work for one ledger from now on, before any order of it is taken.
 
-        Raises ``WorkFolderError`` where the work of another ledger, or another service, is there.
+        Raises ``WorkFolderError`` if the work of another ledger, or another service, is there.
         """
         ...
 

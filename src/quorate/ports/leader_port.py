@@ -17,7 +17,7 @@ from quorate.ledger.chain import Head
 class LeaderRecord:
     """The leader's name, where it answers REST and gRPC, and its term.
 
-    ``grpc`` is empty where it answers REST only.
+    ``grpc`` is empty if it answers REST only.
     """
 
     name: str
@@ -70,7 +70,7 @@ class QuorumControl(Protocol):
         ...
 
     def members(self) -> Sequence[MemberRecord]:
-        """Return those that gave a sign of life lately, by name; none where it is alone."""
+        """Return those that gave a sign of life lately, by name; none if it is alone."""
         ...
 
     def step_down(self) -> None:
@@ -88,7 +88,7 @@ class Candidacy(Protocol):
 
     @property
     def term(self) -> int:
-        """The term in which this candidate may act as the leader now; 0 where it may not."""
+        """The term in which this candidate may act as the leader now; 0 if it may not."""
         ...
 
     def start(self) -> None:
@@ -106,12 +106,12 @@ class Candidacy(Protocol):
 
 @runtime_checkable
 class LedStore(Protocol):
-    """What a store offers, beside its blocks, where several services have one leader."""
+    """What a store offers, beside its blocks, if several services have one leader."""
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
         """Return the head as soon as the log has event ``seq``, or as it is after ``within_s``.
 
-        Safe from every thread. Raises a ``StoreError`` where nothing is known of the head.
+        Safe from every thread. Raises a ``StoreError`` if nothing is known of the head.
         """
         ...
 

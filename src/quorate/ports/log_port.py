@@ -21,7 +21,7 @@ class Stream(StrEnum):
 class Line:
     """One line that the work of a run wrote on ``node``, without its end.
 
-    ``rank`` is the process that wrote it; None where the executor wrote it itself.
+    ``rank`` is the process that wrote it; None if the executor wrote it itself.
     """
 
     at_ms: int
@@ -35,7 +35,7 @@ class Line:
 class Output:
     """Lines of one run, in the order in which they were kept.
 
-    ``first`` is the number of the first one, which is later than requested where older ones are not
+    ``first`` is the number of the first one, which is later than requested if older ones are not
     kept any more. ``is_last`` says that there is nothing after them now.
     """
 
@@ -50,13 +50,13 @@ class Logs(Protocol):
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
         """Return at most ``limit`` lines of ``run`` from number ``first`` on, counted from 0.
 
-        Lines that are long may be fewer; ``is_last`` says whether there are more. None where
+        Lines that are long may be fewer; ``is_last`` says whether there are more. None if
         nothing is kept for this run.
         """
         ...
 
     def end(self, run: str) -> int:
-        """Return the number after the last line of ``run`` that is kept; 0 where none is."""
+        """Return the number after the last line of ``run`` that is kept; 0 if none is."""
         ...
 
     def reports(self, run: str) -> Sequence[StepReport]:

@@ -8,7 +8,7 @@ from typing import Protocol
 class LotterySeal(Protocol):
     """Encrypts secrets with what every machine of a ledger has, and no reader of it.
 
-    Methods raise ``KeyFileError`` where this machine does not have it, or it is another one.
+    Methods raise ``KeyFileError`` if this machine does not have it, or it is another one.
     """
 
     def new_secret(self) -> bytes:

@@ -81,7 +81,7 @@ class Outbox(Protocol):
         ...
 
     def head(self, sink: str) -> bytes:
-        """Return the hash of the ledger at the cursor of ``sink``; empty where none was kept."""
+        """Return the hash of the ledger at the cursor of ``sink``; empty if none was kept."""
         ...
 
     def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
@@ -93,7 +93,7 @@ class Outbox(Protocol):
         ...
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line, where it is due, oldest first; at most ``limit``.
+        """Return the first parcel of each line, if it is due, oldest first; at most ``limit``.
 
         Later ones of a line wait for it, however long it takes. One that is due later than the
         longest back-off from ``now_ms`` is due: the clock was set back since it failed.
@@ -123,7 +123,7 @@ class Outbox(Protocol):
         ...
 
     def next_due_ms(self, sink: str) -> int | None:
-        """Return when the next parcel is due, in the past where one is; None when none waits."""
+        """Return when the next parcel is due, in the past if one is; None when none waits."""
         ...
 
     def close(self) -> None:

@@ -20,12 +20,12 @@ class Reports(Protocol):
     """Pages to be read; nothing is ever written through it."""
 
     def listed(self) -> Sequence[ReportFile]:
-        """Return the pages, the newest first; raises ``OSError`` where they cannot be read."""
+        """Return the pages, the newest first; raises ``OSError`` if they cannot be read."""
         ...
 
     def read(self, name: str) -> tuple[ReportFile, str] | None:
-        """Return the page called ``name`` as text; None where there is none.
+        """Return the page called ``name`` as text; None if there is none.
 
-        Raises ``OSError`` where it cannot be read.
+        Raises ``OSError`` if it cannot be read.
         """
         ...

@@ -11,7 +11,7 @@ class StepReport:
     """A run has done ``step`` at ``at_ms``, with figures such as ``loss``.
 
     ``generation`` counts the starts of its processes: the steps of another start may be done again.
-    A figure is None where it is no number: a loss that is NaN or infinite.
+    A figure is None if it is no number: a loss that is NaN or infinite.
     """
 
     step: int

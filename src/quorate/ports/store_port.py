@@ -35,7 +35,7 @@ class EventStore(Protocol):
     def kept_end(self) -> Checkpoint | None:
         """Return the last record of the log's end that is kept apart from the log.
 
-        None where none is kept: then a log whose end is missing looks whole. A store with a record
+        None if none is kept: then a log whose end is missing looks whole. A store with a record
         raises ``CorruptLedgerError`` when it is opened and ends before it.
         """
         ...
@@ -69,14 +69,14 @@ class EventStore(Protocol):
         """Yield the blocks from ``from_height`` to what is the head now, in order.
 
         Appending meanwhile is allowed and changes nothing that is yielded. Blocks come as stored:
-        ``ledger/chain.py`` verifies them. Raises ``CorruptLedgerError`` where one cannot be read.
+        ``ledger/chain.py`` verifies them. Raises ``CorruptLedgerError`` if one cannot be read.
         """
         ...
 
     def height_at(self, seq: int) -> int:
         """Return the height of the block that holds event ``seq``, which must be in the log.
 
-        Raises ``CorruptLedgerError`` where a block on the way cannot be read. Looks at few blocks,
+        Raises ``CorruptLedgerError`` if a block on the way cannot be read. Looks at few blocks,
         however long the log is.
         """
         ...

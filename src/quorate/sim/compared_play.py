@@ -47,7 +47,7 @@ class ComparedTask:
 def compared_tasks(
     asked: Scenario, names: Sequence[str], seeds: Sequence[int]
 ) -> list[ComparedTask]:
-    """Return what is to be played, seed by seed; raises ``ScenarioError`` where it cannot be."""
+    """Return what is to be played, seed by seed; raises ``ScenarioError`` if it cannot be."""
     if asked.generate is None:
         raise ScenarioError(
             "compare",

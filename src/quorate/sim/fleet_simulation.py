@@ -46,7 +46,7 @@ from quorate.sim.simulation import Action, Simulation, Timeline, VirtualClock
 from quorate.sim.traces.trace_job import TraceError, TraceJob
 
 START_MS: Final = 1_700_000_000_000
-"""When simulated time begins, where a trace has no dates."""
+"""When simulated time begins, if a trace has no dates."""
 REGION_NAME: Final = "sim"
 WINDOW_MS: Final = 10 * 365 * DAY_MS
 """How long budgets last: longer than any trace."""
@@ -308,7 +308,7 @@ class FleetPlay:
     def _with_deadline(self, run: SimulatedRun) -> SimulatedRun:
         """Return ``run`` with the deadline of its job: its factor times its duration alone.
 
-        It is measured only: a run that declares a deadline is refused where it cannot be met.
+        It is measured only: a run that declares a deadline is refused if it cannot be met.
         """
         job = self._jobs[run.name]
         if job.slo is None:

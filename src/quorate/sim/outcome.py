@@ -18,7 +18,7 @@ __all__ = ["CapacityStep", "Outcome", "RunInterval", "SimulatedRun", "WaitCause"
 class RunInterval:
     """A stretch of time in which a run had so many GPUs of one flavor in one domain.
 
-    0 GPUs where it worked on those of another run, to which they are counted.
+    0 GPUs if it worked on those of another run, to which they are counted.
     """
 
     start_ms: int
@@ -32,10 +32,10 @@ class RunInterval:
 class SimulatedRun:
     """The life of one run.
 
-    ``started_ms`` is None where it never started, ``ended_ms`` where it had not ended. ``ideal_ms``
+    ``started_ms`` is None if it never started, ``ended_ms`` if it had not ended. ``ideal_ms``
     is how long it takes alone on the GPUs it runs best on. ``waits_ms`` adds up to the time from
     submission to the end in which it had no GPUs. ``steps_asked`` and ``steps_done`` are
-    milliseconds of work at its declared width where it does not count steps.
+    milliseconds of work at its declared width if it does not count steps.
     """
 
     name: str

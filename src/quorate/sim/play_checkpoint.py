@@ -22,7 +22,7 @@ MARK: Final = b"quorate simulation 1\n"
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """A simulation that was paused. ``blocks`` is None where its ledger is ``scenario.record``."""
+    """A simulation that was paused. ``blocks`` is None if its ledger is ``scenario.record``."""
 
     scenario: Scenario
     files: dict[str, str]
@@ -69,7 +69,7 @@ class HashedReads:
         return data
 
     def must_equal(self, files: Mapping[str, str]) -> None:
-        """Raise ``ScenarioError`` where a file does not hold what it held in ``files``."""
+        """Raise ``ScenarioError`` if a file does not hold what it held in ``files``."""
         for name, known in files.items():
             if self.files.get(name) != known:
                 raise ScenarioError(

@@ -24,7 +24,7 @@ from quorate.sim.traces.trace_job import TraceJob
 
 Allocate = Callable[[Moment], Shares]
 COSTS: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
-"""Published prices: dollars for one GPU and hour of each flavor, where no others are given."""
+"""Published prices: dollars for one GPU and hour of each flavor, if no others are given."""
 
 
 class PolicyShares:

@@ -32,7 +32,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """What a type was taken for, and how far it is from it; None where it is like no other."""
+    """What a type was taken for, and how far it is from it; None if it is like no other."""
 
     type: JobType
     like: JobType | None
@@ -76,7 +76,7 @@ def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] 
 
 
 def published_first(types: Sequence[JobType]) -> list[JobType]:
-    """Return ``types`` in the published order where all of them are published, else as given."""
+    """Return ``types`` in the published order if all of them are published, else as given."""
     place = {template.model: number for number, template in enumerate(TEMPLATES)}
     if not {each.model for each in types} <= place.keys():
         return list(types)

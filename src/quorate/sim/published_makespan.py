@@ -23,7 +23,7 @@ SHORTEST_S: Final = 100.0
 LONGEST_S: Final = 1e6
 """Between these makespans the search begins."""
 LONGER: Final = 10.0
-"""How many times as long a makespan is tried where none of those is feasible."""
+"""How many times as long a makespan is tried if none of those is feasible."""
 WITHIN: Final = 1.05
 
 
@@ -60,7 +60,7 @@ class PublishedMakespan:
         return found
 
     def _alone_s(self, job: str, steps: float) -> float | None:
-        """Return how long ``job`` would take all the time alone; None where it never moves."""
+        """Return how long ``job`` would take all the time alone; None if it never moves."""
         rates = (self._rate((job,), flavor)[0] for flavor in self._flavors)
         first = next((rate for rate in rates if rate > 0.0), None)
         return None if first is None else steps / first
@@ -69,7 +69,7 @@ class PublishedMakespan:
 def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
     """Return the makespan at which the published search ends: feasible, within 5 % of one not.
 
-    Where it began anew with longer makespans, it may end within 5 % of the longest that it had not
+    If it began anew with longer makespans, it may end within 5 % of the longest that it had not
     tried before, which is itself within 5 % of one that is not feasible.
     """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None

@@ -1,4 +1,4 @@
-"""Policies as they were published, where those of the table differ.
+"""Policies as they were published, if those of the table differ.
 
 Policies of this project are functions of a problem. Two of these remember what they gave before.
 They have the published defects, and are for simulations that are held against published runs.

@@ -30,7 +30,7 @@ from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 from quorate.policy.rounds.strict_choice import StrictChoice
 
 FAILURES_MAX: Final = 5
-"""After how many failed rounds in a row a job is given up, where jobs can fail."""
+"""After how many failed rounds in a row a job is given up, if jobs can fail."""
 ROUNDS_MAX: Final = 100_000
 """How many rounds are played; 360 s each, that is more than a year."""
 IDLE_MAX: Final = 3
@@ -159,11 +159,11 @@ class Tally:
 
     @property
     def mean_completion_s(self) -> float | None:
-        """The mean of the completion times, or None where no job completed."""
+        """The mean of the completion times, or None if no job completed."""
         return self.mean_of(self.completion_s)
 
     def mean_of(self, jobs: Iterable[str]) -> float | None:
-        """Return the mean of the completion times of ``jobs``, or None where none completed."""
+        """Return the mean of the completion times of ``jobs``, or None if none completed."""
         times = (self.completion_s.get(job) for job in jobs)
         known = [time for time in times if time is not None]
         return sum(known) / len(known) if known else None
@@ -242,7 +242,7 @@ class Play:
         return self._came
 
     def steps_left(self, job: str) -> float:
-        """Return the steps that ``job``, which has come, has left: 0 where it is done."""
+        """Return the steps that ``job``, which has come, has left: 0 if it is done."""
         return max(0.0, self._left.get(job, 0.0))
 
     def _is_over(self) -> bool:
@@ -354,7 +354,7 @@ class Play:
             self._book = joined(self._book, rows, rules)
 
     def _check_length(self, job: RoundJob) -> None:
-        """Raise ``RoundsStuckError`` where ``job`` alone takes more rounds than are played."""
+        """Raise ``RoundsStuckError`` if ``job`` alone takes more rounds than are played."""
         flavors = self.setting.flavors
         rate = max(
             (self._rates((job.name,), flavor, _TOGETHER)[0] for flavor in flavors), default=0
@@ -409,7 +409,7 @@ class Play:
             self.tally.extensions += stays(self._before.get(row), where)
 
     def _lasting(self, row: Row, where: Place) -> Lasting | None:
-        """Return what ``row`` does in the round, or None where it makes no progress when spread."""
+        """Return what ``row`` does in the round, or None if it makes no progress when spread."""
         rules = self.setting.rules
         is_spread = where.is_spread and not rules.ignores_spread
         rates = self._rates(row, where.flavor, is_spread)

@@ -182,7 +182,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
 
 
 def drawn_of(text: str, seed: int) -> Drawn:
-    """Return what ``lam=4500,seed=42,jobs=100,multi=1`` asks for; ``seed`` where it has none."""
+    """Return what ``lam=4500,seed=42,jobs=100,multi=1`` asks for; ``seed`` if it has none."""
     found: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = (each.strip() for each in part.partition("="))

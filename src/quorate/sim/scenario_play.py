@@ -35,7 +35,7 @@ from quorate.sim.traces.trace_formats import READERS, read_trace
 from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob
 
 REFERENCE: Final = "v100"
-"""The flavor that drawn durations are of, where the table has it; else the cluster's first."""
+"""The flavor that drawn durations are of, if the table has it; else the cluster's first."""
 ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
 """In how many parts of its span the engine plays a trace, so that progress can be shown."""

@@ -156,7 +156,7 @@ class SimExecutor:
         return found
 
     def _working_lease(self, run: str) -> str | None:
-        """Return a lease that ``run`` works under; None where it has none but spares."""
+        """Return a lease that ``run`` works under; None if it has none but spares."""
         names = self._work[run].leases
         return next((n for n in names if self._held[n].fact.role is not Role.SPARE), None)
 
@@ -350,7 +350,7 @@ class SimExecutor:
             self._break(held)
 
     def _take_up(self, run: Run, fact: LeaseStarted) -> None:
-        """Continue the work of ``run`` under a lease, slower where it is not alone there."""
+        """Continue the work of ``run`` under a lease, slower if it is not alone there."""
         work = self._work.get(run.name)
         if work is None:
             work = self._work[run.name] = Work(run, self._truth_of(run))

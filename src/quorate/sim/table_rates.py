@@ -19,7 +19,7 @@ def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
     """Return how fast rows of jobs of ``types`` are, together and spread.
 
     On GPUs that are not together a row has the rates that the table has for that, and those on GPUs
-    together where it has none. What the table does not have at all is a rate of 0: two jobs that
+    together if it has none. What the table does not have at all is a rate of 0: two jobs that
     were never measured together do not share.
     """
     rows = {each: row for row, each in enumerate(table.types)}

@@ -21,7 +21,7 @@ from quorate.model.specs import Budget, Node, Owner
 from quorate.model.state.state_view import StateView
 
 Named = tuple[str, str]
-"""An object by kind and name, as causes name it; ("family", owner) where its parents are meant."""
+"""An object by kind and name, as causes name it; ("family", owner) if its parents are meant."""
 
 
 class Changes:
@@ -41,8 +41,8 @@ class Changes:
     def is_since(self, number: int, what: Named, owner: str, view: StateView) -> bool:
         """Return whether an object has changed since an event, for a run of ``owner``.
 
-        A payer has also changed where the parents of its owner or of the run's owner have; a quota
-        also where the parents of any owner have.
+        A payer has also changed if the parents of its owner or of the run's owner have; a quota
+        also if the parents of any owner have.
         """
         kind, name = what
         found = {what}

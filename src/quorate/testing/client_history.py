@@ -1,7 +1,7 @@
 """Checks what clients saw of a ledger: one order of all requests must explain every answer.
 
 Clients submit, cancel and read runs, several at once, while machines and links fail. Each request
-is one ``Operation``: when it was sent, when it was answered, and the answer, or none where the
+is one ``Operation``: when it was sent, when it was answered, and the answer, or none if the
 client does not know what became of it. ``check_history`` returns what no order explains:
 
 - for each run, the answers are those of one copy that carries out one request at a time, each at
@@ -88,7 +88,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a read: the run, None where there was none, with all up to ``seq`` at least."""
+    """The answer to a read: the run, None if there was none, with all up to ``seq`` at least."""
 
     copy: Copy | None
     seq: int
@@ -101,7 +101,7 @@ Answer = Written | Found
 class Operation:
     """One request of ``client`` about ``run``, from ``sent`` to ``answered``.
 
-    Both are instants of one clock, in any unit. ``answered`` and ``answer`` are None where the
+    Both are instants of one clock, in any unit. ``answered`` and ``answer`` are None if the
     client never learned what became of it. A request that was repeated with one request key until
     it was answered is one operation; repeated without a key, it is several.
     """

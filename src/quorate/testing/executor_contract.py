@@ -107,7 +107,7 @@ class ExecutorContract(ABC):
 
     @abstractmethod
     def let_time_pass(self, until_ms: int | None) -> None:
-        """Return at ``until_ms`` at the latest, and before where the executor woke its service."""
+        """Return at ``until_ms`` at the latest, and before if the executor woke its service."""
 
     @abstractmethod
     def is_at_work(self, run: str) -> bool:

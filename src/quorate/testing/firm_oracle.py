@@ -174,7 +174,7 @@ def _nodes_short(
 ) -> Iterator[tuple[str, int]]:
     """Yield how many nodes each owner above a place is short of, if as few as possible are used.
 
-    Where nodes are shared, GPUs that the owner's family does not use on its nodes are used first.
+    If nodes are shared, GPUs that the owner's family does not use on its nodes are used first.
     """
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -270,7 +270,7 @@ def _taken(view: StateView, other: Place, where: tuple[str, str, str]) -> int:
 
 
 def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBack) -> int:
-    """Return the GPUs of a domain that no lease holds at ``at_ms``, in whole nodes where asked."""
+    """Return the GPUs of a domain that no lease holds at ``at_ms``, in whole nodes if asked."""
     whole = view.pools[where[0]].whole_nodes
     found = 0
     for name, known in view.nodes.items():
@@ -368,7 +368,7 @@ def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
 def is_counted(view: StateView, place: Place) -> bool:
     """Return whether a place that lacks nothing by counting is sure to hold its run.
 
-    Not where the run or a payer is for certain racks, nor in whole nodes of several sizes, nor
+    Not if the run or a payer is for certain racks, nor in whole nodes of several sizes, nor
     under a quota of shared nodes: which GPUs of the domain are free decides there, and may keep the
     run from starting though enough of them are.
     """
@@ -418,7 +418,7 @@ def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> froz
     """Return the leases that may be stopped by the start of ``place``, for it or beside it.
 
     Beside it are the places that have begun by then and share a domain with it: all of them are
-    short where their sum does not fit, so a lease is stopped for any of them that it may be.
+    short if their sum does not fit, so a lease is stopped for any of them that it may be.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
     beside = (

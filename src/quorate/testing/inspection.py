@@ -79,7 +79,7 @@ def inspect_rounds(
 ) -> Findings:
     """Return the findings of a trial in which a pool shares in rounds, by one of ``policies``.
 
-    ``with_pairs``: where it knows types of jobs that can share GPUs.
+    ``with_pairs``: if it knows types of jobs that can share GPUs.
     """
     draw = partial(draw_round_world, policies=tuple(policies), with_pairs=with_pairs)
     inspection = Inspection(seed, size, draw)

@@ -93,9 +93,9 @@ class _Promise:
     recorded: int
     """The number of the event that wrote it."""
     due_ms: int | None
-    """When it has to start: as planned or, where no decision was made then, at the next one."""
+    """When it has to start: as planned or, if no decision was made then, at the next one."""
     missed_ms: int | None = None
-    """The next decision, where none was made when the start was due: it is excused until then."""
+    """The next decision, if none was made when the start was due: it is excused until then."""
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ class PromiseBooks:
     def looked(self, now_ms: int) -> None:
         """Note a decision at ``now_ms``; starts due since the last decision were missed.
 
-        Where the clock has gone back behind a decision that recorded nothing, as a refusal does,
+        If the clock has gone back behind a decision that recorded nothing, as a refusal does,
         that decision does not count: no start was due yet by the ledger's time.
         """
         self._looked_ms = min(self._looked_ms, max(now_ms, self._entered_ms))
@@ -280,7 +280,7 @@ class PromiseBooks:
     def _moved_later(
         self, event: ReservationMoved, promise: _Promise, view: StateView
     ) -> Iterator[str]:
-        """Yield a fault where a firm start moved later though it could stay, or for a false cause.
+        """Yield a fault if a firm start moved later though it could stay, or for a false cause.
 
         Once what the cause names is put back, the start must be possible in its recorded place.
         """
@@ -341,7 +341,7 @@ class PromiseBooks:
 
         True are leases that are late, and objects that have changed since the start was recorded.
         A lease that overran stands for its run, which ends as a whole, and with it its spares.
-        Where a cause names ``OBJECTS_MAX`` objects, which is the most, every late lease counts.
+        If a cause names ``OBJECTS_MAX`` objects, which is the most, every late lease counts.
         """
         objects = event.cause.objects
         leases = {name for kind, name in objects if kind == "lease"}
@@ -423,7 +423,7 @@ class PromiseBooks:
 
         Each place must fit beside what runs and beside all other places. Leases that may be stopped
         for it do not count: they are stopped one grace before. Nor do those that are stopped by
-        then for a place beside it, which is short where both do not fit. A missed start is checked
+        then for a place beside it, which is short if both do not fit. A missed start is checked
         again after the next decision.
         """
         places = places_of(view)
@@ -480,7 +480,7 @@ class PromiseBooks:
         """Yield runs that a conflict cuts as overstaying, but that started in front of no firm run.
 
         As of before the block, they must have started after the run that the conflict is for began
-        to wait or, where it is for none, after some run with a firm start did.
+        to wait or, if it is for none, after some run with a firm start did.
         """
         own = self._waiting.get(declared.reservation)
         waiting = self._waiting.values() if own is None else (own,)

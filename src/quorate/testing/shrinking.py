@@ -71,7 +71,7 @@ class Deed:
 
 
 class Replay:
-    """A new engine that gets the commands of another; an assertion fails where it is wrong."""
+    """A new engine that gets the commands of another; an assertion fails if it is wrong."""
 
     def __init__(self, at_ms: int) -> None:
         self._clock = VirtualClock(at_ms)

@@ -114,7 +114,7 @@ def fails(store: EventStore, blocks: Iterator[Block]) -> bool:
 
 
 def knows(store: EventStore, seq: int) -> bool:
-    """Return whether ``store`` looks for event ``seq``; it must not where there is none."""
+    """Return whether ``store`` looks for event ``seq``; it must not if there is none."""
     try:
         store.height_at(seq)
     except AssertionError:

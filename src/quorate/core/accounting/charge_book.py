@@ -25,7 +25,7 @@ from quorate.model.specs import EnvelopeId
 
 
 class Use(NamedTuple):
-    """The user of some GPUs: owner, user, flavor, and the payer's relation to the owner."""
+    """The use of some GPUs: owner, user, flavor, and the payer's relation to the owner."""
 
     owner: str
     user: str
@@ -35,7 +35,7 @@ class Use(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """A lease that has not ended: what it is charged for, and how much is held for it."""
+    """A lease that has not ended: its payer, use, start and hold."""
 
     fact: LeaseStarted
     owner: str

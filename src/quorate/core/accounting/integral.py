@@ -1,8 +1,8 @@
 """An integral: how much of something was in use over any stretch of time, exactly.
 
-What is in use changes in steps, and a step may be recorded late: a lease's end can lie before facts
-that were recorded earlier. So steps are kept in order of their own time, with running sums that a
-query renews from the first changed step on.
+The amount in use changes in steps, and a step may be recorded late: a lease's end can lie before
+events that were recorded earlier. So steps are kept in order of their own time, with running sums
+that a query computes again from the first changed step on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from bisect import bisect_left
 
 
 class Integral:
-    """The integral of a step function. Asking takes logarithmic time once the sums are renewed."""
+    """The integral of a step function.
+
+    A query takes logarithmic time once the sums are up to date.
+    """
 
     __slots__ = ("_at_ms", "_base", "_deltas", "_floor_ms", "_good", "_levels", "_moments")
 
@@ -22,13 +25,13 @@ class Integral:
         self._levels: list[int] = []
         self._moments: list[int] = []
         self._good = 0
-        # What was forgotten: only how much of it is still in use matters.
+        # The sum of all forgotten steps: the amount that they leave in use.
         self._base = 0
         self._floor_ms = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in use, nor was since what has been forgotten."""
+        """Whether nothing is in use, and nothing was since the steps that have been forgotten."""
         return not self._at_ms and not self._base
 
     def add(self, at_ms: int, delta: int) -> None:
@@ -47,10 +50,10 @@ class Integral:
         self._good = min(self._good, place)
 
     def used(self, from_ms: int, until_ms: int) -> int:
-        """Return the sum over every millisecond of [``from_ms``, ``until_ms``) of what was in use.
+        """Return the amount in use, summed over every millisecond of [``from_ms``, ``until_ms``).
 
-        What is in use now counts as staying in use. ``from_ms`` must not lie before what was
-        forgotten.
+        The amount in use after the last step counts as staying in use. ``from_ms`` must not lie
+        before a forgotten step.
         """
         assert self._floor_ms <= from_ms <= until_ms, (self._floor_ms, from_ms, until_ms)
         self._renew()

@@ -1,7 +1,7 @@
 """Node time: on how many different nodes an owner or user was, at every instant.
 
-Two leases on one node count it once. For each node the books keep the stretches that are over,
-joined where they touch, and the holds that are open; the integral records how their union changes.
+Two leases on one node count it once. For each node are kept: the stretches that are over, joined
+where they touch, and the holds that are open. The integral records how their union changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ Stretch = tuple[int, int | None]
 
 @dataclass(slots=True)
 class _OnNode:
-    """What an owner or user holds and held on one node; ``over`` is sorted and disjoint."""
+    """The holds and past stretches of an owner or user on one node.
+
+    ``over`` is sorted and disjoint.
+    """
 
     holds: dict[str, int] = field(default_factory=dict)
     over: list[tuple[int, int]] = field(default_factory=list)
@@ -34,7 +37,7 @@ class _OnNode:
         return found if tail_ms is None else [*found, (tail_ms, None)]
 
     def add_over(self, from_ms: int, until_ms: int) -> None:
-        """Keep a stretch that is over, joined with those it touches."""
+        """Keep a stretch that is over, joined with the stretches it touches."""
         if from_ms == until_ms:
             return
         first = bisect_left(self.over, from_ms, key=_end)
@@ -68,7 +71,7 @@ class NodeTime:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held, nor was since what has been forgotten."""
+        """Whether no node is held, and none was since the stretches that have been forgotten."""
         return not self._nodes and self._integral.is_empty
 
     def begin(self, node: str, hold: str, from_ms: int) -> None:
@@ -81,7 +84,7 @@ class NodeTime:
         self._change(before, known.busy(from_ms))
 
     def end(self, node: str, hold: str, until_ms: int) -> None:
-        """Count ``node`` up to ``until_ms`` for that hold; others may go on holding it."""
+        """Count ``node`` up to ``until_ms`` for that hold; other holds on the node go on."""
         known = self._nodes[node]
         from_ms = known.holds[hold]
         before = known.busy(from_ms)
@@ -94,7 +97,7 @@ class NodeTime:
         return self._integral.used(from_ms, until_ms)
 
     def forget(self, before_ms: int) -> None:
-        """Forget what was over by ``before_ms``."""
+        """Forget the stretches that were over by ``before_ms``."""
         self._integral.forget(before_ms)
         for node, known in list(self._nodes.items()):
             known.forget(before_ms)
@@ -114,7 +117,7 @@ class NodeTime:
                 self._integral.add(at_ms, delta)
 
     def stretches(self, since_ms: int) -> dict[str, list[Stretch]]:
-        """Return for each node when it was held, as far as that ends after ``since_ms``."""
+        """Return the stretches in which each node was held and that end after ``since_ms``."""
         return {node: known.busy(since_ms) for node, known in self._nodes.items()}
 
 

@@ -1,9 +1,10 @@
 """The statement of a period: for each envelope what was granted, spent, held and is free.
 
-And who used what in the period, what was lent and what was borrowed, with sums for each budget, for
-each owner and in all. It is as of the end of the period, by what was recorded until then: a
-statement says the same whenever it is made. A fact that is recorded late is in the statement of the
-period in which it was recorded, and corrects the amounts brought forward into that period.
+It also says who used what in the period, what was lent and what was borrowed, with sums for each
+budget, for each owner and in all. It is as of the end of the period, by the events recorded until
+then: a statement says the same whenever it is made. An event that is recorded late is in the
+statement of the period in which it was recorded, and corrects the amounts brought forward into that
+period.
 
 Costs are rounded once, for each use of an envelope, to millionths; every sum is a sum of those.
 """
@@ -21,12 +22,15 @@ from quorate.model.state.records import EnvelopeAccount
 from quorate.model.state.state_view import StateView
 
 Prices = Mapping[str, int]
-"""Flavor -> what a GPU-hour costs, in millionths of whatever the currency is."""
+"""Flavor -> price of a GPU-hour, in millionths of the unit of currency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What one user's runs used of an envelope in the period; no cost where there is no price."""
+    """The GPU time that one user's runs used of an envelope in the period.
+
+    No cost if there is no price.
+    """
 
     owner: str
     user: str
@@ -38,8 +42,9 @@ class Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One envelope. What is no longer in its budget (``retired``) grants only what it has paid.
+    """One envelope.
 
+    An envelope no longer in its budget (``retired``) counts as granted what it has paid.
     ``brought_gpu_ms`` was spent before the period.
     """
 
@@ -55,27 +60,27 @@ class Line:
 
     @property
     def period_gpu_ms(self) -> int:
-        """What was spent in the period."""
+        """The GPU-milliseconds spent in the period."""
         return sum(used.gpu_ms for used in self.used)
 
     @property
     def spent_gpu_ms(self) -> int:
-        """What was spent up to the end of the period."""
+        """The GPU-milliseconds spent up to the end of the period."""
         return self.brought_gpu_ms + self.period_gpu_ms
 
     @property
     def free_gpu_ms(self) -> int:
-        """What is neither spent nor held."""
+        """The GPU-milliseconds neither spent nor held."""
         return self.granted_gpu_ms - self.spent_gpu_ms - self.held_gpu_ms
 
     @property
     def cost_micros(self) -> int | None:
-        """What the use in the period costs, as far as there are prices."""
+        """The cost of the use in the period, as far as there are prices; None without any."""
         return _cost(self.used)
 
     @property
     def lent(self) -> tuple[tuple[str, int], ...]:
-        """Owners outside the family that it was lent to in the period, and how much, by name."""
+        """The owners that borrowed from the envelope in the period, by name, with amounts."""
         found: dict[str, int] = {}
         for used in self.used:
             if used.tier is Tier.BORROWED:
@@ -84,13 +89,13 @@ class Line:
 
     @property
     def lent_gpu_ms(self) -> int:
-        """How much of it was lent in the period."""
+        """The GPU-milliseconds lent in the period."""
         return sum(gpu_ms for _, gpu_ms in self.lent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Borrowing:
-    """What the runs of ``borrower`` used in the period of an envelope of ``lender``."""
+    """The GPU time that runs of ``borrower`` used in the period from an envelope of ``lender``."""
 
     borrower: str
     lender: str
@@ -101,9 +106,9 @@ class Borrowing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Lines added up. Granted is always spent + held + free.
+    """Sums of lines. Granted is always spent + held + free.
 
-    What a budget's owner borrowed is no part of that budget, so its sums have no borrowing.
+    An owner's borrowing is paid by other budgets, so the sums of a budget have no borrowing.
     """
 
     name: str
@@ -119,9 +124,9 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A period [``from_ms``, ``until_ms``), its lines by name, and what they add up to.
+    """A period [``from_ms``, ``until_ms``), its lines by name, and their sums.
 
-    ``unpriced`` are flavors that were used and that no price was given for, although others were.
+    ``unpriced`` are flavors that were used and have no price, if any flavor has one.
     """
 
     from_ms: int
@@ -136,9 +141,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What to state: a period, and in it one budget, one owner, or all; at what prices.
+    """The request for a statement: a period; one budget, one owner or all; and prices.
 
-    ``owners`` are those whose money the caller may see; None is all.
+    ``owners`` are the owners whose money the caller may see; None means all.
     """
 
     from_ms: int
@@ -153,7 +158,10 @@ class Asked:
         return self.budget in (None, line.budget) and self._takes_owner(line.owner)
 
     def takes_borrower(self, borrower: str) -> bool:
-        """Return whether the statement has what ``borrower`` borrowed: never for one budget."""
+        """Return whether the borrowing of ``borrower`` is in the statement.
+
+        Never in that of one budget.
+        """
         return self.budget is None and self._takes_owner(borrower)
 
     def _takes_owner(self, name: str) -> bool:
@@ -163,8 +171,8 @@ class Asked:
 def make_statement(events: Iterable[Event], view: StateView, asked: Asked) -> Statement:
     """Return the statement that ``asked`` describes.
 
-    ``events`` are all those of the ledger up to the end of the period, and ``view`` is the state
-    they add up to. Takes time in the number of events, and memory in that of open leases.
+    ``events`` are all events of the ledger up to the end of the period, and ``view`` is the state
+    after them. Takes time in the number of events, and memory in the number of open leases.
     """
     book = ChargeBook(from_ms=asked.from_ms, until_ms=asked.until_ms)
     book.fold_all(events)
@@ -209,9 +217,9 @@ def add_up(
 def rounded(found: Statement, *, gpu_ms: int, micros: int) -> Statement:
     """Return ``found`` in whole multiples of ``gpu_ms`` and, for costs, of ``micros``.
 
-    In each line what was granted is rounded, halves up, and its parts are rounded so that they sum
-    to that: down, and what is then missing goes to the largest remainders. Every sum is one of
-    rounded parts, so that whatever is shown adds up.
+    In each line the granted amount is rounded, halves up. Its parts are rounded so that they sum to
+    it: each down, and the missing multiples go to the largest remainders. Every sum is a sum of
+    rounded parts, so all numbers shown add up.
     """
     lines = tuple(_rounded_line(line, gpu_ms, micros) for line in found.lines)
     shown = {(each.borrower, each.envelope): each for each in _borrowings(lines)}
@@ -254,7 +262,7 @@ def _rounded_line(line: Line, gpu_ms: int, micros: int) -> Line:
 
 
 def cost_micros(gpu_ms: int, micros_per_hour: int) -> int:
-    """Return what ``gpu_ms`` cost, halves of a millionth rounded up."""
+    """Return the cost of ``gpu_ms``, halves of a millionth rounded up."""
     return (2 * gpu_ms * micros_per_hour + HOUR_MS) // (2 * HOUR_MS)
 
 
@@ -288,7 +296,7 @@ def _line(
 
 
 def _borrowings(lines: Sequence[Line]) -> list[Borrowing]:
-    """Return who borrowed from which envelope, by borrower."""
+    """Return the borrowings from all lines, by borrower."""
     uses: dict[tuple[str, str, EnvelopeId], list[Used]] = {}
     for line in lines:
         for used in line.used:
@@ -307,7 +315,7 @@ def _borrowings(lines: Sequence[Line]) -> list[Borrowing]:
 
 
 def _cost(parts: Iterable[Used]) -> int | None:
-    """Return what the parts that have a cost cost together; None where none has."""
+    """Return the total cost of the parts that have a price; None if no part has one."""
     costs = [used.cost_micros for used in parts if used.cost_micros is not None]
     return sum(costs) if costs else None
 

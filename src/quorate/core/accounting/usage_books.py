@@ -32,12 +32,15 @@ from quorate.model.events import (
 from quorate.model.specs import Quota
 
 SWEEPS_PER_WINDOW: Final = 16
-"""How often the books are cleared of what has left the window while one window passes."""
+"""How often old entries are dropped from the books during the time of one window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What was used: ``flavors`` divides the GPU-milliseconds, by name, none of them zero."""
+    """GPU and node time used. ``flavors`` divides the GPU-milliseconds, by name.
+
+    None of them is zero.
+    """
 
     gpu_ms: int
     node_ms: int
@@ -46,7 +49,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserUsage:
-    """What the runs of one user used for one owner."""
+    """The usage of one user's runs for one owner."""
 
     owner: str
     user: str
@@ -62,7 +65,7 @@ class BudgetUse:
 
     @property
     def fraction(self) -> Fraction | None:
-        """The part that is used; None where there was nothing to use and something was used."""
+        """The used part of the budget; None if the budget is 0 and something was used."""
         if self.budget_ms:
             return Fraction(self.used_ms, self.budget_ms)
         return None if self.used_ms else Fraction(0)
@@ -82,14 +85,17 @@ class BudgetUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUses:
-    """An owner's soft budgets and their use, each None where it has none; not both."""
+    """The use of an owner's soft budgets; None for a budget that it does not have.
+
+    At least one is set.
+    """
 
     gpu: BudgetUse | None
     node: BudgetUse | None
 
     @property
     def worse(self) -> BudgetUse:
-        """The one of which the larger part is used."""
+        """The budget of which the larger part is used."""
         if self.gpu is None or self.node is None:
             only = self.node if self.gpu is None else self.gpu
             assert only is not None, self
@@ -98,7 +104,7 @@ class BudgetUses:
 
 
 def budget_uses(quota: Quota, usage: Usage) -> BudgetUses | None:
-    """Return how much of the soft budgets of ``quota`` is used; None where it has none."""
+    """Return the use of the soft budgets of ``quota``; None if it has no soft budget."""
     gpu = node = None
     if quota.gpu_ms_budget is not None:
         gpu = BudgetUse(used_ms=usage.gpu_ms, budget_ms=quota.gpu_ms_budget)
@@ -109,7 +115,7 @@ def budget_uses(quota: Quota, usage: Usage) -> BudgetUses | None:
 
 @dataclass(slots=True)
 class _Account:
-    """What an owner, or one user of it, holds and held."""
+    """GPU and node time of an owner, or of one user of it."""
 
     flavors: dict[str, Integral] = field(default_factory=dict)
     nodes: NodeTime = field(default_factory=NodeTime)
@@ -121,7 +127,10 @@ class _Account:
         integral.add(at_ms, gpus)
 
     def forget(self, before_ms: int) -> bool:
-        """Let go of what was over by ``before_ms``; return whether nothing is left."""
+        """Drop the usage that was over by ``before_ms``.
+
+        Return whether the account is empty then.
+        """
         self.nodes.forget(before_ms)
         for flavor, integral in list(self.flavors.items()):
             integral.forget(before_ms)
@@ -141,10 +150,10 @@ class _Hold:
 
 
 class UsageBooks:
-    """What the events so far add up to.
+    """The usage of owners and users, computed from all events so far.
 
-    ``window_ms`` is the longest stretch back from the last event that will be asked for: what lies
-    before it is let go, so the books do not grow with the ledger. None keeps everything.
+    ``window_ms`` is the longest stretch back from the last event that callers ask for: usage before
+    it is dropped, so the books do not grow with the ledger. None keeps everything.
     """
 
     __slots__ = (

@@ -1,9 +1,10 @@
 """Wait by cause: every millisecond in which an accepted run has no GPUs, with one cause each.
 
 A run waits from its submission to its end whenever no lease of it is open. The cause is that of the
-last refusal, which the ledger records when its reason changes; from the end of the last lease to
-the next refusal it is what ended the lease; and in a pool of rounds, where nothing else was
-refused, the turns of others. Leases count from their start to their end as they were charged.
+last refusal; the ledger records a refusal when its reason changes. From the end of the last lease
+to the next refusal the cause follows from the reason of that end. In a pool of rounds, if nothing
+else was refused, the cause is that other runs have the round. Leases count from their start to
+their end as they were charged.
 
 The parts are a partition of the wait, so they add up to it exactly.
 """
@@ -88,7 +89,8 @@ _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.ROUND_END: WaitCause.ROUNDS,
     EndReason.START_REFUSED: WaitCause.UNSTARTED,
 }
-"""The cause from the end of a run's last lease to its next refusal; room where it is not here."""
+"""The cause from the end of a run's last lease to its next refusal; ``ROOM`` for all other
+reasons."""
 
 
 def cause_of(code: RefusalCode) -> WaitCause:
@@ -101,9 +103,10 @@ def cause_of(code: RefusalCode) -> WaitCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """How long a run had no GPUs up to its end, or up to now; ``parts_ms`` add up to it.
+    """How long a run had no GPUs up to its end, or up to now.
 
-    Causes that did not occur are not in ``parts_ms``; the others are in the order of ``WaitCause``.
+    The values of ``parts_ms`` sum to that time. Causes that did not occur are not in ``parts_ms``;
+    the others are in the order of ``WaitCause``.
     """
 
     total_ms: int
@@ -112,7 +115,7 @@ class Wait:
 
 @dataclass(slots=True)
 class _Life:
-    """What was recorded of one run: its leases, and from when on which cause holds."""
+    """The recorded history of one run: its leases, and the causes of its wait with their starts."""
 
     submitted_ms: int
     causes: list[tuple[int, WaitCause]]
@@ -121,7 +124,8 @@ class _Life:
     is_refused: bool = False
     ended_ms: int | None = None
     freed: tuple[int, int] | None = None
-    """When its last lease ended: as recorded, and as charged; None where it waits again since."""
+    """When its last lease ended: as recorded, and as charged; None if the run has started or waited
+    since."""
 
     def told(self, event: RunRefused | RunRequeued | RunEnded) -> None:
         match event:
@@ -130,7 +134,7 @@ class _Life:
             case RunRequeued():
                 self.freed = None
             case RunEnded():
-                # It ended when its last lease did, where that is what ended it.
+                # If the end of its last lease ended the run, that is the instant.
                 is_by_lease = self.freed is not None and self.freed[0] == event.at_ms
                 self.ended_ms = self.freed[1] if self.freed and is_by_lease else event.at_ms
 
@@ -167,7 +171,7 @@ class WaitBook:
         self._holders: dict[str, tuple[_Life, ...]] = {}
 
     def enter(self, events: Iterable[Event]) -> None:
-        """Take ``events`` into account, which follow those before."""
+        """Take ``events`` into account, which follow those entered before."""
         for event in events:
             match event:
                 case RunSubmitted():
@@ -189,11 +193,14 @@ class WaitBook:
         return self._lives.keys()
 
     def ended_ms(self, run: str) -> int | None:
-        """Return when ``run`` ended: when its last lease did, where that ended it; else None."""
+        """Return when ``run`` ended; None if it has not.
+
+        If its last lease's end ended it, that is the instant.
+        """
         return self._lives[run].ended_ms
 
     def wait_of(self, run: str, now_ms: int) -> Wait:
-        """Return the wait of ``run`` up to its end, or up to ``now_ms`` where it has not ended."""
+        """Return the wait of ``run`` up to its end, or up to ``now_ms`` if it has not ended."""
         life = self._lives[run]
         until_ms = now_ms if life.ended_ms is None else life.ended_ms
         has = sorted([*life.has, *((start_ms, until_ms) for start_ms in life.open.values())])
@@ -223,7 +230,7 @@ class WaitBook:
         for share in event.shares:
             life = self._lives.get(share.run)
             if life is not None and not life.open:
-                # Refusals belong to the round before.
+                # The refusals recorded so far belong to the previous round.
                 life.refused(event.at_ms, WaitCause.ROUNDS)
 
 

@@ -1,8 +1,9 @@
 """Admit: a placement and a payment for one run, found together.
 
-Widths from the widest, then family money before sponsors', then flavors in the run's order, then
-placements in pack order: the first that fits and is paid. Within the search limit this is complete:
-if any placement can be paid, one is found. docs/adr/0008-admission.md.
+Tried in this order: widths from the widest; family money, then with sponsors'; flavors in the run's
+order; placements in pack order. The first placement that fits and is paid is the result. Within the
+search limit this is complete: if any placement can be paid, one is found.
+docs/adr/0008-admission.md.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Admitted(Struct, frozen=True):
-    """Where the run starts and who pays."""
+    """The placement of a run that starts, and its payers."""
 
     width: int
     flavor: str
@@ -69,7 +70,7 @@ class _Attempt(Struct):
 
 
 class _Held(NamedTuple):
-    """A search that found nothing: what was tried at the least width, and the steps it took."""
+    """A search without a result: the attempts at the least width, and the steps it took."""
 
     attempts: Sequence[_Attempt]
     steps: SearchBudget
@@ -88,9 +89,9 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
 ) -> Admitted | Refusal:
     """Return how ``run`` starts at ``now_ms``, or the refusal of its least width.
 
-    ``asked_ms`` is when a start is planned, where that is earlier. Unless the caller gives a budget
-    of ``steps``, which several attempts may share, the least width is searched in full. No other
-    ``width`` is tried if one is given. Envelopes in ``barred`` do not pay.
+    ``asked_ms`` is when the start is planned, if that is earlier. The least width is searched in
+    full, unless the caller gives a budget of ``steps``, which several attempts may share. If
+    ``width`` is given, no other width is tried. Envelopes in ``barred`` do not pay.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
@@ -105,9 +106,9 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
 def try_admit(
     view: StateView, run: Run, now_ms: int, *, has_executor: bool, steps: SearchBudget
 ) -> Admitted | Refusal | None:
-    """Return how ``run`` starts at ``now_ms``, the quota it is held by, or the end of the search.
+    """Return how ``run`` starts at ``now_ms``, or the refusal: a hard quota, or the search limit.
 
-    None where room or money is short: by how much takes as long to find as a start does.
+    None if room or money is short: computing by how much would take as long as finding a start.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor)
@@ -128,7 +129,7 @@ def _searched(
     shared: SearchBudget | None,
     widths: Sequence[int],
 ) -> Admitted | Refusal | _Held:
-    """Return how ``run`` starts at the first of ``widths`` that it can, or what was tried."""
+    """Return how ``run`` starts at the first of ``widths`` that fits, or the failed attempts."""
     refusal = None if run.sensitive else too_many_runs(view, run.owner)
     if refusal is not None:
         return refusal
@@ -145,7 +146,7 @@ def _searched(
             return admitted
         if steps.exhausted:
             break
-    # However long the search for more was, the least width is searched in full.
+    # The least width is searched in full, however long the search for wider ones was.
     steps = SearchBudget() if shared is None else shared
     attempts = [_attempt(view, run, cover, least, steps) for cover in covers]
     return _at_width(view, attempts, steps) or _Held(attempts, steps)
@@ -162,10 +163,11 @@ def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
     prefer: frozenset[str],
     within: tuple[tuple[str, int], ...] = (),
 ) -> Admitted | Refusal:
-    """Return how ``run`` gets GPUs of ``flavor`` for a round, or why it cannot.
+    """Return how ``run`` gets GPUs of ``flavor`` for a round, or the refusal.
 
-    ``begins`` is how many more runs count as running: 0 where the run had GPUs in the last round.
-    Domains in ``prefer`` come first; with ``within``, the run gets nothing outside of it.
+    ``begins`` is how many more runs count as running: 0 if the run had GPUs in the last round.
+    Domains in ``prefer`` come first. With ``within``, the run gets only GPUs of the nodes named
+    there.
     """
     refusal = too_many_runs(view, run.owner, begins) if begins else None
     if refusal is not None:
@@ -201,7 +203,7 @@ def admit_bundles(
     *,
     has_executor: bool,
 ) -> Admitted | None:
-    """Return how a running run gets ``bundles`` more, in the flavor it has, or None.
+    """Return how a running run gets ``bundles`` more, in the flavor it has; None if it cannot.
 
     Domains it uses come first; a run that must stay in one domain stays in its own.
     """
@@ -239,11 +241,11 @@ def cover_request(  # noqa: PLR0913 - what, when, and what is there already
     has_executor: bool = False,
     asked_ms: int | None = None,
 ) -> CoverRequest:
-    """Return what covering a start of ``run`` now asks of its payers.
+    """Return the request to the payers for a start of ``run`` now.
 
-    ``leases`` are those it keeps beside what is to be covered. With an executor a lease has to stop
-    one grace before its money ends, so a payer must outlast that; the payer of a claim pays to its
-    end.
+    ``leases`` are the leases that the run keeps beside the GPUs to be covered. With an executor a
+    lease has to stop one grace before its money ends, so a payer's window must be open longer than
+    that; the payer of a claim pays to the claim's end.
     """
     pool = view.pools[run.pool]
     duration_ms = hold_duration_ms(run, pool)
@@ -306,7 +308,7 @@ def _place_and_pay(
 
 
 def _too_many_nodes(attempt: _Attempt) -> bool:
-    """Return whether no placement takes fewer nodes beyond a limit than the one that was tried.
+    """Return whether no placement exceeds a node limit by fewer nodes than the first one does.
 
     Then a search finds neither a start nor a smaller number to report.
     """
@@ -317,7 +319,7 @@ def _too_many_nodes(attempt: _Attempt) -> bool:
 
 
 def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Admitted | None:
-    """Return the first payable placement after the first one, looking at each kind of bill once."""
+    """Return the first payable placement after the first one; each set of demands is tried once."""
     refused: set[tuple[object, ...]] = set()
 
     def may_be_paid(demands: Sequence[Demand]) -> bool:
@@ -348,9 +350,10 @@ def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Ad
 def _admitted(
     attempt: _Attempt, spread: Spread, demands: Sequence[Demand], legs: Sequence[Leg]
 ) -> Admitted | None:
-    """Return what is paid, in slots; None where it would take more nodes than its owner may have.
+    """Return the placement with its slots and payers; None if it exceeds a node quota of the owner.
 
-    Fewest new nodes come second: keeping nodes whole for others comes first where it may be.
+    Slots are picked by the usual rules first. Only if that exceeds a quota, they are picked again
+    on as few new nodes as possible.
     """
     plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
     if headroom is not None and headroom.refuses(plan.nodes) is not None:
@@ -365,7 +368,10 @@ def _admitted(
 
 
 def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget) -> Refusal:
-    """Return what holds the run: a quota where nothing else does; else the flavor least short."""
+    """Return the node quota that prevented a placement, if one did.
+
+    Else the refusal that is least short.
+    """
     over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
     if over:
         return min(over, key=lambda found: found.short)
@@ -376,7 +382,7 @@ def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget)
 
 
 def _refusal_of(view: StateView, attempt: _Attempt, steps: SearchBudget) -> Refusal:
-    """Return what holds the run in one flavor."""
+    """Return why the run cannot start on the flavor of one attempt."""
     request = attempt.request
     if steps.exhausted:
         return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=request.gpus)
@@ -410,10 +416,11 @@ def _least_short(
     places: Mapping[str, Place],
     steps: SearchBudget,
 ) -> Refusal:
-    """Return what is short: money first, then room, and the other where both are.
+    """Return what is short: money, with a lack of room as ``also``; or room alone.
 
-    It is measured against the slice with the least deficit among ``served``, the domains where some
-    envelope may pay for this run, in ``places``: room elsewhere is of no use to it.
+    It is measured in the slice with the least deficit among ``served``, the domains where some
+    envelope may pay for this run. ``places`` has the paid place of each; room in other domains is
+    of no use to the run.
     """
     parts, _ = best_slice(attempt.request, served)
     demands = [(places[part.domain], part.wanted) for part in parts]
@@ -428,7 +435,7 @@ def _least_short(
 
 
 def _paid_place(lines: Iterable[Selector], domain_offer: DomainOffer) -> Place | None:
-    """Return the first place of ``domain_offer`` where one of ``lines`` of budgets pays."""
+    """Return the first place of ``domain_offer`` that one of the selectors in ``lines`` matches."""
     for node_class in domain_offer.node_classes:
         if any(matches(line, node_class.place.labels) for line in lines):
             return node_class.place

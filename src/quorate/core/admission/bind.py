@@ -1,7 +1,7 @@
 """Bind: join a placement and its payers into leases.
 
-Chunks are walked in pack order, working groups first and spares after them; the legs of each place
-are used up in cover order. A lease is what one payer pays of one group.
+Slots are taken in pack order, working groups first and spares after them; the legs of each place
+are used up in cover order. A lease has the slots of one group that one payer pays for.
 """
 
 from __future__ import annotations

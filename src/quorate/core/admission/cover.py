@@ -1,9 +1,9 @@
 """Cover: who pays. docs/design/calculus.md, docs/adr/0006-cover.md.
 
-The answer is a partition of the demand into legs, each paid by one envelope, lexicographically
-first: for each place in the order given, from each payer in cover order, the most that leaves the
-rest payable. Greedy first, which is exact when it succeeds; else an exact search within a
-``SearchBudget``.
+The result divides the demand into legs, each paid by one envelope. It is the lexicographically
+first division: for each place in the given order, each payer in cover order pays the most that
+leaves the rest payable. A greedy pass comes first, and is exact when it succeeds; else an exact
+search within a ``SearchBudget`` follows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def plan_cover(
     demands: Sequence[Demand],
     steps: SearchBudget | None = None,
 ) -> Covered | Refusal:
-    """Return the legs that pay for ``demands`` in full, or what was short, where, by how much.
+    """Return the legs that pay for ``demands`` in full, or a refusal with what is short.
 
     Family money first; sponsors join only when the family cannot pay alone.
     """
@@ -55,7 +55,7 @@ def plan_cover(
 
 
 def payer_phases(view: StateView, request: CoverRequest) -> tuple[Payers, ...]:
-    """Return whose money is tried: the family's, then the family's and the sponsors'."""
+    """Return the payers to try: the family's envelopes, then the family's and the sponsors'."""
     family = family_payers(view, request.owner, request.flavor)
     if request.own_only:
         return (tuple((key, tier) for key, tier in family if tier is Tier.OWNED),)

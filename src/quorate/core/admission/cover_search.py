@@ -1,9 +1,10 @@
 """Payment: who pays how much of which demand, exactly.
 
-Taking the most from each payer in order is tried first; what follows is for when that does not pay.
+The caller first tries to take the most from each payer in order; this search is for when that
+fails.
 
-Overlapping caps make the problem hard in general, so the search is bounded by a ``SearchBudget``; a
-small maximum flow prunes it so well that, without overlapping caps, it never turns back.
+Overlapping caps make the problem hard in general, so the search is bounded by a ``SearchBudget``. A
+small maximum flow prunes it: without overlapping caps the search never backtracks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Choice = tuple[int, EnvelopeId, Tier]
 
 
 CELLS_PER_STEP: Final = 256
-"""How many cells looked at count as one step of searching."""
+"""How many examined cells count as one step of the search."""
 
 
 def choices_of(payer_list: PayerList, demands: Sequence[Demand]) -> list[Choice]:
@@ -39,10 +40,10 @@ def choices_of(payer_list: PayerList, demands: Sequence[Demand]) -> list[Choice]
 
 @dataclass(slots=True)
 class Relaxation:
-    """What payers have left as a flow: demands to payers, each payer under its tightest bound.
+    """The payers' remaining GPUs as a flow: demands to payers, each payer under its tightest bound.
 
-    Bounds shared by several payers beyond the tightest are dropped, which only makes paying
-    easier: too little flow is a proof that the rest cannot be paid.
+    Bounds shared by several payers beyond the tightest are dropped, which only makes paying easier:
+    too little flow is a proof that the rest cannot be paid.
     """
 
     network: FlowNetwork
@@ -61,8 +62,9 @@ class Relaxation:
     ) -> Relaxation:
         """Return the network in which only ``choices`` are left to pay for ``demanded``.
 
-        Payers that serve the same demands under the same bound are one node: what matters is what
-        they have together. The payer of the ``watched`` cell is kept apart, and its edge known.
+        Payers that serve the same demands under the same bound are one node, because only their sum
+        matters. The payer of the ``watched`` cell has a node of its own, and the edge of that cell
+        is kept in ``watched``.
         """
         network = FlowNetwork()
         sink = network.node()
@@ -106,8 +108,8 @@ class Relaxation:
 def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list[tuple[int, str]]:
     """Return (GPUs left, name) of each bound that ``payer`` shares with others.
 
-    What a cap on GPU-hours leaves is converted to GPUs with the shortest hold of its payers, so it
-    is never reported as less than it is.
+    The GPU-hours left under a cap are converted to GPUs with the shortest hold of its payers, so
+    that the number of GPUs is never too low.
     """
     key, tier = payer
     limits: list[tuple[int, str]] = []
@@ -129,8 +131,8 @@ def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list
 def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
     """Return whether the relaxation has the same solutions as the problem itself.
 
-    Each payer is under one shared bound at most, and where that counts GPU-hours all who share it
-    hold for the same time, so that it counts GPUs.
+    That holds if each payer is under at most one shared bound and, if that bound counts GPU-hours,
+    all its payers hold for the same time, so that it counts GPUs.
     """
     return all(
         len(shared_bounds(payer_list, payer)) <= 1
@@ -148,7 +150,7 @@ _Ahead = tuple[tuple[EnvelopeId, ...], tuple[CapId, ...]]
 
 
 def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
-    """Return what is ahead of each cell, and of the end."""
+    """Return the payers and caps ahead of each cell, and of the end."""
     payers: dict[EnvelopeId, None] = {}
     caps: dict[CapId, None] = {}
     found: list[_Ahead] = [((), ())]
@@ -161,7 +163,10 @@ def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
 
 @dataclass(slots=True)
 class PaymentSearch:
-    """Searches depth-first who pays: cell by cell, the largest amount first; keeps dead ends."""
+    """Depth-first search for the payers: cell by cell, the largest amount first.
+
+    Remembers dead ends.
+    """
 
     payer_list: PayerList
     demands: Sequence[Demand]
@@ -178,12 +183,15 @@ class PaymentSearch:
         self.left = [gpus for _, gpus in self.demands]
         self.taken = []
         self.ahead = _ahead(self.payer_list, self.choices)
-        # Where the relaxation is exact, what leaves the rest payable is an interval and its top is
+        # If the relaxation is exact, the amounts that leave the rest payable are an interval, and its top is
         # found by halving. Elsewhere every amount is tried.
         self.by_bisection = is_exact(self.payer_list, {(k, tier) for _, k, tier in self.choices})
 
     def run(self) -> list[Leg] | None:
-        """Return the lexicographically first legs, or None: a proof unless steps ran out."""
+        """Return the lexicographically first legs, or None.
+
+        None is a proof unless the steps ran out.
+        """
         if not self._rest_payable(0):
             return None
         stack = [self._amounts(0)]
@@ -226,10 +234,10 @@ class PaymentSearch:
         self.payer_list.take(key, tier, -gpus)
 
     def _is_new(self) -> bool:
-        """Return whether this state was not met before.
+        """Return whether the search meets this state for the first time.
 
-        Two are the same if as much is left to pay and as much was taken from whatever may still pay
-        or still binds: how that came about makes no difference to the rest.
+        Two states are the same if as much is left to pay and as much was taken from every payer and
+        cap that still matters: the way there makes no difference to the rest.
         """
         payer_list, (payers, caps) = self.payer_list, self.ahead[len(self.taken)]
         state = (
@@ -248,7 +256,7 @@ class PaymentSearch:
         return True
 
     def _amounts(self, at: int) -> Iterator[int]:
-        """Yield the amounts for cell ``at`` that may leave the rest payable, most first."""
+        """Yield the amounts for cell ``at`` that may leave the rest payable, largest first."""
         index, key, tier = self.choices[at]
         most = min(self.left[index], self.payer_list.room(key, tier))
         if most == 0:
@@ -265,9 +273,10 @@ class PaymentSearch:
                 return
 
     def _below(self, at: int, impossible: int) -> int:
-        """Return the largest possible amount below ``impossible``, where they are an interval.
+        """Return the largest possible amount below ``impossible``.
 
-        Some payment of the rest exists, and what it takes here is a possible amount.
+        The possible amounts are an interval. The search by bisection starts at the amount that some
+        payment of the rest has in this cell.
         """
         relaxation = Relaxation.build(
             self.payer_list, self.choices[at:], self.left, watched=self.choices[at]
@@ -303,7 +312,8 @@ class PaymentSearch:
 def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -> list[Leg] | None:
     """Return the lexicographically first legs that pay for ``demands``, or None.
 
-    None is a proof unless ``steps`` ran out. The list of payers must be empty, and is left so.
+    None is a proof unless ``steps`` ran out. ``payer_list`` must have nothing taken; it is returned
+    to that state.
     """
     if not payer_list.payers:
         return None
@@ -315,9 +325,9 @@ def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -
 
 
 def payable(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
-    """Return how many GPUs of each demand can be paid at most, earlier demands first.
+    """Return the most GPUs of each demand that can be paid, earlier demands first.
 
-    An upper bound, and exact where no envelope is under two bounds.
+    An upper bound; exact if no envelope is under two bounds.
     """
     wanted = [gpus for _, gpus in demands]
     return Relaxation.build(payer_list, choices_of(payer_list, demands), wanted).fill(wanted)

@@ -1,8 +1,8 @@
-"""What a domain offers one request: its node classes.
+"""The node classes that a domain offers to one request.
 
 A node class is a set of nodes in one domain that are alike for this request. Usually a domain is
-one class. Where an envelope or the run selects racks, each rack is a class; where nodes are given
-whole, each node size is one, and only untouched nodes count.
+one class. If an envelope or the run selects racks, each rack is a class. If the pool gives whole
+nodes, each node size is a class, and only nodes without any lease count.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class DomainOffer(Struct, frozen=True, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether any GPU of it is as good as any other."""
+        """Whether the domain is one class in which every GPU is as good as any other."""
         return len(self.node_classes) == 1 and self.node_classes[0].unit == 1
 
 
 class DomainOffers:
     """The offers of the domains that a request may use, computed on demand.
 
-    ``by_rack`` says that an envelope which may pay selects racks.
+    ``by_rack`` says that an envelope that may pay selects racks.
     """
 
     __slots__ = ("_index", "_made", "_offers", "_simple", "by_rack", "request", "view")
@@ -95,14 +95,14 @@ class DomainOffers:
                 yield found
 
     def at(self, domain: str) -> DomainOffer | None:
-        """Return the offer of ``domain``; None where it has none for this request."""
+        """Return the offer of ``domain``; None if it has none for this request."""
         if domain in self._made:
             return self._made[domain]
         number = self._index.numbers.get(domain)
         return None if number is None else self.make(self._index.keys[number])
 
     def make(self, key: IslandKey) -> DomainOffer | None:
-        """Return the offer of the island under ``key``; None where the selector leaves it out."""
+        """Return the offer of the island under ``key``; None if the selector leaves it out."""
         domain = key.domain
         if domain in self._made:
             return self._made[domain]
@@ -138,7 +138,7 @@ class DomainOffers:
         return [key for key in dict.fromkeys(named) if key in known]
 
     def _within(self, key: IslandKey) -> Island | None:
-        """Return what the request may use of an island; None where it may use nothing."""
+        """Return the part of an island that the request may use; None if it may use nothing."""
         nodes, island = self.view.nodes, self.view.island(key)
         offered: dict[int, int] = {}
         for name, gpus in self.request.within:

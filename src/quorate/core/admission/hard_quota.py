@@ -1,8 +1,8 @@
 """Hard quotas: how many nodes and running runs an owner may have at once, descendants included.
 
-Checked against the state a decision will be committed on, so no two decisions can exceed one
-together. A limit may be lowered below what is in use: nothing is stopped, and nothing new starts
-until use has dropped.
+Checked against the state that the decision is committed on, so two decisions cannot exceed a quota
+together. A limit may be lowered below its use: nothing is stopped, and nothing new starts until the
+use has dropped.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Headroom:
 
     view: StateView
     bounds: tuple[tuple[str, int], ...]
-    """(owner, limit) of each that has a limit on nodes."""
+    """(owner, limit) for each of these owners that has a limit on nodes."""
 
     @classmethod
     def of(cls, view: StateView, owner: str) -> Headroom | None:
-        """Return the headroom of ``owner``; None where no limit on nodes applies to it."""
+        """Return the headroom of ``owner``; None if no limit on nodes applies to it."""
         names = view.holdings.bounds_of(owner)
         if not names:
             return None
@@ -56,9 +56,10 @@ class Headroom:
         return cls(view, bounds) if bounds else None
 
     def refuses(self, nodes: Iterable[str]) -> Refusal | None:
-        """Return which limit taking ``nodes`` would exceed, if any.
+        """Return the refusal for the limit that taking ``nodes`` would exceed.
 
-        While more is in use than a lowered limit allows, not even nodes that are in use are taken.
+        None if there is none. While more nodes are in use than a lowered limit allows, not even
+        nodes already in use are taken.
         """
         wanted = set(nodes)
         holdings = self.view.holdings
@@ -70,7 +71,7 @@ class Headroom:
         return None
 
     def kept(self, island: Island) -> int:
-        """Return the nodes of ``island``, as bits of positions, that cost no bound anything."""
+        """Return the nodes of ``island``, as bits of positions, that every bound counts already."""
         has, held = self.view.holdings.has, 0
         open_nodes = 0
         for nodes in island.buckets[1:]:
@@ -84,9 +85,10 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return which limit ``gpus`` of ``islands`` exceed however they are placed, if any.
+        """Return the refusal for the limit that ``gpus`` of ``islands`` exceed on any nodes.
 
-        Fewest nodes are those that are held already, and then the emptiest.
+        None if none. The fewest new nodes result from using nodes already held, and then the
+        emptiest ones.
         """
         for owner, limit in self.bounds:
             current = self.view.holdings.nodes.get(owner, 0)
@@ -96,7 +98,7 @@ class Headroom:
         return None
 
     def _new_at_least(self, owner: str, islands: Sequence[Island], gpus: int) -> int:
-        """Return how many nodes beyond those of ``owner`` any ``gpus`` GPUs of ``islands`` need."""
+        """Return the least number of nodes, not held by ``owner``, that ``gpus`` GPUs need."""
         has, others = self.view.holdings.has, Counter[int]()
         for island in islands:
             for position, free in enumerate(island.free):
@@ -116,9 +118,9 @@ class Headroom:
         return new
 
     def refuses_at_least(self, run: Run) -> Refusal | None:
-        """Return the limit that ``run`` exceeds on any nodes; None if there is none.
+        """Return the refusal for the limit that ``run`` exceeds on any nodes.
 
-        What is free on nodes that its owner holds already needs no other nodes.
+        None if there is none. GPUs free on nodes that the owner holds already need no other nodes.
         """
         view, least = self.view, run.widths()[-1]
         nodes = None
@@ -142,7 +144,7 @@ def _free(island: Island, nodes: int) -> int:
 
 
 def too_many_runs(view: StateView, owner: str, more: int = 1) -> Refusal | None:
-    """Return whose limit on running runs ``more`` runs of ``owner`` would exceed, if any."""
+    """Return the refusal if ``more`` runs of ``owner`` would exceed a limit on runs; else None."""
     for name in view.holdings.bounds_of(owner):
         limit = view.owners[name].quota.concurrent_runs_max
         current = view.holdings.runs.get(name, 0)
@@ -175,8 +177,8 @@ def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
 def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
     """Return the hard-quota ``refusal`` as the reason why an accepted run waits.
 
-    Where other nodes coming free would help too, it says so, and the run is not parked with its
-    owner: it is tried after every change.
+    If free GPUs on other nodes would also help, the refusal says so, and the run is not parked with
+    its owner: it is tried after every change.
     """
     held = held_by_quota(view, run)
     cause = refusal if held is None else held
@@ -195,9 +197,9 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 
 
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
-    """Return the hard quota that forbids ``run`` whatever other runs do, if any does.
+    """Return the hard quota that forbids ``run`` whatever other runs do; None if there is none.
 
-    It counts the nodes that the run needs even if the present nodes of its owner were empty.
+    It counts the nodes that the run would need even if all nodes its owner holds were empty.
     """
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
@@ -218,13 +220,13 @@ def held_by_quota(view: StateView, run: Run) -> Refusal | None:
 
 
 def woken(log: DecisionLog) -> Iterator[str]:
-    """Yield the parked runs whose owner may have headroom again after what was written."""
+    """Yield the parked runs whose owner may have headroom again after the events written so far."""
     view = log.view
     if not view.parked:
         return
     owners = _relieved(view, log.events)
     for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
-        # Where a family has changed, what waits for an owner may not be below it any more.
+        # If a family has changed, what waits for an owner may not be below it any more.
         if owners is None or not _is_full(view, owner):
             yield from view.parked[owner]
 

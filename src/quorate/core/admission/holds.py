@@ -1,8 +1,8 @@
-"""Holds: what a start sets aside on its payer, and what happens when a lease outlives it.
+"""Holds: the GPU time that a start sets aside on its payer, and its renewal.
 
-Use turns held into spent, the end releases the rest, and spent + held never exceeds what was
-granted. A lease that outlives its hold is given another quantum while money remains; when none is
-left, or the payer's window closes, its whole bundle stops at that instant.
+Use turns held into spent, the end of the lease releases the rest, and spent + held never exceeds
+the granted amount. A lease that outlives its hold is given another quantum while money remains;
+when none is left, or the payer's window closes, its whole bundle stops at that instant.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from quorate.model.state.state_view import StateView
 
 _ROUNDS: Final = Discipline.ROUNDS
 ROUND_SLACK_MS: Final = MINUTE_MS
-"""How late a round may end before the holds of the last one have to be renewed."""
+"""How late a round may end before the holds of the round before it have to be renewed."""
 
 
 def expected_ms(run: Run, pool: Pool) -> int:
-    """Return how long ``run`` is expected to take from its start; a claim takes exactly that.
+    """Return how long ``run`` is expected to take from its start; for a claim this is exact.
 
-    In a pool that shares in rounds it has its GPUs for one round and then stops.
+    In a pool that shares in rounds it is one round.
     """
     if pool.discipline is _ROUNDS:
         return pool.round_ms + grace_ms(run, pool)
@@ -36,7 +36,7 @@ def expected_ms(run: Run, pool: Pool) -> int:
 
 
 def hold_duration_ms(run: Run, pool: Pool) -> int:
-    """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace.
+    """Return how long a start of ``run`` is paid for in advance: the expected duration plus grace.
 
     A claim is over at its stated end, and its work stops one grace before that. A round is paid to
     its end, and a little longer: a run that keeps its GPUs is paid for again only when the next
@@ -66,7 +66,7 @@ def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
 def extension_to_ms(view: StateView, lease: Lease, until_ms: int) -> int:
     """Return by how much the hold of ``lease`` must grow to last to ``until_ms``; -1 if it cannot.
 
-    Nothing less helps: a round is paid for as a whole.
+    A shorter extension would not help: a round is paid for as a whole.
     """
     wanted = until_ms - lease.hold_ends_ms
     if wanted <= 0:
@@ -84,9 +84,10 @@ def _affordable_ms(view: StateView, lease: Lease, account: EnvelopeAccount, want
 
 
 def may_still_pay(view: StateView, lease: Lease) -> bool:
-    """Return whether the payer of ``lease`` may still pay for it: lists and families change.
+    """Return whether the payer of ``lease`` may still pay for it.
 
-    What was held stays promised; nothing more is.
+    Budgets, loans and families change. If it may not, the present hold stays valid, and is not
+    extended.
     """
     fact = lease.fact
     owner, account = view.runs[fact.run].spec.owner, view.envelopes[fact.payer]
@@ -99,7 +100,7 @@ def may_still_pay(view: StateView, lease: Lease) -> bool:
 
 
 def _gpu_ms_left(view: StateView, account: EnvelopeAccount, tier: Tier) -> int:
-    """Return the GPU-milliseconds the payer can still promise to a lease of ``tier``."""
+    """Return the GPU-milliseconds that the payer can still hold for a lease of ``tier``."""
     left = account.spec.gpu_ms_granted - account.committed_gpu_ms
     for key in account.caps:
         cap = view.caps[key]

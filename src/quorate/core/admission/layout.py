@@ -14,7 +14,7 @@ from quorate.model.specs import Placement, Pool, Run
 
 
 class Bundle(Struct, frozen=True, gc=False):
-    """``gpus`` that live or die together; ``groups`` are their sizes, or None where divisible."""
+    """``gpus`` that start and end together; ``groups`` are their sizes, None if divisible."""
 
     index: int
     gpus: int
@@ -22,9 +22,9 @@ class Bundle(Struct, frozen=True, gc=False):
 
 
 class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """What is to be placed, and by which rules. ``prefer`` names domains the run already uses.
+    """The bundles to be placed, and by which rules. ``prefer`` names domains the run already uses.
 
-    ``within`` is how many GPUs of which nodes may be used; empty for all that there are.
+    ``within`` is how many GPUs of which nodes may be used; empty means all.
     """
 
     pool: str
@@ -66,13 +66,13 @@ def step_bundles(run: Run, number: int) -> tuple[Bundle, ...]:
 
 
 def cut(gpus: int, group_gpus: int) -> tuple[int, ...]:
-    """Return the sizes of the groups of ``gpus``: full ones, then what is left."""
+    """Return the sizes of the groups of ``gpus``: full ones, then the remainder."""
     full, rest = divmod(gpus, group_gpus)
     return (group_gpus,) * full + ((rest,) if rest else ())
 
 
 def pack_request(run: Run, pool: Pool, flavor: str, width: int) -> PackRequest:
-    """Return what placing ``run`` at ``width`` in ``pool`` asks of the packer."""
+    """Return the request to the packer for ``run`` at ``width`` in ``pool``."""
     return PackRequest(
         pool=pool.name,
         flavor=flavor,

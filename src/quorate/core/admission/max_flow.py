@@ -1,7 +1,7 @@
 """A small maximum flow, to decide quickly whether demands could be paid at all.
 
 Demands flow to envelopes, envelopes to at most one cap each, caps to the sink. Dropping the other
-caps only makes paying easier, so 'no' is a proof, and 'yes' is exact where no envelope is in two.
+caps only makes paying easier, so 'no' is a proof, and 'yes' is exact if no envelope is in two caps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FlowNetwork:
     def push(self, source: int, sink: int, limit: int) -> int:
         """Send up to ``limit`` more from ``source`` to ``sink`` and return how much arrived.
 
-        What flows out of other sources already is rerouted if need be, never reduced.
+        Flow out of other sources is rerouted if needed, never reduced.
         """
         sent = 0
         while sent < limit:

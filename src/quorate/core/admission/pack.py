@@ -1,9 +1,9 @@
 """Pack: which slots. docs/design/calculus.md, docs/adr/0007-pack.md.
 
-A spread says how much each domain gives; here the nodes and slots are picked. ``classic`` takes
-the node with the most free slots, then by name. ``tight`` takes whole nodes for whole-node parts
-and puts a remainder on the fullest node that holds it. Spares come after all groups, in their
-group's domain, off its working nodes where possible.
+A spread says how many GPUs each domain gives; this module picks the nodes and slots. ``classic``
+takes the node with the most free slots, then by name. ``tight`` takes whole nodes for whole-node
+parts and puts a remainder on the fullest node that holds it. Spares come after all groups, in their
+group's domain, if possible not on its working nodes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from quorate.model.state.state_view import StateView
 class PlacedGroup(Struct, frozen=True, gc=False):
     """A group with its slots.
 
-    ``places`` and ``spare_places`` name, node by node, the place that is charged; empty where that
-    is simply the domain.
+    ``places`` and ``spare_places`` name, node by node, the place that is charged; empty if that is
+    the domain.
     """
 
     index: int
@@ -43,7 +43,7 @@ class PlacedGroup(Struct, frozen=True, gc=False):
 
 
 class PackPlan(Struct, frozen=True, gc=False):
-    """Where everything goes."""
+    """The placed groups of a run."""
 
     groups: tuple[PlacedGroup, ...]
 
@@ -54,12 +54,12 @@ class PackPlan(Struct, frozen=True, gc=False):
 
     @property
     def nodes(self) -> set[str]:
-        """The nodes that it uses, for spares too."""
+        """The nodes that it uses, those of spares included."""
         return {node for g in self.groups for node, _ in (*g.slots, *g.spare_slots)}
 
 
 def pack_gang(view: StateView, request: PackRequest) -> PackPlan | Refusal:
-    """Return the slots for ``request``, or what is missing where."""
+    """Return the slots for ``request``, or a refusal with what is missing in which domain."""
     domain_offers, steps = DomainOffers(view, request), SearchBudget()
     spread = next(spreads(domain_offers, None, steps), None)
     if spread is not None:
@@ -84,7 +84,7 @@ Kept = Callable[[Island], int]
 def pick_slots(spread: Spread, request: PackRequest, kept: Kept | None = None) -> PackPlan:
     """Return the slots for ``spread``, which must fit.
 
-    With ``kept`` it takes as few other nodes as it can: those first, then the emptiest.
+    With ``kept`` it uses as few other nodes as possible: kept nodes first, then the emptiest.
     """
     drafts: dict[str, _Draft] = {}
     tight = request.placement is Placement.TIGHT
@@ -117,7 +117,7 @@ def pick_slots(spread: Spread, request: PackRequest, kept: Kept | None = None) -
 def _with_spares(
     group: PlacedGroup, spares: int, draft: _Draft, domain_offer: DomainOffer, amounts: list[int]
 ) -> PlacedGroup:
-    """Return ``group`` with its spares, taken once every group has its slots."""
+    """Return ``group`` with its spares. Called once every group has its slots."""
     working = draft.bits_of(group.slots) if draft.others == 0 else 0
     slots, places = _pick(draft, domain_offer, amounts, spares, working)
     return replace(group, spare_slots=slots, spare_places=places)
@@ -129,7 +129,7 @@ _Picked = tuple[Slots, tuple[str, ...]]
 def _pick(
     draft: _Draft, domain_offer: DomainOffer, amounts: list[int], gpus: int, avoid: int
 ) -> _Picked:
-    """Take ``gpus`` out of what is left of ``amounts``, off the nodes in ``avoid`` if it can be."""
+    """Take ``gpus`` out of the rest of ``amounts``, if possible not on the nodes in ``avoid``."""
     if len(amounts) == 1 and domain_offer.node_classes[0].place.where == domain_offer.domain:
         amounts[0] -= gpus
         return tuple(draft.take_avoiding(gpus, domain_offer.node_classes[0].nodes, avoid)), ()
@@ -156,18 +156,18 @@ class _Draft:
     def __init__(self, island: Island, *, tight: bool) -> None:
         self.island = island
         self.buckets = island.buckets.copy()
-        # Where all nodes are of one size, a node with that many free is whole anyway.
+        # If all nodes are of one size, a node with that many free is whole anyway.
         self.whole = island.whole if len(island.sizes) > 1 else 0
         self.changed: dict[int, int] = {}
         self.tight = tight
         self.aside = 0
-        # The nodes to be used last, where few are to be used.
+        # The nodes to be used last, if as few nodes as possible are to be used.
         self.others = 0
 
     def set_aside(self, domain_offer: DomainOffer, amounts: Sequence[int]) -> DomainOffer:
-        """Return ``domain_offer`` with just the nodes that ``amounts`` use up, first by name.
+        """Return ``domain_offer`` with exactly the nodes that ``amounts`` use up, first by name.
 
-        What is picked from it, spares included, then leaves no node half taken.
+        GPUs picked from it, spares included, then leave no node partly used.
         """
         node_classes = []
         for node_class, gpus in zip(domain_offer.node_classes, amounts, strict=True):
@@ -183,7 +183,10 @@ class _Draft:
         )
 
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
-        """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last; each node once, as picked."""
+        """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last.
+
+        Each node occurs once, in picking order.
+        """
         picked: list[tuple[int, int]] = []
         avoid |= self.others
         if avoid:
@@ -215,9 +218,10 @@ class _Draft:
                 self._take_classic(gpus, nodes, found)
 
     def _take_whole(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> int:
-        """Take untouched nodes of the largest size, first by name, and return what is still wanted.
+        """Take free nodes of the largest size, first by name.
 
-        Both rules begin with them while they fit, so they are taken without looking further.
+        Return how many GPUs are still wanted. Both rules begin with such nodes while they fit, so
+        they are taken without further search.
         """
         top = len(self.buckets) - 1
         bits = self.buckets[top] & nodes
@@ -250,8 +254,8 @@ class _Draft:
     def _take_tight(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
         """Take the best fit for a remainder; while there is none, the emptiest node, whole.
 
-        The best fit is a node that is used up by it, else the fullest of those already in use,
-        else the smallest untouched one: nothing is broken while something broken will do.
+        The best fit is a node that the remainder fills exactly, else the fullest of the nodes in
+        use, else the smallest free node: no free node is used while a node in use has room.
         """
         buckets = self.buckets
         top = len(buckets) - 1

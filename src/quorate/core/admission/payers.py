@@ -1,7 +1,8 @@
-"""The payers of one run: every envelope that may pay, in cover order, and how much each can.
+"""The payers of one run: every envelope that may pay, in cover order, and how much each can pay.
 
-Order: the owner's own; siblings through a shared parent; the parents; then sponsors, when the
-decision has come to them. Ties by budget name, then envelope name. No priority number ranks payers.
+Order: the owner's own envelopes; those of siblings through a shared parent; those of parents; then
+sponsors', if they are tried. Ties by budget name, then envelope name. No priority number ranks
+payers.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from quorate.model.state.state_view import StateView
 
 
 class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """What a cover has to pay: for which owner and flavor, from when and for how long.
+    """The request to payers: for which owner and flavor, from when and for how long.
 
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
-    ``borrow_gpus_left`` is what the run may still borrow; None means any number. A payer whose
-    window ends by ``outlast_ms`` does not pay: its lease would have to stop at once. A start
-    planned at ``asked_ms`` may count on a window that opens later only where reservations may. With
-    ``own_only`` only envelopes of the owner itself pay. ``barred`` envelopes do not pay.
+    ``borrow_gpus_left`` is how many GPUs the run may still borrow; None means any number. A payer
+    whose window ends by ``outlast_ms`` does not pay: its lease would have to stop at once. A start
+    planned at ``asked_ms`` may use a window that opens later only if the envelope allows that to
+    reservations. With ``own_only`` only envelopes of the owner itself pay. ``barred`` envelopes do
+    not pay.
     """
 
     owner: str
@@ -154,7 +156,7 @@ def is_open(spec: Envelope, at_ms: int, outlast_ms: int, asked_ms: int | None) -
 
 
 class Accounts(Protocol):
-    """The accounts that payers are read from: those of a view, or as expected at an instant."""
+    """The accounts of envelopes and caps: those of a view, or as expected at an instant."""
 
     @property
     def envelopes(self) -> Mapping[EnvelopeId, EnvelopeAccount]:
@@ -200,7 +202,7 @@ class PayerList:
         return is_open(account.spec, request.now_ms, request.outlast_ms, request.asked_ms)
 
     def room(self, key: EnvelopeId, tier: Tier) -> int:
-        """Return how many more GPUs the envelope can pay, after what this decision takes."""
+        """Return how many more GPUs the envelope can pay for in this decision."""
         account = self.view.envelopes[key]
         if not self.is_open(account):
             return 0
@@ -266,10 +268,10 @@ class PayerList:
         return matches(self.view.envelopes[key].spec.selector, labels)
 
     def greedy(self, demands: Sequence[Demand]) -> list[Leg] | None:
-        """Return the legs when taking the most from each payer in order pays for everything.
+        """Return the legs if taking the most from each payer in order pays for everything.
 
-        When it does, no payer earlier in the order could have paid more, so the answer is the
-        lexicographically first. When it does not, the list is left empty, as it was.
+        Else None. If it does, no payer earlier in the order could have paid more, so these are the
+        lexicographically first legs. If it does not, nothing stays taken.
         """
         legs: list[Leg] = []
         envelopes = self.view.envelopes

@@ -1,4 +1,4 @@
-"""Which hard quotas keep a waiting run from starting, and who holds what of them."""
+"""Which hard quotas keep a waiting run from starting, and which runs use them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from quorate.model.state.apply_event import apply
 from quorate.model.state.state_view import StateView
 
 HOLDERS_MAX: Final = 5
-"""How many runs are named that hold something of a quota."""
+"""How many of the runs that use a quota are named."""
 
 RAISES_MAX: Final = 16
-"""How often a limit is raised to find further obstacles."""
+"""How often a limit is raised in a trial to find further obstacles."""
 
 LIMIT_FIELDS: Final = {
     RefusalCode.MAX_NODES: "nodes_max",
@@ -31,7 +31,7 @@ LIMIT_FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A run that counts against a quota: on how many nodes it is, and its GPUs."""
+    """A run that counts against a quota: the number of its nodes, and of its GPUs."""
 
     run: str
     owner: str
@@ -41,9 +41,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaInTheWay:
-    """A hard quota that a run waits for, and the largest of those that hold something of it.
+    """A hard quota that a run waits for, and the largest of the runs that use it.
 
-    ``code`` says which of the tenant's limits it is. ``others`` are the holders that are not named.
+    ``code`` says which of the tenant's limits it is. ``others`` is how many such runs are not
+    named.
     """
 
     code: RefusalCode
@@ -57,9 +58,9 @@ class QuotaInTheWay:
 
 @dataclass(frozen=True, slots=True)
 class Obstacles:
-    """The quotas in the way of a run, first met first.
+    """The quotas that keep a run from starting, in the order in which they were met.
 
-    ``starts`` says that with all of them raised, by as little as is needed, nothing else is.
+    ``starts`` says that the run would start if all of them were raised by as little as is needed.
     """
 
     quotas: tuple[Refusal, ...] = ()
@@ -79,7 +80,7 @@ def obstacles(view: StateView, run: Run, now_ms: int) -> Obstacles:
         if isinstance(answer, Admitted) or answer.code not in HARD:
             return Obstacles(tuple(refusals.values()), isinstance(answer, Admitted))
         tenant, field = _field(answer)
-        # A limit that is too low again keeps the number in its first refusal.
+        # If a raised limit is too low again, the first refusal keeps its number.
         earlier = refusals.get((tenant, field))
         refusals[tenant, field] = (
             answer if earlier is None else replace(answer, limit=earlier.limit)

@@ -1,6 +1,6 @@
 """The shape of a run: whole bundles or none of them, groups in one domain, widths on the grid.
 
-Used by the sweep over a state, by the check of what a commit touched and by the audit of a history.
+Used by the check of a whole state, by the check of a commit and by the audit of a history.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from quorate.model.specs import Node, Run
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """``rule`` (I1 to I12) does not hold for ``subject``; ``found`` says what was seen instead."""
+    """``rule`` (I1 to I12) does not hold for ``subject``; ``found`` describes the actual state."""
 
     rule: str
     subject: str
@@ -26,7 +26,7 @@ class Violation:
 
 @dataclass(slots=True)
 class _Shape:
-    """What the leases of a run add up to; GPUs by bundle and group, and by group of spares."""
+    """The sums over the leases of a run: GPUs by bundle and group, and by group of spares."""
 
     domains: dict[str, set[str]] = field(default_factory=dict)
     working: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -50,10 +50,10 @@ class _Shape:
 def check_shape(
     run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node], ending: Collection[str]
 ) -> Iterator[Violation]:
-    """Yield where the open leases of ``run`` are not what it asked for: I2, I5 and I7.
+    """Yield a violation if the open leases of ``run`` are not what it requested: I2, I5 and I7.
 
-    ``ending`` names the leases that are stopping. Leases end one by one, so what is left of such a
-    bundle is not whole, but a bundle stops as one.
+    ``ending`` names the leases that are stopping. Leases end one by one, so a bundle that is
+    stopping may have only some of its leases; but all leases of a bundle stop together.
     """
     if not facts:
         return
@@ -74,9 +74,9 @@ def check_shape(
 
 
 def _is_plain(run: Run, fact: LeaseStarted, nodes: Mapping[str, Node]) -> bool:
-    """Return whether one lease is all of a run that has one width and no groups, in one domain.
+    """Return whether the run has one width, no groups, and exactly one lease, in one domain.
 
-    Most are; there is nothing to add up then.
+    Most runs are like that; nothing has to be added up then.
     """
     slots = fact.slots
     return (
@@ -100,7 +100,7 @@ def _in_one_domain(nodes: Sequence[Node]) -> bool:
 
 
 def _borrowed(run: Run, facts: Sequence[LeaseStarted]) -> Iterator[Violation]:
-    """Yield that a run borrows more than it may."""
+    """Yield a violation if a run borrows more GPUs than it may."""
     borrowed = 0
     for fact in facts:
         if fact.tier is Tier.BORROWED:
@@ -115,7 +115,7 @@ def _borrowed(run: Run, facts: Sequence[LeaseStarted]) -> Iterator[Violation]:
 def _claim(
     run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node]
 ) -> Iterator[Violation]:
-    """Yield where what a claim keeps is not of whole nodes, or more than it asked for.
+    """Yield a violation if a claim keeps parts of nodes, or more GPUs than it requested.
 
     Its nodes may fail one by one, and the others stay.
     """
@@ -132,7 +132,7 @@ def _claim(
 
 
 def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
-    """Yield groups and runs in too many domains, and spares beside nothing."""
+    """Yield a violation for groups and runs in too many domains, and for spares without a group."""
     for index, used in shape.domains.items():
         if len(used) != 1:
             yield Violation("I5", run.name, f"group {index} lies in {sorted(used)}")
@@ -146,7 +146,7 @@ def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
 
 
 def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
-    """Yield incomplete bundles, and widths off the grid."""
+    """Yield a violation for incomplete bundles, and for widths off the grid."""
     least, step, most = run.gpus, 0, run.gpus
     if run.malleable is not None:
         least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max
@@ -168,7 +168,7 @@ def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
 
 
 def _whole(run: Run, number: int, bundle: Mapping[str, int], wanted: int) -> Iterator[Violation]:
-    """Yield a bundle that has not all its GPUs, or has them in other groups than it should."""
+    """Yield a violation if a bundle lacks GPUs, or has them in other groups than it should."""
     got = sorted(bundle.values(), reverse=True)
     if sum(got) != wanted:
         yield Violation("I5", run.name, f"bundle {number} has {sum(got)} of {wanted} GPUs")

@@ -1,4 +1,4 @@
-"""A bound on searching: exact answers up to a stated number of steps, then a plain 'not found'."""
+"""A bound on searching: exact results up to a given number of steps, then 'not found'."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 SEARCH_STEPS_MAX: Final = 5_000
-"""How many candidates one decision looks at before it answers ``search-limit``."""
+"""How many candidates one decision examines before it returns the refusal ``search-limit``."""
 
 
 @dataclass(slots=True)
 class SearchBudget:
-    """How much searching is left. Once ``exhausted``, a missing answer proves nothing."""
+    """The steps left to a search. Once ``exhausted``, the lack of a result proves nothing."""
 
     left: int = SEARCH_STEPS_MAX
     exhausted: bool = False

@@ -1,4 +1,4 @@
-"""Shortfall: why no envelope pays, in numbers: what is short where, what limits each payer."""
+"""Shortfall: why no envelope pays: the missing GPUs per place, the limit of each payer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quorate.model.state.reads.money_reads import Payers
 def explain_uncovered(
     payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget
 ) -> Refusal:
-    """Return why ``demands`` are not paid: per place what is short, per payer what limits it."""
+    """Return why ``demands`` are not paid: missing GPUs per place, and the limit of each payer."""
     request = payer_list.request
     wanted = sum(gpus for _, gpus in demands)
     usable = tuple(
@@ -54,10 +54,10 @@ def explain_uncovered(
 
 
 def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
-    """Return how much of each demand can be paid, earlier demands first.
+    """Return how many GPUs of each demand can be paid, earlier demands first.
 
-    For overlapping limits, where the quick bound may be too high. What pays for more pays for less,
-    so the most that goes with what is already kept is found by halving.
+    Used for overlapping limits, for which the quick bound may be too high. If an amount can be
+    paid, every smaller one can, so the largest amount is found by bisection.
     """
     kept: list[Demand] = []
     paid: list[int] = []
@@ -77,13 +77,13 @@ def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int
 
 
 def _without_borrow_limit(payer_list: PayerList, demands: Sequence[Demand]) -> int:
-    """Return how much could be paid were the run's own borrow limit not there."""
+    """Return how many GPUs could be paid for if the run had no borrow limit."""
     unlimited = replace(payer_list.request, borrow_gpus_left=None)
     return sum(payable(PayerList(payer_list.view, unlimited, payer_list.payers), demands))
 
 
 def _payers(payer_list: PayerList, payers: Payers) -> list[Shortage]:
-    """Return, for each payer that could serve, how much it has left and what holds it there."""
+    """Return for each payer how many GPUs it has left and which limit decides that."""
     return [
         Shortage(
             where=key, available=payer_list.room(key, tier), limit=limit_of(payer_list, key, tier)
@@ -108,7 +108,7 @@ def _caps(payer_list: PayerList, payers: Payers) -> list[Shortage]:
 
 
 def limit_of(payer_list: PayerList, key: EnvelopeId, tier: Tier) -> str:
-    """Return the limit that decides how much the envelope can pay, in a few words."""
+    """Return the limit that decides how many GPUs the envelope can pay for, in a few words."""
     account = payer_list.view.envelopes[key]
     spec = account.spec
     if payer_list.request.now_ms >= spec.end_ms:

@@ -1,10 +1,13 @@
 """Spread: how many groups go to which domain, in pack order.
 
 ``spreads`` yields every distinct way to divide a request among domains, best first, so that the
-first one that can also be paid is the answer. Without a check of payers, the first is the answer.
-Order: under ``tight``, and for a run that must stay in one domain, single domains first (``tight``:
-the least free that holds it; ``classic``: the most free); then one domain is filled before the
-next, beginning with those the run already uses, most free first, ties by key.
+first one that can also be paid is the result. Without a check of payers, the first one is the
+result.
+
+Order: under ``tight``, and for a run that must stay in one domain, single domains come first
+(``tight``: the least free domain that holds the run; ``classic``: the most free). Then come
+divisions that fill one domain before the next, beginning with domains the run already uses, most
+free first, ties by key.
 """
 
 from __future__ import annotations
@@ -23,14 +26,15 @@ from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.specs import Placement
 
 Payable = Callable[[Sequence[Demand]], bool]
-"""Whether some demands could be paid; used for pruning, so it may err towards yes only."""
+"""Returns whether some demands could be paid. Used for pruning: it may wrongly return True, never
+False."""
 
 DEPTH_MAX: Final = 200
 """Into how many pieces a search for payable placements cuts a run before it gives up."""
 
 
 class Item(Struct, frozen=True, gc=False):
-    """``count`` groups of ``gpus`` each; a divisible one is cut into as many groups as domains."""
+    """``count`` groups of ``gpus`` each; a divisible item has one group in each domain it uses."""
 
     bundle: int
     gpus: int
@@ -39,7 +43,10 @@ class Item(Struct, frozen=True, gc=False):
 
 
 class Piece(Struct, frozen=True, gc=False):
-    """``count`` groups of ``gpus``, each with ``spares``: ``amounts`` of the node classes there."""
+    """``count`` groups of ``gpus``, each with ``spares``, in one domain.
+
+    ``amounts`` are the GPUs taken from each of its node classes.
+    """
 
     bundle: int
     gpus: int
@@ -53,7 +60,7 @@ Spread = tuple[Piece, ...]
 
 
 def items_of(request: PackRequest) -> tuple[Item, ...]:
-    """Return the groups of ``request`` as runs of equal size."""
+    """Return the groups of ``request``; neighbours of equal size make one item."""
     items: list[Item] = []
     for bundle in request.bundles:
         if bundle.groups is None:
@@ -67,7 +74,7 @@ def items_of(request: PackRequest) -> tuple[Item, ...]:
 
 
 def demands_of(spread: Sequence[Piece]) -> list[Demand]:
-    """Return what has to be paid where, places in pack order."""
+    """Return the GPUs to be paid for in each place, places in pack order."""
     totals: dict[str, Demand] = {}
     for piece in spread:
         for node_class, gpus in zip(piece.domain_offer.node_classes, piece.amounts, strict=True):
@@ -103,7 +110,7 @@ def spreads(
 
 
 def _fits_whole_nodes(domain_offers: DomainOffers, items: Sequence[Item]) -> bool:
-    """Return whether every group could be made up of whole nodes, were there enough of them."""
+    """Return whether every group could consist of whole nodes, if there were enough of them."""
     sizes = {
         node_class.unit
         for domain_offer in domain_offers.most_free()
@@ -113,7 +120,7 @@ def _fits_whole_nodes(domain_offers: DomainOffers, items: Sequence[Item]) -> boo
 
 
 def fills_nodes(items: Sequence[Item], spares: int, sizes: Collection[int]) -> bool:
-    """Return whether every group with its spares could fill nodes of ``sizes`` without a rest.
+    """Return whether every group with its spares could fill nodes of ``sizes`` without a remainder.
 
     A divisible item has spares in each of its parts.
     """
@@ -152,7 +159,7 @@ def _single_domain(
 
 @dataclass(slots=True)
 class _InOneDomain:
-    """Every way to take all items from the node classes of a domain, the first ones first."""
+    """Every way to take all items from the node classes of one domain, the first classes first."""
 
     domain_offer: DomainOffer
     items: Sequence[Item]
@@ -185,7 +192,7 @@ class _InOneDomain:
 
 
 def _holding(domain_offers: DomainOffers, need: int) -> Iterator[DomainOffer]:
-    """Yield the domains with at least ``need`` free, those the run uses first, ties by key."""
+    """Yield the domains with at least ``need`` free: those the run uses first, ties by key."""
     request = domain_offers.request
     in_order = (
         domain_offers.least_free
@@ -231,7 +238,7 @@ def _group_by_group(
 ) -> Iterator[tuple[int, ...]]:
     """Yield what ``count`` groups of ``gpus``, each of whole nodes, can take from the node classes.
 
-    One group after the other, each in its first way first; no total is met twice.
+    Each group takes its ways in order, one group after the other; no total is yielded twice.
     """
     seen = {(0, tuple(left))}
     stack = [_splits(domain_offer, left, gpus, steps)]
@@ -256,10 +263,10 @@ def _group_by_group(
 def _splits(
     domain_offer: DomainOffer, left: Sequence[int], gpus: int, steps: SearchBudget
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to take ``gpus`` from the node classes, most from the first one first.
+    """Yield the ways to take ``gpus`` from the node classes, most from the first class first.
 
-    A class is only given what the classes behind it can make up: never more than they have, and
-    never what their units do not divide.
+    A class gives only amounts that leave a rest which the later classes can give: not more than
+    they have free, and divisible by their units.
     """
     units = [node_class.unit for node_class in domain_offer.node_classes]
     behind, grain = [0] * len(units), [0] * len(units)
@@ -291,7 +298,10 @@ def _splits(
 
 
 def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[int]:
-    """Yield what one node class may give of ``rest``, most first; grain 0: nothing lies behind."""
+    """Yield what one node class may give of ``rest``, most first.
+
+    ``grain`` is 0 for the last class.
+    """
     most = min(rest, left) // unit * unit
     for here in range(most, max(0, rest - behind) - 1, -unit):
         other = rest - here
@@ -301,7 +311,7 @@ def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[
 
 @dataclass(slots=True)
 class _SpreadSearch:
-    """Depth-first, domain by domain, the most groups first; no state is entered twice."""
+    """Depth-first search, domain by domain, the most groups first; no state is entered twice."""
 
     domain_offers: DomainOffers
     items: Sequence[Item]
@@ -344,9 +354,9 @@ class _SpreadSearch:
         )
 
     def fill(self) -> Spread | None:
-        """Return the spread that fills one domain before the next; None where nothing fits.
+        """Return the spread that fills one domain before the next; None if nothing fits.
 
-        A proof where ``filling_is_best``, however many domains there are.
+        If ``filling_is_best``, None is a proof, however many domains there are.
         """
         spares = self.domain_offers.request.spares_per_group
         for item in self.items:
@@ -381,7 +391,7 @@ class _SpreadSearch:
         yield from self._rest(at, item.gpus if item.divisible else item.count, ())
 
     def _rest(self, at: int, rest: int, done: tuple[str, ...]) -> Iterator[Spread]:
-        """Place what is left of item ``at`` (GPUs or groups) in domains that are not ``done``."""
+        """Place the rest of item ``at`` (GPUs or groups) in domains that are not ``done``."""
         if rest == 0:
             yield from self._item(at + 1)
             return
@@ -402,14 +412,14 @@ class _SpreadSearch:
                     yield from self._rest(at, rest - amount, (*done, domain_offer.domain))
                 if self.steps.exhausted:
                     return
-            # What follows does without this domain, so that no division comes up twice.
+            # The search goes on without this domain, so that no division comes up twice.
             done = (*done, domain_offer.domain)
 
     def _amounts(self, item: Item, most: int, domain_offer: DomainOffer) -> Iterator[int]:
         """Yield how much of ``item`` to try in ``domain_offer``, most first.
 
-        What can be paid is an interval from nothing up, so its top is found by halving; not so
-        where nodes go whole, because there an amount in between may not fit at all.
+        The payable amounts are an interval from 0 up, so its top is found by bisection. This does
+        not hold if nodes are given whole, because an amount in between may not fit at all.
         """
         top = most
         halving = self.payable is not None and not self.domain_offers.request.whole_nodes
@@ -441,7 +451,7 @@ class _SpreadSearch:
         return False
 
     def _placed(self, item: Item, amount: int, domain_offer: DomainOffer) -> Iterator[None]:
-        """Put ``amount`` in, in each way that may be payable, and take it out again."""
+        """Add ``amount`` in each way that may be payable, and remove it again after each."""
         for piece in self._pieces(item, amount, domain_offer):
             if not self.steps.spend():
                 return
@@ -463,7 +473,10 @@ class _SpreadSearch:
         return self.left[domain_offer.domain]
 
     def _candidates(self, need: int) -> Iterator[DomainOffer]:
-        """Yield the domains with room for ``need``: used ones first, then by most free and key."""
+        """Yield the domains with room for ``need``.
+
+        Domains in use first, then by most free and key.
+        """
         used = {domain for domain, count in self.used.items() if count}
         used |= self.domain_offers.request.prefer
         offers = [
@@ -480,7 +493,7 @@ class _SpreadSearch:
                 yield domain_offer
 
     def _is_new(self, *at: object) -> bool:
-        """Return whether the search was never here with the same things taken."""
+        """Return whether the search was never at ``at`` with the same amounts taken."""
         taken = ((domain, tuple(self.left[domain])) for domain, count in self.used.items() if count)
         state = (*at, tuple(sorted(taken)))
         if state in self.entered:

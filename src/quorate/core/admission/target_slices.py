@@ -36,7 +36,8 @@ def best_slice(
 ) -> tuple[list[SlicePart], bool]:
     """Return the slice with the least deficit, and whether the empty domains could hold it.
 
-    Where they could not, they are asked for more than they have: that is what is missing.
+    If they could not, the slice asks them for more GPUs than they have: the excess is what is
+    missing.
     """
     parts = least_deficit(request, domain_offers)
     if parts is not None:
@@ -45,7 +46,7 @@ def best_slice(
 
 
 def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> Refusal:
-    """Return why ``request`` cannot be placed in ``domain_offers``: the least deficit."""
+    """Return why ``request`` cannot be placed in ``domain_offers``, with the least deficit."""
     parts, fits_empty = best_slice(request, domain_offers) if domain_offers else ([], False)
     if not parts:
         return Refusal(code=RefusalCode.NO_NODES, subject=request.flavor, wanted=request.gpus)
@@ -75,11 +76,11 @@ def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> 
 
 
 def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> bool:
-    """Return whether offers that have no more free than ``domain_offers`` change no slice.
+    """Return whether offers with less free than those in ``domain_offers`` cannot change the slice.
 
-    ``domain_offers`` are the most free ones, in that order. Where each could hold all of a request
-    if it were empty, each group of it is cheapest in one of the first, and what is divisible goes
-    to what is free and then to the very first.
+    ``domain_offers`` are the most free ones, in that order. If each of these domains, empty, could
+    hold the whole request, each group is cheapest in one of them; divisible GPUs go to free GPUs
+    and then to the first domain.
     """
     need = _need(request)
     if domain_offers[-1].island.gpus_total < need or domain_offers[0].island.gpus_total < need:
@@ -102,10 +103,10 @@ def _need(request: PackRequest) -> int:
 def least_deficit(
     request: PackRequest, domain_offers: Sequence[DomainOffer], *, bounded: bool = True
 ) -> list[SlicePart] | None:
-    """Return the slice with the least deficit, or None when the empty fleet could not hold it.
+    """Return the slice with the least deficit; None if the empty fleet could not hold the request.
 
-    ``domain_offers`` in pack order; unless ``bounded``, a domain may be asked for more than it has.
-    For groups of one size the cost of one more group in a domain never falls, so taking the
+    ``domain_offers`` are in pack order; unless ``bounded``, a domain may be asked for more than it
+    has. For groups of one size the cost of one more group in a domain never falls, so taking the
     cheapest next group is optimal; groups of other sizes follow, each where it is cheapest.
     """
     room = {
@@ -137,7 +138,10 @@ def _add(
     wanted: dict[str, int],
     room: dict[str, int],
 ) -> bool:
-    """Add the groups of ``item`` one by one where each costs least; ties: used, then pack order."""
+    """Add the groups of ``item`` one by one where each costs least.
+
+    Ties: domains that the run uses, then pack order.
+    """
     size = item.gpus + spares
 
     def cost(index: int) -> tuple[int, bool, int]:
@@ -179,7 +183,7 @@ def _divide(
     wanted: dict[str, int],
     room: dict[str, int],
 ) -> bool:
-    """Fill what is free, domain by domain, then what is taken; each domain costs its spares."""
+    """Use the free GPUs, domain by domain, then those in use; each domain also needs its spares."""
     left = item.gpus
     used: set[str] = set()
     free = {domain_offer.domain: domain_offer.gpus_free for domain_offer in domain_offers}

@@ -1,5 +1,5 @@
-"""The audit: what must hold in every state, after each decision, and through a whole history.
+"""The audit: invariants of every state, of each decision, and of a whole history.
 
-``invariants.py`` looks at one state, ``commit_checks.py`` at what one decision has changed, and
-``history_audit.py`` at every event of a ledger.
+``invariants.py`` checks one state, ``commit_checks.py`` the changes of one decision, and
+``history_audit.py`` every event of a ledger.
 """

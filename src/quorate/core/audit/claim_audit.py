@@ -1,7 +1,7 @@
 """I12: sensitive nodes serve one user, and are wiped before another user gets them.
 
-A part of the sweep (``invariants.py``) and of the audit (``history_audit.py``), with books of its
-own: the claim that each node was set apart for, and the leases open there.
+A part of the check of a state (``invariants.py``) and of the audit (``history_audit.py``), with
+books of its own: the claim that each node was set apart for, and the leases open there.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ClaimBooks:
     _facts: dict[str, LeaseStarted] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Record ``event``, and yield what it does that a claim forbids."""
+        """Record ``event``, and yield a violation for everything it does that a claim forbids."""
         match event:
             case SystemApplied():
                 self._size_max = event.system.sensitive_pool_size
@@ -113,7 +113,7 @@ class ClaimBooks:
                 return
 
     def settle(self) -> Iterator[Violation]:
-        """Yield nodes that a claim holds in part."""
+        """Yield a violation for each node of which a claim holds only a part."""
         for node, apart in self._apart.items():
             known = self._nodes.get(node)
             taken = 0

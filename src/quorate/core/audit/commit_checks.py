@@ -1,8 +1,8 @@
-"""Touched: the invariants of what one decision has changed, cheap enough to look at after each one.
+"""Touched: the invariants of what one decision has changed, cheap enough to check after each one.
 
-``sweep`` trusts no counter and looks at everything; this trusts the counters of accounts and looks
-at the leases, runs, payers and nodes that the events name. ``plain_runs.py`` clears most of them at
-a glance, and the others are gone through in detail.
+``sweep`` trusts no counter and examines everything; this module trusts the counters of accounts and
+examines the leases, runs, payers and nodes that the events name. ``plain_runs.py`` accepts most of
+these runs quickly; the others are checked in detail.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from quorate.model.state.state_view import StateView
 def check_touched(  # noqa: C901 - a service comes here with every event: no calls
     view: StateView, events: Sequence[Event]
 ) -> list[Violation]:
-    """Return the violations in what ``events``, the last ones in ``view``, were about.
+    """Return the violations in what ``events``, the last ones applied to ``view``, have changed.
 
     I1, I2, I3, I5, I6, I7 and I11, as far as a state shows them. Takes time in proportion to the
-    runs that were touched and what they hold.
+    changed runs and their leases.
     """
     runs: dict[str, int] = {}
     payers: dict[EnvelopeId, None] = {}
@@ -73,13 +73,13 @@ def check_touched(  # noqa: C901 - a service comes here with every event: no cal
 
 
 _OF_RUNS: Final = frozenset({RunStopping, RunRequeued, RunEnded})
-"""The other events after which a run is looked at."""
+"""The other events after which a run is checked."""
 
 
 def _in_detail(
     view: StateView, events: Iterable[Event], runs: Collection[str], payers: Iterable[EnvelopeId]
 ) -> Iterator[Violation]:
-    """Yield what is wrong with ``payers``, with ``runs``, and with what those have started."""
+    """Yield the violations of ``payers``, of ``runs``, and of the leases that these started."""
     about, paying = frozenset(runs), dict.fromkeys(payers)
     nodes: dict[str, int] = {}
     for event in events:
@@ -99,7 +99,7 @@ def _in_detail(
 
 
 def _payer(view: StateView, key: EnvelopeId, excused: set[str]) -> Iterator[Violation]:
-    """Yield the limits of a payer and its caps that are exceeded: I2."""
+    """Yield a violation for each limit of a payer and its caps that is exceeded: I2."""
     account = view.envelopes[key]
     tally = Tally(
         account.gpus_active + account.gpus_reserved,
@@ -132,7 +132,7 @@ def _tell(view: StateView, payers: Iterable[EnvelopeId], tally: Tally) -> None:
 
 
 def _nodes(view: StateView, touched: Mapping[str, int]) -> Iterator[Violation]:
-    """Yield slots of nodes that two leases have, or that a node has not: I1."""
+    """Yield a violation for slots that two leases have, or that a node does not have: I1."""
     nodes, node_leases, leases = view.nodes, view.node_leases, view.leases
     for node, last in touched.items():
         names, gpus = node_leases.get(node, ()), nodes[node].spec.gpus
@@ -144,6 +144,8 @@ def _nodes(view: StateView, touched: Mapping[str, int]) -> Iterator[Violation]:
             for place, mask in leases[name].fact.slots:
                 if place == node:
                     if taken & mask or mask & ~there:
-                        text = f"slots {mask:#x} of {node} are taken or not there"
+                        text = (
+                            f"slots {mask:#x} of {node} are already leased, or the node lacks them"
+                        )
                         yield Violation("I1", name, text)
                     taken |= mask

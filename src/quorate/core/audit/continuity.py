@@ -1,10 +1,10 @@
 """Continuity: which events may follow which. A part of the audit, with its own records.
 
-A hand-over is the same slots of the same groups under other payers, from the same instant on. A
-swap puts slots that the run already had, with their payers and what is left of their holds, in the
-place of lost ones. A stopping lease ends for the reason of its stop, unless its work ends by itself
-before; a stopping run gets no new leases, and a run that is stopped for good does not come back. No
-lease starts on a node that is not ready.
+A hand-over has the same slots of the same groups under other payers, from the same instant on. A
+swap replaces lost slots by slots that the run already had, with their payers and the rest of their
+holds. A stopping lease ends for the reason of its stop, unless its work ends by itself before; a
+stopping run gets no new leases, and a run that is stopped for good does not come back. No lease
+starts on a node that is not ready.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Continuity:
     _resized: RunResized | None = None
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901 - one case per event
-        """Record ``event``, and yield where it does not follow from the events before."""
+        """Record ``event``, and yield a violation if it does not follow from the events before."""
         if not self._goes_on(event):
             yield from self.settle()
         if self._resized is not None and not _shrinks(event):
@@ -91,7 +91,7 @@ class Continuity:
                 return
 
     def settle(self) -> Iterator[Violation]:
-        """Yield what is wrong with the replacement that was just recorded, if there is one."""
+        """Yield the violations of the replacement that was just recorded, if there is one."""
         ended, started = self._ended, self._started
         self._ended, self._started = [], []
         if not ended and not started:
@@ -142,7 +142,7 @@ class Continuity:
         self._stopping[event.run] = event.outcome
 
     def _width(self) -> Iterator[Violation]:
-        """Yield a run whose width after a resize is not the recorded one."""
+        """Yield a violation if a run's width after a resize is not the recorded one."""
         resized, self._resized = self._resized, None
         assert resized is not None, "asked only after a change of width"
         gpus = sum(
@@ -169,7 +169,7 @@ def _shrinks(event: Event) -> bool:
 def _handed_over(
     ended: list[tuple[_Open, LeaseEnded]], started: list[LeaseStarted]
 ) -> Iterator[Violation]:
-    """Yield a hand-over that is not of the same slots of the same groups at one instant."""
+    """Yield a violation unless a hand-over has the same slots and groups at one instant."""
     before = {
         (lease.fact.bundle, lease.fact.comp_path, slot): event.end_ms
         for lease, event in ended
@@ -190,7 +190,7 @@ def _handed_over(
 def _swapped(
     ended: list[tuple[_Open, LeaseEnded]], started: list[LeaseStarted]
 ) -> Iterator[Violation]:
-    """Yield a swap that takes slots, money or time the run did not have."""
+    """Yield a violation if a swap takes slots, money or time that the run did not have."""
     had = {slot: lease for lease, _ in ended for slot in _slots(lease.fact)}
     taken: set[_Slot] = set()
     for fact in started:

@@ -35,7 +35,7 @@ class _Life:
 
 @dataclass(slots=True)
 class DurationBooks:
-    """Every bucket that the runs of each owner came to, whole histories long."""
+    """The buckets of durations of each owner's runs, all of them in order."""
 
     pools: dict[str, Pool] = field(default_factory=lambda: {DEFAULT_POOL: Pool(name=DEFAULT_POOL)})
     lives: dict[str, _Life] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class DurationBooks:
             self.buckets.setdefault(run.owner, []).append(bucket)
 
     def compare(self, view: StateView) -> Iterator[Violation]:
-        """Yield the owners whose history in ``view`` is not that of their last runs."""
+        """Yield a violation if the history of an owner in ``view`` is not that of its last runs."""
         for owner in sorted(self.buckets.keys() | view.durations.keys()):
             kept = view.durations[owner].recent if owner in view.durations else b""
             if kept != bytes(self.buckets.get(owner, ())[-RECENT_RUNS:]):

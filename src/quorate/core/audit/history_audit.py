@@ -1,8 +1,8 @@
-"""The audit of a whole history: every event is checked, and none may have been wrong.
+"""The audit of a whole history: every event is checked.
 
-It keeps its own small books (who holds which slot, what each envelope has promised) and shares no
-counter with the state, so that a mistake in one shows up against the other. The time it takes grows
-linearly with the number of events.
+It keeps its own small books (which lease has which slot, what each envelope has promised) and
+shares no counter with the state, so that a mistake in one shows up against the other. The time it
+takes grows linearly with the number of events.
 """
 
 from __future__ import annotations
@@ -85,16 +85,16 @@ _APPLIED: Final = (
     ConflictDeclared,
 )
 VIOLATIONS_MAX: Final = 1_000
-"""How many violations an audit names before it stops looking."""
+"""How many violations an audit reports before it stops."""
 
 
 def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
     """Return every violation in ``events``, a ledger from its first event on.
 
-    I1 to I7, I9, I11 and I12 after every event, in ledger order; a run is checked when the events
-    about it are interrupted by others, so a start of several leases counts as one. With ``view``,
-    the state those events add up to, also that it spent exactly what leases cost (I10), and that
-    owners' histories of durations are those of their runs (I8).
+    I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked once an event
+    about another run follows, so a start of several leases counts as one. With ``view``, the state
+    after those events, the audit also checks that each payer was charged exactly what its leases
+    cost (I10), and that owners' histories of durations are those of their runs (I8).
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
     claims, durations = ClaimBooks(), DurationBooks()
@@ -138,7 +138,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _CapLine:
-    """A cap in the books, and what its envelopes have in use and promised together."""
+    """A cap in the books: the GPUs in use and GPU time promised by its envelopes together."""
 
     cap_id: CapId
     spec: Cap
@@ -156,7 +156,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Books:
-    """What the auditor has recorded so far."""
+    """The auditor's records so far."""
 
     at_ms: int = 0
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class _Books:
     conflicts: dict[str, str] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Record ``event``, and yield what is wrong with it or with the state after it."""
+        """Record ``event``, and yield the violations of it and of the state after it."""
         if event.at_ms < self.at_ms:
             yield Violation("I6", f"event at {event.at_ms}", f"comes after one at {self.at_ms}")
         self.at_ms = max(self.at_ms, event.at_ms)
@@ -273,7 +273,7 @@ class _Books:
             yield Violation("I3", name, f"{fact.payer} may not pay for {run.owner} as {fact.tier}")
 
     def _may_pay(self, fact: LeaseStarted, envelope: Envelope) -> bool:
-        """Return whether the payer's relation to the run's owner is what ``fact`` says."""
+        """Return whether the payer's relation to the run's owner is the tier in ``fact``."""
         run = self.runs[fact.run]
         payer = self.budgets[fact.payer.partition("/")[0]].owner
         if fact.tier is Tier.OWNED:
@@ -285,7 +285,7 @@ class _Books:
         return is_kin and payer != run.owner and envelope.sharing is Sharing.FAMILY
 
     def _budget(self, budget: Budget) -> Iterator[Violation]:
-        """Record the envelopes of ``budget``; what they promised before, they still promise."""
+        """Record the envelopes of ``budget``; their earlier promises stay."""
         self._retire(budget.name)
         self.budgets[budget.name] = budget
         for envelope in budget.envelopes:
@@ -314,7 +314,7 @@ class _Books:
             yield from check_cap(shared.cap_id, cap, tally, self.tightening)
 
     def _remove_budget(self, name: str) -> Iterator[Violation]:
-        """Retire the envelopes of a budget, which must pay for nothing any more."""
+        """Retire the envelopes of a budget; yield a violation if one still pays for something."""
         for envelope in self._retire(name):
             key = envelope_id(name, envelope.name)
             if any(lease.fact.payer == key for lease in self.open.values()):
@@ -331,7 +331,7 @@ class _Books:
         return envelopes
 
     def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
-        """Count what the payer of ``fact`` now has in use or promised, and check its limits."""
+        """Count the GPUs in use and promised of the payer of ``fact``, and check its limits."""
         line = self.lines.get(fact.payer)
         if line is None:
             line = self.lines[fact.payer] = _Line(None, Tally())
@@ -370,7 +370,7 @@ class _Books:
     def _hold(
         self, event: ReservationMade | ReservationMoved | ReservationClosed
     ) -> Iterator[Violation]:
-        """Record what is held for a planned start, and check the limits of its payers."""
+        """Record the hold of a planned start, and check the limits of its payers."""
         for share in self.promised.pop(event.reservation, ()):
             self._keep(share, -1)
         if isinstance(event, ReservationClosed):
@@ -400,7 +400,7 @@ class _Books:
     def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
         """Count (-1: no longer) what the payer of a filled spare keeps for its return.
 
-        Its limits are checked when the spare's own lease has ended, which counts until then.
+        Its limits are checked when the spare's own lease, which counts until then, has ended.
         """
         gpus, gpu_ms = lease_gpus(filled.slots) * sign, filled.hold_gpu_ms * sign
         line = self.lines[fact.payer]
@@ -410,7 +410,7 @@ class _Books:
             tally.lent_gpus += gpus if fact.tier is Tier.BORROWED else 0
 
     def _limits(self, payer: EnvelopeId) -> Iterator[Violation]:
-        """Yield the limits that a payer or its caps exceed."""
+        """Yield a violation for each limit that a payer or its caps exceed."""
         line = self.lines[payer]
         if line.spec is not None:
             yield from check_envelope(payer, line.spec, line.tally, self.to_reach)
@@ -418,7 +418,7 @@ class _Books:
             yield from check_cap(cap.cap_id, cap.spec, cap.tally, self.to_reach)
 
     def _continue(self, event: LeaseEnding | HoldExtended) -> Iterator[Violation]:
-        """Record what happens to a lease between its start and its end."""
+        """Record an event of a lease between its start and its end."""
         lease = self.open.get(event.lease)
         if lease is None:
             yield Violation("I6", event.lease, "is not open")
@@ -465,7 +465,7 @@ class _Books:
     def _let_go(self, event: RunEnded | RunRequeued) -> Iterator[Violation]:
         name = event.run
         if name not in self.runs or name in self.over:
-            yield Violation("I6", name, "ends and is not there or was over")
+            yield Violation("I6", name, "ends, but does not exist or had ended")
         if self.held_by.get(name):
             yield Violation("I11", name, f"still holds {len(self.held_by[name])} leases")
         if isinstance(event, RunEnded):
@@ -513,4 +513,6 @@ def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
                 "I10", key_r[0], f"was not charged exactly what it used from {key_r[1]}"
             )
     if set(view.leases) != set(books.open):
-        yield Violation("I8", "leases", "the open ones are not those that started and did not end")
+        yield Violation(
+            "I8", "leases", "the open leases differ from those that started and have not ended"
+        )

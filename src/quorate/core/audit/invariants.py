@@ -1,8 +1,8 @@
-"""What must hold in every state: docs/design/invariants.md, checked the slow way.
+"""The invariants of every state (docs/design/invariants.md), computed from scratch.
 
-``sweep`` looks at one state and trusts none of its counters: what is taken, promised and paid is
-added up again from the open leases and from what each run was charged. ``history_audit.py`` does
-the same over a whole sequence of events. Both return what is wrong and raise nothing.
+``sweep`` examines one state and trusts none of its counters: use, promises and payments are added
+up again from the open leases and from the charges of each run. ``history_audit.py`` does the same
+over a whole sequence of events. Both return violations and raise nothing.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class Tally:
 
 
 def sweep(view: StateView) -> list[Violation]:
-    """Return every invariant that does not hold in ``view``; nothing when all is well.
+    """Return every invariant that does not hold in ``view``; empty if all hold.
 
     Checks I1, I2, I3, I5, I6 and I12 as far as a state shows them, I7, I10, I11, and of I8 that
-    counters and indexes are what the tables add up to. Takes time in proportion to the state.
+    counters and indexes match the tables. Takes time in proportion to the state.
     """
     violations = [*_slots(view), *_money(view), *_indexes(view)]
     violations += [*check_pledges(view), *check_claims(view)]
@@ -111,7 +111,7 @@ def sweep(view: StateView) -> list[Violation]:
 def check_payer(
     fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]
 ) -> Iterator[Violation]:
-    """Yield where ``envelope`` may not pay for ``fact``, which is on ``nodes``: I3."""
+    """Yield a violation if ``envelope`` may not pay for ``fact``, which is on ``nodes``: I3."""
     flavor, selector = envelope.flavor, envelope.selector
     matched: tuple[str, str, str, str | None] | None = None
     for node in nodes:
@@ -176,7 +176,7 @@ def _over(key: str, what: str, used: int, limit: int | None) -> Iterator[Violati
 
 
 def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
-    """Return what every envelope has in use and has promised, from leases and charges alone."""
+    """Return the use and the promises of every envelope, from leases and charges alone."""
     tallies: dict[EnvelopeId, Tally] = {}
     for record in view.runs.values():
         for (payer, tier), gpu_ms in record.charges.items():
@@ -200,7 +200,7 @@ def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
 
 
 def _slots(view: StateView) -> Iterator[Violation]:
-    """Yield slots leased twice (I1), and free ones the index does not know (I8)."""
+    """Yield a violation for slots leased twice (I1), and free slots missing in the index (I8)."""
     taken: dict[str, int] = {}
     for name, lease in view.leases.items():
         for node, mask in lease.fact.slots:
@@ -234,7 +234,7 @@ class _Account:
 
 
 def _money(view: StateView) -> Iterator[Violation]:
-    """Yield exceeded limits (I2), wrong bills (I10) and accounts that do not add up (I8)."""
+    """Yield a violation for exceeded limits (I2), wrong bills (I10) and wrong counters (I8)."""
     tallies, excused = tallies_of(view), tightened(view)
     for budget in view.budgets.values():
         for envelope in budget.envelopes:
@@ -417,7 +417,7 @@ def _rooms(view: StateView) -> Iterator[Violation]:
 
 
 def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:
-    """Yield what is wrong with one open lease: I3 and I6."""
+    """Yield the violations of one open lease: I3 and I6."""
     fact = lease.fact
     account = view.envelopes[fact.payer]
     nodes = [view.nodes[node].spec for node, _ in fact.slots if node in view.nodes]
@@ -433,7 +433,7 @@ def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:
 
 
 def check_run_record(view: StateView, record: RunRecord) -> Iterator[Violation]:
-    """Yield what is wrong with one run: I5, I7 and I11."""
+    """Yield the violations of one run: I5, I7 and I11."""
     name = record.spec.name
     if record.phase is Phase.RUNNING:
         if not record.leases and record.spec.rounds is None:

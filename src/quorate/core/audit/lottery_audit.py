@@ -1,8 +1,8 @@
 """The lotteries of a whole history: invariant I9. A part of the audit, with its own records.
 
-``lottery.check_draws`` checks what two events show by themselves. This module checks what takes the
-history: that the links of the committed chain are revealed one after the other, each for one
-lottery; that the tokens match the submitted runs; and that only a victim loses a lease to chance.
+``lottery.check_draws`` checks what two events show by themselves. This module checks what only the
+history shows: the links of the committed chain are revealed one after the other, each for one
+lottery; the tokens match the submitted runs; and only a victim loses a lease by lot.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Lotteries:
     _seeds: dict[str, str] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``, and yield what is wrong with it."""
+        """Record ``event``, and yield its violations."""
         match event:
             case LotteryCommitted():
                 yield from self._commit(event)
@@ -84,7 +84,7 @@ class Lotteries:
         self._is_sealed, self._next = isinstance(chain, LotterySealed), None
 
     def _seal(self, event: LotterySealed) -> Iterator[Violation]:
-        """Check that a chain is sealed once, and committed before the one before it ends."""
+        """Check that a chain is sealed once, and committed before the previous chain ends."""
         if event.commitment == self._committed:
             if self._is_sealed or event.length != self._length:
                 yield Violation("I9", "a lottery chain", "is sealed twice, or with another length")

@@ -1,8 +1,8 @@
-"""Plain runs: found sound in one look at them, their payers and their nodes.
+"""Plain runs: a quick check of a run, its payers and its nodes.
 
 Most runs that a decision touches are over, wait, or work in one group with nothing special. A
-service looks at them after every decision, so this is written to be quick: each record is read once
-and nothing is made but the answer, which is the runs that need a check in detail.
+service checks them after every decision, so this is written to be quick: each record is read once,
+and nothing is allocated but the result, the runs that need a check in detail.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _BORROWED: Final = Tier.BORROWED
 def doubtful_runs(view: StateView, touched: Mapping[str, int]) -> list[str]:
     """Return the runs of ``touched`` that are not plain or not sound, for a check in detail.
 
-    ``touched`` has, for each run, how many of its leases the events started. For every other run
-    I1, I2, I3, I5, I6, I7 and I11 hold, and for what those leases have taken.
+    ``touched`` has, for each run, how many of its leases the events started. For every other run,
+    and for the slots and money of those leases, I1, I2, I3, I5, I6, I7 and I11 hold.
     """
     runs = view.runs
     doubtful = []

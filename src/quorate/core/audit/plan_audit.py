@@ -1,4 +1,4 @@
-"""The audit of the kept plan: a walk that uses it plans what a walk without it plans."""
+"""The audit of the cached plan: a walk that uses the cache plans the same as a walk without it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from quorate.model.state.state_view import StateView
 
 
 def check_plan(view: StateView) -> Iterator[Violation]:
-    """Yield where the plan that rests on kept starts is not the plan found anew: I8."""
+    """Yield a violation if the plan with cached starts differs from the plan computed from scratch.
+
+    I8.
+    """
     known: KeptPlan | None = view.room_index.last_plan()[0]
     if known is None:
         return

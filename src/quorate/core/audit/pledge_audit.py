@@ -1,6 +1,6 @@
-"""What must hold of filled spares, in every state and through every history.
+"""The invariants of filled spares, in every state and through every history.
 
-A part of the sweep (``invariants.py``) and of the audit (``history_audit.py``).
+A part of the check of a state (``invariants.py``) and of the audit (``history_audit.py``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Slot = tuple[str, int]
 def check_pledges(view: StateView) -> Iterator[Violation]:
     """Yield pledges whose slots are not their filler's (I1), or that no run can use (I5).
 
-    A state is checked between decisions, and each decision brings back the spares it can.
+    A state is checked between decisions; each decision starts again all spares that it can.
     """
     if not view.pledges:
         return
@@ -79,9 +79,9 @@ def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
 class PledgeBooks:
     """The books of filled spares: ``enter`` every event of a ledger in order.
 
-    A spare ends by ``Filled`` where its slots were pledged, and only there. While a pledge is open
-    only its filler starts on its slots. A spare of a group that works already starts on slots whose
-    pledges were closed just before, with their payer and no more than was kept for it.
+    A spare ends by ``Filled`` if and only if its slots were pledged. While a pledge is open, only
+    its filler starts on its slots. A spare of a group that works already starts on slots whose
+    pledges were closed just before, with their payer and at most the hold that was kept for it.
     """
 
     _open: dict[str, LeaseStarted] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class PledgeBooks:
     _begun: set[tuple[str, str]] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``, and yield where it does not follow from the events before."""
+        """Record ``event``, and yield a violation if it does not follow from the events before."""
         if self._filled is not None and not _ends(event, self._filled):
             yield Violation("I6", self._filled, "is filled and does not end next")
             self._filled = None

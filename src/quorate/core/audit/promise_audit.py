@@ -1,4 +1,4 @@
-"""The audit of promises: reservations made, moved and closed, with its own records.
+"""The audit of reservations: made, moved and closed, with its own records.
 
 A run has one reservation at most, only while it waits; a start that moves later has a cause; a run
 whose reservation is closed as activated starts at that instant.
@@ -26,7 +26,7 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Promises:
-    """The open reservations, and the runs that have to start because theirs was activated."""
+    """The open reservations, and the runs that have to start as theirs was activated."""
 
     open: dict[str, ReservationMade] = field(default_factory=dict)
     of_run: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Promises:
     running: set[str] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``, and yield what is wrong with it."""
+        """Record ``event``, and yield its violations."""
         match event:
             case ReservationMade():
                 yield from self._make(event)
@@ -70,7 +70,7 @@ class Promises:
 
     def _move(self, event: ReservationMoved) -> Iterator[Violation]:
         if event.reservation not in self.open:
-            yield Violation("I6", event.reservation, "moves and is not there")
+            yield Violation("I6", event.reservation, "moves, but does not exist")
         elif event.cause.code is MoveCode.AS_RECORDED and not event.cause.note:
             yield Violation("I6", event.reservation, "moves without a cause")
         if (event.planned_start_ms is None) != (not event.payers):

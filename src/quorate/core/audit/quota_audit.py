@@ -1,7 +1,7 @@
 """The audit of hard quotas, I4, with its own records: nodes and running runs, owner by owner.
 
-A start or growth leaves its owner, and every ancestor of it, within their limits. What was within
-them at its start may exceed them later, when a limit is lowered or a family changes.
+A start or growth leaves its owner, and every ancestor of it, within their limits. Leases that were
+within the limits at their start may exceed them later, when a limit is lowered or a family changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quorate.model.specs import Owner
 
 @dataclass(slots=True)
 class Quotas:
-    """What each owner holds, counted lease by lease."""
+    """The nodes and runs that each owner holds, counted lease by lease."""
 
     owners: dict[str, Owner] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Quotas:
     """Runs that are claims: these take nodes, and are not counted as running."""
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Record ``event``, and yield the limits that it exceeds."""
+        """Record ``event``, and yield a violation for each limit that it exceeds."""
         match event:
             case OwnerApplied():
                 self.owners[event.owner.name] = event.owner

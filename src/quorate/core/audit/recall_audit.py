@@ -26,9 +26,10 @@ from quorate.model.specs import DEFAULT_POOL, Envelope, EnvelopeId, Pool, Run, e
 
 @dataclass(slots=True)
 class RecallBooks:
-    """The loans that are open, the terms of every envelope, and what was recalled.
+    """The open loans, the terms of every envelope, and the recalls.
 
-    ``graces_ms`` are the longest that each pool ever gave: a lease keeps the one it started with.
+    ``graces_ms`` has the longest grace that each pool ever gave: a lease keeps the grace it started
+    with.
     """
 
     graces_ms: dict[str, int] = field(
@@ -42,7 +43,7 @@ class RecallBooks:
     stopping: set[str] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one per event
-        """Record ``event``, and yield what is wrong with it."""
+        """Record ``event``, and yield its violations."""
         match event:
             case PoolApplied():
                 name, grace_ms = event.pool.name, event.pool.grace_max_ms
@@ -75,7 +76,7 @@ class RecallBooks:
                 return
 
     def _recall(self, event: LoanRecalled) -> Iterator[Violation]:
-        """Yield what forbids a recall: it is no loan of that lender, or not on its terms."""
+        """Yield a violation if a recall is of no loan of that lender, or not on its terms."""
         what = f"{event.run}, bundle {event.bundle}"
         if (event.run, event.bundle) in self.recalls:
             yield Violation("I6", what, "is recalled a second time")
@@ -98,7 +99,7 @@ class RecallBooks:
             yield Violation("I6", what, f"is recalled for {event.due_ms}, which breaks its terms")
 
     def _stop(self, event: LeaseEnding) -> Iterator[Violation]:
-        """Yield a lease that is stopped without a recall, or with less than its notice."""
+        """Yield a violation if a lease is stopped without a recall, or with too short a notice."""
         fact = self.leases.get(event.lease)
         recall = None if fact is None else self._recall_of(fact)
         if fact is None or recall is None:

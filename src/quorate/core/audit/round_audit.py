@@ -11,10 +11,10 @@ from quorate.model.state.state_view import StateView
 
 
 def check_rounds(view: StateView) -> Iterator[Violation]:
-    """Yield runs that are not where they belong (I8), and partners of different owners (I1).
+    """Yield runs in the wrong tables (I8), and partners of different owners (I1).
 
-    Every run that declared work in rounds and is not over is in them, and no other run. A grant
-    waits only for a run that exists.
+    Exactly the runs that declared work in rounds and are not over are in the table of rounds. A
+    grant waits only for a run that exists.
     """
     there = {n for n, r in view.runs.items() if r.spec.rounds is not None}
     there = {name for name in there if view.runs[name].phase not in TERMINAL}
@@ -52,7 +52,7 @@ def _partners(view: StateView) -> Iterator[Violation]:
 
 
 def _grants(view: StateView) -> Iterator[Violation]:
-    """Yield grants without a run, and stopping leases that are not noted."""
+    """Yield grants without a run, and stopping leases that the records of rounds do not list."""
     for pool, round_ in view.rounds.items():
         leaving = {
             lease
@@ -66,4 +66,6 @@ def _grants(view: StateView) -> Iterator[Violation]:
         for name in round_.waiting:
             member = view.in_rounds.get(name)
             if member is None or member.pool != pool:
-                yield Violation("I11", name, f"is granted a round of {pool}, and is not there")
+                yield Violation(
+                    "I11", name, f"has a grant in {pool}, but is not a run of that pool"
+                )

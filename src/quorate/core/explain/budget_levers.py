@@ -1,4 +1,4 @@
-"""Levers: the single numbers of a budget that a run's payers are held back by.
+"""Levers: the single numbers of a budget that limit a run's payers.
 
 Each lever is one field of one budget, the values worth trying and the budget that has them.
 """
@@ -21,9 +21,9 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """A field of ``budget``: the first value above what it is, and the last that could matter.
+    """A field of ``budget``: the first value above its present one, and the last that could matter.
 
-    ``reach`` returns the value that leaves room for that many GPUs, as far as the field may go.
+    ``reach`` returns the value that leaves room for a number of GPUs, as far as the field may go.
     """
 
     kind: RemedyKind
@@ -38,7 +38,7 @@ class Lever:
 def levers_of(
     view: StateView, account: EnvelopeAccount, tier: Tier, request: CoverRequest
 ) -> Iterator[Lever]:
-    """Yield what could be raised so that ``account`` pays more for ``request``."""
+    """Yield the levers that could be raised so that ``account`` pays more for ``request``."""
     budget, spec = view.budgets[account.budget], account.spec
     if request.now_ms >= spec.end_ms:
         return

@@ -1,7 +1,7 @@
 """Changes of one number of one budget that would start a run now.
 
-The smallest value that works for the run alone is looked for first, on an overlay; then the whole
-command is decided, because runs that wait longer are tried first and may take what was added.
+The smallest value that works for the run alone is searched first, on an overlay; then the whole
+command is decided, because runs that wait longer are tried first and may take the addition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DRY_RUNS_MAX: Final = 40
 """How many budgets are tried for one explanation, on an overlay or by deciding."""
 
 PAYERS_MAX: Final = 16
-"""How many envelopes are looked at, in cover order."""
+"""How many envelopes are examined, in cover order."""
 
 LISTED_MAX: Final = 6
 """How many changes are proposed, the owner's own envelopes first."""
@@ -43,7 +43,7 @@ LISTED_MAX: Final = 6
 def budget_remedies(view: StateView, settled: State, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return the smallest changes of one budget field each that would start ``run`` now.
 
-    ``settled`` is ``view`` with everything done that is due.
+    ``settled`` is ``view`` after everything due is done.
     """
     search = _Search(view, settled, run, now_ms)
     remedies: list[Remedy] = []
@@ -68,7 +68,7 @@ def _levers(settled: StateView, run: Run, now_ms: int) -> list[Lever]:
 
 
 class _Search:
-    """Looks for the smallest working value of one lever after the other."""
+    """Searches the smallest working value of one lever after the other."""
 
     def __init__(self, view: StateView, settled: State, run: Run, now_ms: int) -> None:
         self.settled = settled
@@ -79,7 +79,7 @@ class _Search:
 
     @cached_property
     def gpus_ahead(self) -> int:
-        """How many GPUs the runs that were submitted before take, as far as that matters."""
+        """How many GPUs the runs submitted before take, as far as that matters."""
         settled, found = self.settled, 0
         seq = settled.runs[self.run.name].seq
         for name, ahead in settled.pending.items():

@@ -1,7 +1,7 @@
 """The effect of a change: which runs change their queue position, start, width or payers.
 
-Two pictures, before and after, are compared: a dry run compares with the state in its overlay, so
-what it shows is what the change does. Pure.
+Two pictures of the state, before and after the change, are compared. For a dry run the second one
+is of the overlay, so it shows exactly what the change does. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Moved(Generic[T]):
-    """What a run had ``before`` and has ``after``."""
+    """A value of a run ``before`` and ``after``."""
 
     run: str
     before: T
@@ -100,11 +100,11 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What has changed; each in the order of names.
+    """The changes, each kind in the order of names.
 
-    ``causes`` say why firm starts of ``starts`` were moved, ``stops`` when and why those in
-    ``stopped`` stop. ``risks`` are the runs that a declared conflict may end, and ``recalled``
-    those that a lender has recalled: (run, when it is due).
+    ``causes`` say why firm starts in ``starts`` were moved, ``stops`` when and why the runs in
+    ``stopped`` stop. ``risks`` are the runs that a declared conflict may end, and ``recalled`` the
+    runs whose loans a lender has recalled: (run, when it is due).
     """
 
     places: tuple[Moved[int], ...] = ()
@@ -130,8 +130,8 @@ def effect_between(
 ) -> Effect:
     """Return how ``after``, the picture of ``view``, differs from ``before``.
 
-    A start that was planned or is planned no longer has moved from or to None. ``events`` are what
-    happened in between: they say why and when.
+    A start that appears or disappears has moved from or to None. ``events`` are the events in
+    between: they say why and when.
     """
     events = tuple(events)
     stopped = tuple(sorted(before.widths.keys() - after.widths.keys()))
@@ -188,7 +188,7 @@ def _stops(events: Iterable[Event], stopped: tuple[str, ...]) -> Iterator[Stop]:
 
 
 def _risks(events: Iterable[Event]) -> Iterator[Risk]:
-    """Yield the runs that conflicts which were declared and not settled may end."""
+    """Yield the runs that declared and unsettled conflicts may end."""
     events = tuple(events)
     settled = {event.conflict for event in events if isinstance(event, ConflictResolved)}
     found = {

@@ -24,8 +24,8 @@ LISTED_MAX: Final = 3
 def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return up to ``LISTED_MAX`` runs of the owner whose end starts ``run``, smallest first.
 
-    Of equal ones the newest comes first: it has the least to lose. ``settled`` is ``view`` with
-    everything done that is due.
+    Of equal runs the newest comes first: it has the least to lose. ``settled`` is ``view`` after
+    everything due is done.
     """
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
     remedies: list[Remedy] = []

@@ -1,8 +1,8 @@
 """Explain: what holds a run, with the numbers, and which single changes would start it now.
 
-Everything is computed for this instant: holds that have run out are settled first, as any command
-would, and the queue is tried again. "Why is my run waiting" is answered here as data; the CLI only
-prints it.
+Everything is computed for this instant: holds that have run out are settled first, as by any
+command, and the queue is tried again. "Why is my run waiting" is answered here as data; the CLI
+only prints it.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ __all__ = ["Explanation", "Remedy", "RemedyKind", "explain", "refused_now", "wit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The state of a run at one instant, why it is so, and what would start it.
+    """The state of a run at one instant, its reasons, and the changes that would start the run.
 
-    ``phase`` is what holds now; ``recorded_phase`` is what the ledger says so far, and the two
-    differ when time has made something due that the next command will record. ``since_ms`` is when
-    that phase began: submitted, started or ended. ``refusal``, since when it is for this reason,
-    and the queue position (from 1) are there while it waits, and ``reservation`` where its start is
-    firm. ``plan`` is when it starts, and ``parked`` says why that is not firm. ``standing`` is why
-    it has that position, and ``quotas`` are the hard quotas that hold it. ``ordeals`` are the
-    conflicts it entered or was cut by. ``note`` says why it failed. One that shares a pool in
-    rounds has a ``share``, and a refusal whenever it has no GPUs. ``loans`` are what it borrows, or
-    will by its plan, with the terms.
+    ``phase`` is the phase now; ``recorded_phase`` is that in the ledger. The two differ when time
+    has made something due that the next command will record. ``since_ms`` is when that phase began:
+    submitted, started or ended. While the run waits there are ``refusal``, since when it has this
+    reason, and the queue position (from 1); and ``reservation`` if its start is firm. ``plan`` is
+    when it starts, and ``parked`` says why that is not firm. ``standing`` is why it has that
+    position, and ``quotas`` are the hard quotas that hold it. ``ordeals`` are the conflicts it
+    entered or was cut by. ``note`` says why it failed. A run in a pool of rounds has a ``share``,
+    and a refusal whenever it has no GPUs. ``loans`` are its loans now, or by its plan, with their
+    terms.
     """
 
     run: str
@@ -82,10 +82,10 @@ def explain(
     outlook: Outlook | None = None,
     is_exact: bool = False,
 ) -> Explanation | Refusal:
-    """Return the explanation of ``run_name`` at ``now_ms``; a refusal when there is no such run.
+    """Return the explanation of ``run_name`` at ``now_ms``; a refusal if there is no such run.
 
-    ``outlook`` is that of ``view`` at ``now_ms``, where the caller has it already. Where
-    ``is_exact`` and the run is beyond the depth, everything before it is planned, too.
+    ``outlook`` is that of ``view`` at ``now_ms``, if the caller has it already. If ``is_exact`` and
+    the run is beyond the depth, every run before it is planned, too.
     """
     record = view.runs.get(run_name)
     if record is None:
@@ -176,15 +176,15 @@ def _since_ms(record: RunRecord) -> int:
 def refused_now(
     view: StateView, record: RunRecord, now_ms: int, *, has_executor: bool = False
 ) -> Refusal | None:
-    """Return why a waiting run cannot start at ``now_ms`` beside what is planned before it.
+    """Return why a waiting run cannot start at ``now_ms`` beside the starts planned before it.
 
-    None when nothing holds it.
+    None if nothing holds it.
     """
     return Foresight.of(view, now_ms, has_executor=has_executor).refusal_of(record)
 
 
 def without(view: StateView, reservation: str, now_ms: int) -> State:
-    """Return the view in which what a reservation holds is free again."""
+    """Return the view in which the holdings of a reservation are free again."""
     trial = view.overlay()
     apply(
         trial,
@@ -210,7 +210,7 @@ def _obstacles(settled: State, record: RunRecord, refusal: Refusal, now_ms: int)
 
 
 def _own_room(settled: State, record: RunRecord, now_ms: int) -> State:
-    """Return the state in which the run may use what is held for it."""
+    """Return the state in which the run may use the room and money reserved for it."""
     return settled if record.reservation is None else without(settled, record.reservation, now_ms)
 
 
@@ -223,7 +223,7 @@ def _remedies(  # noqa: PLR0913 - the run, why it waits, and the state before an
     *,
     in_the_way: Obstacles,
 ) -> tuple[Remedy, ...]:
-    """Return what would start the run: changes of it, then of others' limits, then others' ends."""
+    """Return the remedies: changes of the run, then of others' limits, then ends of other runs."""
     run = record.spec
     if refusal.code in (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED):
         # While it waits for other runs, nothing else is checked.

@@ -1,7 +1,7 @@
-"""Likely starts of the first runs of the queue: P50 and P90, and whom each could cost.
+"""Likely starts of the first runs of the queue: P50 and P90, and which owners each could cost.
 
-What a forecast has of one run, for many at once: nothing is tried that would help, and no start is
-searched beyond the depth.
+Parts of a forecast, for many runs at once: no remedies are tried, and no start is searched beyond
+the depth.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from quorate.model.state.state import State
 class LikelyStart:
     """When a waiting run starts, and how sure that is.
 
-    ``odds`` are of the owners that enter the conflict which is to make room for it: how likely
-    each is to be drawn first.
+    ``odds``: if the start needs a conflict, the probability for each entering owner to be drawn
+    first.
     """
 
     run: str
@@ -37,9 +37,9 @@ class LikelyStart:
 
 
 def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]:
-    """Yield the likely start of each of ``runs`` that has a planned one once what is due is done.
+    """Yield the likely start of each of ``runs`` that has a planned start after everything due.
 
-    Runs in rounds have none, nor those beyond the depth, nor those that waiting alone does not
+    Runs in rounds have none, nor have runs beyond the depth, nor runs that waiting alone does not
     help.
     """
     outlook = before.after_due

@@ -1,7 +1,7 @@
 """Raising the hard quota of one tenant, by as little as starts a run that waits for it.
 
-What the run alone needs is found first, on an overlay; then the whole command is decided, because
-runs ahead are tried first and may take what was added.
+The need of the run alone is found first, on an overlay; then the whole command is decided, because
+runs ahead are tried first and may take the addition.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def quota_remedies(
 ) -> tuple[Remedy, ...]:
     """Return the least raise of one tenant's limits that would start ``run`` now, if there is one.
 
-    Where the limits of two tenants are in the way, no single change helps.
+    If the limits of two tenants are in the way, no single change helps.
     """
     tenants = {quota.subject for quota in in_the_way.quotas}
     if len(tenants) != 1 or not in_the_way.starts:

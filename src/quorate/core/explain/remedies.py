@@ -1,8 +1,8 @@
 """Remedies: single changes that would start a waiting run now, each proven by a dry run.
 
-A remedy is listed only after ``decide`` itself, given the very command, started the run (or its
-changed copy). ``Trials`` are those dry runs; how many may be made is bounded, so that explaining
-costs little however long the queue and however many payers there are.
+A remedy is listed only after ``decide`` itself, given exactly that command, started the run (or its
+changed copy). ``Trials`` are those dry runs. Their number is bounded, so that explaining costs
+little however long the queue and however many payers there are.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ PROOFS_MIN: Final = 4
 """How many commands may be decided in full, whatever the length of the queue."""
 
 Value = str | int | bool | None
-"""A field's new value, as a document has it; None takes the field away."""
+"""A field's new value, as in a document; None removes the field."""
 
 Proof = tuple[LeaseStarted, ...]
-"""The leases with which a run would start; empty when it would not."""
+"""The leases with which a run would start; empty if it would not."""
 
 T = TypeVar("T")
 
 
 class RemedyKind(StrEnum):
-    """What is to be changed."""
+    """The kind of change."""
 
     NO_FOLLOW = "no-follow"
     FEWER_GPUS = "fewer-gpus"
@@ -64,10 +64,10 @@ class RemedyKind(StrEnum):
 class Remedy:
     """One change and what it does.
 
-    ``command`` is the argument vector to type, ``changes`` its fields and values (None: removed),
-    ``target_kind`` and ``target_name`` what it changes: a run to copy, a budget, an owner, or a run
-    to end. ``trial`` is the command that was decided to prove it. ``instead`` says that the copied
-    run has to be cancelled first: room or money is kept for that one.
+    ``command`` is the argument vector to type, ``changes`` its fields and values (None: removed).
+    ``target_kind`` and ``target_name`` name what it changes: a run to copy, a budget, an owner, or
+    a run to end. ``trial`` is the command that was decided to prove it. ``instead`` says that the
+    copied run has to be cancelled first, because room or money is kept for it.
     """
 
     kind: RemedyKind
@@ -82,7 +82,7 @@ class Remedy:
 
 @dataclass(slots=True)
 class Trials:
-    """Dry runs against ``view``. Once none are left every trial fails: no remedy is unproven."""
+    """Dry runs against ``view``. Once none is left every trial fails: no remedy is unproven."""
 
     view: StateView
     now_ms: int
@@ -118,7 +118,7 @@ def first_working(
     """Return the first of ``values`` that works and what ``attempt`` returned for it.
 
     It is found by bisection, starting with the last value, on the assumption that all values after
-    a working one work too. Where that is wrong, the value returned works but may not be the first.
+    a working one work too. If that is wrong, the value returned works but may not be the first.
     """
     if not values:
         return None
@@ -137,7 +137,7 @@ def first_working(
 
 
 def setting(changes: Sequence[tuple[str, Value]]) -> tuple[str, ...]:
-    """Return ``changes`` as command-line options; ``null`` takes a field away."""
+    """Return ``changes`` as command-line options; ``null`` removes a field."""
     return tuple(word for path, value in changes for word in ("--set", f"{path}={_text(value)}"))
 
 

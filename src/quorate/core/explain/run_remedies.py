@@ -1,6 +1,6 @@
 """Changes of the run itself that would start it now, tried on a copy under another name.
 
-The run stays in the queue as it is: what is proven, and printed, is the submission of a copy.
+The run stays in the queue as it is: the proven and printed command submits a copy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DRY_RUNS_MAX: Final = 40
 FLAVORS_MAX: Final = 8
 GROUP_SIZES_MAX: Final = 16
 COPY_NAME_CHARS_MAX: Final = 120
-"""How much of a run's name its copy keeps, so that what is added leaves it a name."""
+"""How many characters of a run's name its copy keeps, so that the suffix still fits into a name."""
 
 DURATIONS_MS: Final = tuple(
     sorted(
@@ -55,10 +55,11 @@ Changes = tuple[tuple[str, Value], ...]
 
 
 class _Copies:
-    """Tries changed copies of one run and describes what works.
+    """Tries changed copies of one run and describes those that start.
 
-    Beside the run itself first. One that was promised a start keeps room and money for that, so a
-    copy that finds none is tried once more as if the run had been cancelled just before.
+    Each copy is first tried beside the run itself. A reserved run keeps room and money for its
+    start, so a copy that cannot start is tried once more as if the run had been cancelled just
+    before.
     """
 
     def __init__(self, view: StateView, run: Run, now_ms: int) -> None:
@@ -135,7 +136,7 @@ def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
 
 
 def follow_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the remedy for a run that follows others: not to follow them."""
+    """Return the remedy for a run that follows others: no longer to follow them."""
     run = alone(run)
     copies = _Copies(view, run, now_ms)
     return tuple(
@@ -151,7 +152,10 @@ def _free_name(view: StateView, name: str) -> str:
 
 
 def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield what asks less of the place: another grouping, several domains, no spares, anywhere."""
+    """Yield copies with weaker demands on the place.
+
+    Other groups, several domains, no spares, anywhere.
+    """
     if not run.cross_group_spread:
         yield from copies.once(
             RemedyKind.SPREAD,
@@ -161,7 +165,7 @@ def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
     if run.group_gpus is not None:
         ungrouped = copies.proof(replace(run, group_gpus=None))
         if ungrouped:
-            # Groups only add demands, so smaller ones can help only where none at all would.
+            # Groups only add demands, so smaller ones can help only if none at all would.
             yield from _smaller_groups(copies, run, run.group_gpus)
             yield copies.remedy(
                 RemedyKind.NO_GROUPS,
@@ -219,7 +223,7 @@ def _duration_text(ms: int) -> str:
 
 
 def _borrowing(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the least to borrow, and not to insist on some sponsors."""
+    """Yield the smallest loan that starts the copy, and the copy without a list of sponsors."""
     funding = run.funding
     limit = funding.borrow_gpus_max
     if not funding.allow_borrow or limit is not None:
@@ -263,7 +267,7 @@ def _other_flavors(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the widest smaller width that starts: on the grid of its steps, or any at all."""
+    """Yield the widest smaller width that starts: on the grid of its steps, or any width."""
     if run.malleable is not None:
         grid = run.malleable
         yield from copies.best(
@@ -275,7 +279,7 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
         return
     unit = _whole_node_unit(copies.view, run)
     group = run.group_gpus or run.gpus
-    # The last group may be smaller, so any width will do. Only where nodes are given whole need
+    # The last group may be smaller, so any width will do. Only if nodes are given whole need
     # the least width not start though wider ones do: full groups are tried then.
     every = range((run.gpus - 1) // unit * unit, 0, -unit)
     full = range((run.gpus - 1) // group * group, 0, -group)
@@ -294,7 +298,7 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _whole_node_unit(view: StateView, run: Run) -> int:
-    """Return the step between widths that can be given: one GPU, or what whole nodes share."""
+    """Return the step between possible widths: one GPU, or the common divisor of whole nodes."""
     if not view.pools[run.pool].whole_nodes:
         return 1
     sizes = {

@@ -1,4 +1,4 @@
-"""Grounds: what a planned start rests on, and the conflicts that may make room for it.
+"""Grounds: what a planned start depends on, and the conflicts that may make room for it.
 
 Parts of a forecast (``start_plan.py``), each computed from the state after everything due.
 """
@@ -37,22 +37,24 @@ DANGERS_MAX: Final = 8
 
 
 class Confidence(Word):
-    """What a start rests on."""
+    """What a start depends on."""
 
     CERTAIN = "certain"
-    """No expected end: it starts now, or when a window opens or a stop that is under way is due."""
+    """On no expected end: it starts now, when a window opens, or when a stop under way is due."""
     EXPECTED = "expected"
-    """Ends of runs that are within their expected duration, or a conflict that works as it is."""
+    """On ends of runs that are within their expected duration, or on a conflict that works as
+    planned."""
     ROUGH = "rough"
-    """Runs that are overdue already, or stops that are late: their ends are unknown."""
+    """On runs that are overdue, or on stops that are late: their ends are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recourse:
-    """Whether a run may have room made for it, and when; ``why_not`` is empty where it may.
+    """Whether a run may call a conflict, and when; ``why_not`` is empty if it may.
 
-    ``lost_gpu_ms`` is what the conflict may cost. ``covered_ms`` is when the disruption account of
-    the run's owner covers that cost; None where the run does not wait for the account.
+    ``lost_gpu_ms`` is the GPU time that the conflict may cost. ``covered_ms`` is when the
+    disruption account of the run's owner covers that cost; None if the run does not wait for the
+    account.
     """
 
     start_ms: int | None = None
@@ -84,7 +86,7 @@ class Seen:
 
 
 def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
-    """Return the state in which what the run's own reservation holds is free again."""
+    """Return the state in which the holdings of the run's own reservation are free again."""
     if promise is None:
         return seen.state
     return without(seen.state, promise.made.reservation, seen.now_ms)
@@ -102,7 +104,7 @@ def planned(
 
 
 def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
-    """Return how many GPUs are missing now, and in which slice: the one that lacks least."""
+    """Return how many GPUs are missing now, and the slice in which the fewest are missing."""
     pool, least = view.pools[run.pool], run.widths()[-1]
     found: tuple[int, Slice] | None = None
     for flavor in run.flavors:
@@ -124,7 +126,7 @@ def waits_for(
 ) -> Iterator[str]:
     """Yield the leases whose expected ends a start counts on.
 
-    There are some where too few GPUs are free in its domains or at its payers, or where a hard
+    There are some if too few GPUs are free in its domains or at its payers, or if a hard
     quota leaves too little: then leases that count under the quota have to end. A start by a
     conflict waits for no lease.
     """
@@ -154,8 +156,8 @@ def _counted_on(
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
-    None where that many are free already. A late lease may be expected to end only after ``at_ms``;
-    it is counted on all the same where the others are not enough.
+    Empty if that many are free already. A late lease may be expected to end only after ``at_ms``;
+    it is still among them if the others are not enough.
     """
     free = resource.value(at_ms)
     if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
@@ -184,7 +186,7 @@ def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
 def confidence_of(
     seen: Seen, promise: ReservationRecord | None, start_ms: int | None, leases: Sequence[str]
 ) -> Confidence | None:
-    """Return what a start at ``start_ms`` rests on when it counts on the ends of ``leases``."""
+    """Return what a start at ``start_ms`` depends on if it counts on the ends of ``leases``."""
     if start_ms is None:
         return None
     if any(True for _ in overdue_runs(seen, leases)):
@@ -203,7 +205,7 @@ def recourse_of(
 ) -> Recourse | None:
     """Return whether the run may ask for a conflict, and when that would start it.
 
-    None where a conflict is of no use: the natural start is nearer than a notice, or room is being
+    None if a conflict is of no use: the natural start is nearer than a notice, or room is being
     made already.
     """
     state, now_ms = seen.state, seen.now_ms

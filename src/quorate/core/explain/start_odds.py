@@ -1,9 +1,9 @@
-"""P50 and P90 of planned starts, which rest on running work and on the runs planned before them.
+"""P50 and P90 of planned starts, which depend on running work and on the runs planned before them.
 
-A planned start waits until so many GPUs of its domains have come free that it and all that the plan
-puts there before it have room. Runs that are planned to start before it take GPUs and give them
-back: they count in what has to come free, and their ends among those that are waited for. Such a
-run starts at its own P50, and takes what the history of its owner says (``start_quantiles.py``).
+A planned start waits until enough GPUs of its domains have come free for it and for every run that
+the plan starts there before it. Those runs take GPUs and give them back: their GPUs count among
+those that have to come free, and their ends among those that are waited for. Such a run starts at
+its own P50, and takes as long as the history of its owner says (``start_quantiles.py``).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ RELEASES_MAX: Final = 64
 TURNS_MAX: Final = 64
 """How many planned runs of a domain, those that start last, are examined beside them."""
 CHAIN_MAX: Final = 16
-"""Of how many planned runs the P50 is found for one answer; others start as planned."""
+"""For how many planned runs the P50 is computed in one answer; the others start as planned."""
 
 
 def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
-    """Return the P50 and the P90 of a planned start; ``plan`` has it and all others put in.
+    """Return the P50 and the P90 of a planned start; ``plan`` contains it and all others.
 
-    They follow from each owner's history of actual against declared durations. None where the start
-    does not rest on ends of running or planned work.
+    They follow from each owner's history of actual against declared durations. None if the start
+    does not depend on ends of running or planned work.
     """
     if entry is None:
         return None
@@ -47,7 +47,7 @@ class _StartOdds:
 
     def __init__(self, profile: Profile, entries: tuple[Entry, ...]) -> None:
         self._profile = profile
-        # What starts by a conflict takes what others leave, and it is not known when it ends.
+        # A start by a conflict takes what others leave; when that run ends is not known.
         self._entries = sorted(
             (each for each in entries if not each.by_conflict), key=lambda e: (e.start_ms, e.run)
         )
@@ -63,7 +63,7 @@ class _StartOdds:
             planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
             leases = list(dict.fromkeys(name for _, _, name in profile.returns.island_ends(key)))
             before = self._before(entry, key)
-            # Runs that the plan has at that instant are among what it takes then.
+            # What the plan takes at that instant includes the runs that it starts then.
             over = sum(gpus for each, gpus in before if each.end_ms <= entry.start_ms)
             short = planned - room.free_now + over
             if short <= 0:
@@ -80,7 +80,7 @@ class _StartOdds:
     def _before(self, entry: Entry, key: IslandKey) -> list[tuple[Entry, int]]:
         """Return the runs that are planned to start before ``entry``, and their GPUs of ``key``.
 
-        Of many only the last ones: the GPUs of the others count as they are planned.
+        If there are many, only the last ones: the GPUs of the others count as planned.
         """
         found = []
         for each in self._entries:

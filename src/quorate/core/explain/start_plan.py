@@ -51,16 +51,16 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What is known at ``now_ms`` about a run's start.
+    """The forecast of a run's start at ``now_ms``.
 
     ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is that of its
     firm ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known
-    now. ``plan_state`` says how far the start can be relied on, None where nothing is planned;
-    ``long_walk`` is set where an exact forecast searched beyond the depth. ``place`` and ``payers``
-    are of the planned start, else of the natural one. ``deficit`` is how many GPUs are short now in
-    ``scope``, the place where the fewest are. ``parked`` says why there is no firm start.
-    ``dangers`` are set while it runs. ``loans`` are what it borrows or would borrow, with terms;
-    ``returning`` is what its owner lent and has recalled for it.
+    now. ``plan_state`` says how far the start can be relied on, None if nothing is planned;
+    ``long_walk`` is set if an exact forecast searched beyond the depth. ``place`` and ``payers``
+    are of the planned start, else of the natural one. ``deficit`` is how many GPUs are missing now
+    in ``scope``, the place where the fewest are missing. ``parked`` says why there is no firm
+    start. ``dangers`` are set while it runs. ``loans`` are its loans, or those it would get, with
+    terms; ``returning`` are the loans that its owner has recalled for it.
     """
 
     run: Run
@@ -99,7 +99,7 @@ class Forecast:
 
     @property
     def plan_start_ms(self) -> int | None:
-        """The planned start, firm or tentative; None where only a bound (not before) is known."""
+        """The planned start, firm or tentative; None if only a bound (not before) is known."""
         is_tentative = self.plan_state is PlanState.TENTATIVE
         return self.natural_start_ms if is_tentative else self.planned_start_ms
 
@@ -120,20 +120,20 @@ def foretell(  # noqa: PLR0913 - what is known already, and how far to look
 ) -> Forecast | tuple[Refusal, ...]:
     """Return the forecast of ``run``, which may be in the queue or new.
 
-    For a new run that would not be accepted, the refusals. ``outlook`` is that of ``view`` at
-    ``now_ms``, where the caller has it already. Where ``is_exact`` and the run is beyond the depth,
-    everything before it is planned, too.
+    Return refusals for a new run that would not be accepted. ``outlook`` is that of ``view`` at
+    ``now_ms``, if the caller has it already. If ``is_exact`` and the run is beyond the depth, every
+    run before it is planned, too.
     """
     now_ms = max(now_ms, view.at_ms)
     record = view.runs.get(run.name)
     if record is not None and record.spec == run:
         before = outlook or Outlook(view, now_ms, has_executor=has_executor)
-        return _told(before.after_due, before, run.name, record.phase, is_exact=is_exact)
+        return _forecast_of(before.after_due, before, run.name, record.phase, is_exact=is_exact)
     state = _submitted(view, run, now_ms, has_executor=has_executor)
     if not isinstance(state, State):
         return state
     after = Outlook(state, now_ms, has_executor=has_executor)
-    return _told(after, after, run.name, None, is_exact=is_exact)
+    return _forecast_of(after, after, run.name, None, is_exact=is_exact)
 
 
 def foretell_new(
@@ -146,8 +146,8 @@ def foretell_new(
 ) -> list[Forecast] | tuple[Refusal, ...]:
     """Return the forecast of each of ``runs``, as if those before it were submitted too.
 
-    None of them is submitted yet. Where one would not be accepted, the refusals of the first such
-    run.
+    None of them is submitted yet. If one would not be accepted, return the refusals of the first
+    such run.
     """
     now_ms = max(now_ms, view.at_ms)
     forecasts: list[Forecast] = []
@@ -157,7 +157,7 @@ def foretell_new(
         if not isinstance(after, State):
             return after
         outlook = Outlook(after, now_ms, has_executor=has_executor)
-        forecasts.append(_told(outlook, outlook, run.name, None, is_exact=is_exact))
+        forecasts.append(_forecast_of(outlook, outlook, run.name, None, is_exact=is_exact))
         state = after
     return forecasts
 
@@ -174,10 +174,13 @@ def _submitted(
     return state
 
 
-def _told(
+def _forecast_of(
     outlook: Outlook, before: Outlook, run: str, recorded: Phase | None, *, is_exact: bool
 ) -> Forecast:
-    """Return the forecast of a run; remedies are tried in the state ``before`` what is due."""
+    """Return the forecast of ``run``.
+
+    Remedies are tried in ``before``, the outlook before due work.
+    """
     state, now_ms = outlook.view, outlook.now_ms
     assert isinstance(state, State), "an overlay"
     seen, record = Seen(state, now_ms, outlook.has_executor), state.runs[run]
@@ -232,7 +235,7 @@ def _waiting(
     *,
     is_exact: bool,
 ) -> Forecast:
-    """Return the forecast of a run that waits, in the outlooks after and before what is due."""
+    """Return the forecast of a waiting run; ``outlooks`` are those after and before due work."""
     outlook, before = outlooks
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     promise = None if record.reservation is None else state.reservations[record.reservation]

@@ -1,7 +1,7 @@
-"""The outlook: what follows from a state at one instant, computed once for all questions.
+"""The outlook: plan, queue order and settled state at one instant, computed once for all questions.
 
-The time to compute the plan, the queue order and the state after what is due grows with the length
-of the queue. A reader that answers many questions about one state keeps and shares its outlook.
+The time to compute them grows with the length of the queue. A reader that answers many questions
+about one state keeps and shares its outlook.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Outlook:
     def plan_for(self, run: str, *, is_exact: bool) -> Foresight:
         """Return the plan that has the start of a waiting run.
 
-        Where ``is_exact`` and the run is beyond the depth, that is a plan that goes on up to the
+        If ``is_exact`` and the run is beyond the depth, that is a plan that goes on up to the
         run, computed anew for each call.
         """
         if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
@@ -85,7 +85,7 @@ class Outlook:
 
     @cached_property
     def settled(self) -> State:
-        """The state after what time has made due."""
+        """The state after everything that time has made due."""
         decision = decide(
             self.view, Tick(), now_ms=self.now_ms, actor=ACTOR, has_executor=self.has_executor
         )
@@ -95,5 +95,5 @@ class Outlook:
 
     @cached_property
     def after_due(self) -> Outlook:
-        """The outlook on the state after what time has made due."""
+        """The outlook on the state after everything that time has made due."""
         return Outlook(self.settled, self.now_ms, has_executor=self.has_executor)

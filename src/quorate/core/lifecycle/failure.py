@@ -1,9 +1,9 @@
 """Failure: what happens to the runs on a node that is lost, or is to be emptied.
 
-A bundle with enough spares in its group's domain swaps them in. Where fillers occupy the spares,
-these stop first: until they have ended, the lost lease stays open and the run is not requeued.
-Without enough spares, a malleable run continues at a smaller width, as long as its minimum is
-whole. Any other run stops and waits again, to start from its last checkpoint; with
+A bundle with enough spares in its group's domain swaps them in. If other runs fill these spares,
+the fillers stop first: until they have ended, the lost lease stays open and the run is not
+requeued. Without enough spares, a malleable run continues at a smaller width, as long as its
+minimum is whole. Any other run stops and waits again, to start from its last checkpoint; with
 ``replace: Restart`` a run always does so.
 """
 
@@ -26,7 +26,7 @@ from quorate.model.state.state_view import StateView
 
 
 def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> None:
-    """Write the status of a node if it has changed, and what a failure does to the runs on it."""
+    """Write the status of a node if it has changed, and the effects of a failure on its runs."""
     before = log.view.node_status.get(node, NodeStatus.READY)
     if before is status:
         return
@@ -41,9 +41,9 @@ def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> Non
 
 
 def settle_spares(log: DecisionLog) -> bool:
-    """Bring back spares whose fillers have ended, and swap them in where a run waited for that.
+    """Bring back spares whose fillers have ended, and swap them in if a run waited for that.
 
-    Returns whether any came back or was given up.
+    Return whether any spare came back or was given up.
     """
     changed = False
     while return_spares(log):
@@ -141,8 +141,8 @@ class _Short(Struct, frozen=True, gc=False):
 def _swap_in(log: DecisionLog, run: str) -> tuple[set[int], list[_Short]]:
     """Swap spares in, group by group.
 
-    Returns the bundles that have not enough spares, and the groups that have enough when fillers
-    make room.
+    Return the bundles without enough spares, and the groups that will have enough once fillers have
+    ended.
     """
     lost: set[int] = set()
     short: list[_Short] = []
@@ -169,7 +169,7 @@ def _swap_in(log: DecisionLog, run: str) -> tuple[set[int], list[_Short]]:
 
 
 def _drop_spares(log: DecisionLog, run: str, nodes: set[str], reason: EndReason) -> None:
-    """End spares on ``nodes``; what is left of them stays a spare."""
+    """End spares on ``nodes``; their slots on other nodes stay spares."""
     view = log.view
     for lease in leases_of(view, view.runs[run]):
         lost = tuple(slot for slot in lease.fact.slots if slot[0] in nodes)

@@ -25,7 +25,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Filled(Struct, frozen=True):
-    """Where a run starts and who pays, and the spares whose slots it takes, lease by lease."""
+    """The placement and payers of a run, and the spares whose slots it takes, lease by lease."""
 
     admitted: Admitted
     spares: tuple[tuple[str, Slots], ...]
@@ -41,7 +41,7 @@ class _Offer(Struct, frozen=True, gc=False):
 
 
 def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") -> set[IslandKey]:
-    """Return the islands whose spares ``run`` may not fill, as conflicts will cut them meanwhile.
+    """Return the islands whose spares ``run`` may not fill, because a conflict will cut them.
 
     ``exempt`` is the run's own reservation.
     """
@@ -73,7 +73,7 @@ def admit_on_spares(
     has_executor: bool,
     kept: Collection[IslandKey] = (),
 ) -> Filled | None:
-    """Return how ``run``, which finds no room on free slots, starts on spares; None: it cannot.
+    """Return how ``run``, for which too few slots are free, starts on spares; None if it cannot.
 
     The payers of the spares continue to pay, and the run's own payers pay as well. Slots are added
     until the run fits, those of the domain with the most free first, and slots that turn out not to
@@ -146,7 +146,7 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
 
 
 def _gone_ms(view: StateView, run: Run, now_ms: int) -> int | None:
-    """Return when ``run`` is expected to end, where a reservation of its pool depends on that."""
+    """Return when ``run`` is expected to end, if a reservation of its pool depends on that."""
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None
     return now_ms + hold_duration_ms(run, view.pools[run.pool])
@@ -157,7 +157,7 @@ def _can_spare(
 ) -> bool:
     """Return whether a run can do without its spares for as long as ``run`` takes.
 
-    Where reservations count on slots that come free, the filler must be expected to end before the
+    If reservations count on slots that come free, the filler must be expected to end before the
     spare's own run does, so that the slots come free no later than without it.
     """
     if record.spec.name == run.name or record.spec.pool != run.pool:
@@ -205,10 +205,10 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 
 
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return ``used`` less as many slots as are free beside them; nothing where none is free.
+    """Return ``used`` without the slots that free slots beside them can replace.
 
-    A slot is as good as another in its domain unless racks or whole nodes matter, so the free ones
-    usually serve as well.
+    Empty if no slot is free. A slot is as good as another in its domain unless racks or whole nodes
+    matter, so the free ones usually serve as well.
     """
     wanted: dict[str, int] = {}
     for group in admitted.plan.groups:
@@ -231,10 +231,10 @@ def _by_lease(offers: Sequence[_Offer]) -> tuple[tuple[str, Slots], ...]:
 def write_fill(
     log: DecisionLog, run: Run, filled: Filled, *, leases_ever: int, backfill: bool
 ) -> None:
-    """Write what happens to the spares, then the leases of ``run``.
+    """Write the events of the spares, then the leases of ``run``.
 
-    For each spare: a pledge for every slot it gives, the end of its lease (nothing runs there, so
-    that is one fact), and a new lease for the slots it keeps.
+    For each spare: a pledge for every slot it gives, the end of its lease (one event, as nothing
+    runs there), and a new lease for the slots it keeps.
     """
     for name, slots in filled.spares:
         hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms

@@ -1,4 +1,4 @@
-"""Pools and nodes checked against the state: nodes in two pools, and changes of what is in use."""
+"""Checks of pools and nodes against the state: nodes in two pools, and changes of nodes in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.model.state.state_view import StateView
 
 
 def check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield what is wrong with pools and nodes: a node in two pools, a node in use that moves."""
+    """Yield a refusal for a node in two pools, and for a node in use that moves."""
     pools = dict(view.pools)
     for spec in specs:
         if isinstance(spec, Pool):
@@ -37,9 +37,9 @@ def check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
 
 
 def _check_discipline(view: StateView, pool: Pool) -> Iterator[Refusal]:
-    """Yield a refusal where a pool changes its discipline while it has runs of the old one.
+    """Yield a refusal if a pool changes its discipline while it has runs of the old one.
 
-    And where a pool shares in rounds without a policy.
+    Also if a pool shares in rounds without a policy.
     """
     if pool.discipline is Discipline.ROUNDS and pool.policy is None:
         yield Refusal(

@@ -1,11 +1,11 @@
 """Follow: runs that wait for others to complete, and what happens when those fail.
 
-What is followed is a run, or an array: that completes with the last of its tasks, and fails with
-the first of them that does not complete. A follower neither ages nor reserves before the last of
-its upstreams has completed. When one fails or is cancelled, a follower waits to be withdrawn, or
-(``onUpstreamFailure: fail``) fails itself once its grace has passed, or (``start``) treats that
-upstream as one that completed. Cycles cannot arise: a run follows runs that exist already, and
-``declare`` refuses a cycle among runs of one command.
+The upstream is a run or an array. An array completes with the last of its tasks, and fails with the
+first task that does not complete. A follower neither ages nor gets a reservation before the last of
+its upstreams has completed. When an upstream fails or is cancelled, a follower waits to be
+withdrawn, or (``onUpstreamFailure: fail``) fails itself once its grace has passed, or (``start``)
+treats that upstream as one that completed. Cycles cannot arise: a run follows runs that exist
+already, and ``declare`` refuses a cycle among runs of one command.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def unready_upstreams(view: StateView, run: Run) -> list[str]:
 
 
 def follow_due_ms(view: StateView) -> int | None:
-    """Return the first instant at which a waiting follower fails; None while none has to."""
+    """Return the first instant at which a waiting follower fails; None if none has to."""
     return min(view.follower_index.dues, default=None)
 
 

@@ -1,7 +1,8 @@
-"""Hand-over: the same slots, another payer; the work does not notice.
+"""Hand-over: the same slots under other payers; the work continues undisturbed.
 
 When a payer cannot continue, the whole bundle is offered to the payers of its run in cover order,
-as if it started at that instant on the slots it has. All of it is paid again, or nothing changes.
+as if it started at that instant on the slots it has. Either all of it gets new payers, or nothing
+changes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def hand_over(
     at_ms: int,
     barred: frozenset[EnvelopeId] = frozenset(),
 ) -> list[str]:
-    """Write the hand-over of a bundle at ``at_ms``; return its new leases, none if unpaid.
+    """Write the hand-over of a bundle at ``at_ms``; return its new leases, none if no payer pays.
 
     The envelopes in ``barred`` pay for none of it.
     """
@@ -70,7 +71,7 @@ def _repaid(
     at_ms: int,
     barred: frozenset[EnvelopeId],
 ) -> list[LeaseDraft] | None:
-    """Return who pays for the slots of ``leases`` from ``at_ms`` on, once they have ended.
+    """Return the payers of the slots of ``leases`` from ``at_ms`` on, once these have ended.
 
     ``others`` are the leases that the run keeps as they are.
     """
@@ -99,7 +100,7 @@ def _repaid(
 
 
 def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
-    """Return the groups of ``leases`` as they were placed, every node its own place."""
+    """Return the groups of ``leases`` as they were placed; every node is a place of its own."""
     working: dict[int, list[tuple[str, int]]] = {}
     spare: dict[int, list[tuple[str, int]]] = {}
     for lease in leases:
@@ -126,7 +127,7 @@ def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
 
 
 def _merged(slots: Sequence[tuple[str, int]]) -> Slots:
-    """Return ``slots`` with each node once: several payers may have shared it."""
+    """Return ``slots`` with each node once: several payers may share a node."""
     masks: dict[str, int] = {}
     for node, mask in slots:
         masks[node] = masks.get(node, 0) | mask
@@ -140,7 +141,7 @@ def _place(view: StateView, node: str) -> Place:
 
 
 def _demands(view: StateView, plan: PackPlan) -> list[Demand]:
-    """Return what has to be paid where, places in the order of the groups."""
+    """Return the GPUs to be paid for in each place, places in the order of the groups."""
     totals: dict[str, Demand] = {}
     for group in plan.groups:
         for node, mask in (*group.slots, *group.spare_slots):

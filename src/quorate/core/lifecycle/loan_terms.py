@@ -14,9 +14,9 @@ from quorate.model.state.state_view import StateView
 
 
 class LoanTerms(Struct, frozen=True, gc=False):
-    """``gpus`` borrowed from ``payer``, which may recall them with ``notice_ms``; None is never.
+    """``gpus`` borrowed from ``payer``, which may recall them with ``notice_ms``; None means never.
 
-    ``due_ms`` is when they have to be gone or be paid by others, where they are recalled.
+    ``due_ms`` is when a recalled loan has to have ended, or to be paid by others.
     """
 
     payer: EnvelopeId
@@ -26,7 +26,7 @@ class LoanTerms(Struct, frozen=True, gc=False):
 
 
 def terms_of(view: StateView, shares: Iterable[Share]) -> tuple[LoanTerms, ...]:
-    """Return the terms of what ``shares`` borrow, one for each lender's envelope."""
+    """Return the terms of the borrowed part of ``shares``, one for each lender's envelope."""
     gpus: dict[EnvelopeId, int] = {}
     for share in shares:
         if share.tier is Tier.BORROWED:
@@ -35,7 +35,7 @@ def terms_of(view: StateView, shares: Iterable[Share]) -> tuple[LoanTerms, ...]:
 
 
 def loans_of(view: StateView, record: RunRecord) -> tuple[LoanTerms, ...]:
-    """Return what a run borrows now, by lender's envelope and when it is due, if it is recalled."""
+    """Return the loans of a run now, by lender's envelope and, if recalled, by due time."""
     gpus: dict[tuple[EnvelopeId, int | None], int] = {}
     for name in record.leases:
         for loan in terms_of_lease(view, view.leases[name]):
@@ -58,7 +58,10 @@ def terms_of_lease(view: StateView, lease: Lease) -> tuple[LoanTerms, ...]:
 
 
 def returning(view: StateView, run: str) -> tuple[tuple[EnvelopeId, int], ...]:
-    """Return what was recalled for ``run``, which waits: (envelope, when it is back), in order."""
+    """Return the loans recalled for the waiting ``run``.
+
+    (envelope, when they are back), in order.
+    """
     found = {(k.payer, k.due_ms) for k in view.recalls.values() if k.waiting_run == run}
     return tuple(sorted(found))
 

@@ -22,7 +22,7 @@ DEVICE_VARIABLES: Final = frozenset(
 
 
 def image_faults(run: Run, pool: Pool) -> list[Refusal]:
-    """Return a refusal where a run has an image that its pool cannot run, or lacks one.
+    """Return a refusal if a run has an image that its pool cannot run, or lacks one.
 
     In a pool of a cluster its environment must not say which GPUs its pods see.
     """
@@ -68,9 +68,9 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
 
 
 def executor_faults(view: StateView, pool: Pool) -> Iterator[Refusal]:
-    """Yield a refusal where a pool with runs gets another executor, or another cluster.
+    """Yield a refusal if a pool with runs gets another executor, or another cluster.
 
-    An open lease says what a slot of it is by the executor of its pool.
+    The meaning of a slot in an open lease depends on the executor of its pool.
     """
     old = view.pools.get(pool.name) or Pool(name=pool.name)
     was, now = (each.executor_name or "the service's own" for each in (old, pool))
@@ -80,7 +80,7 @@ def executor_faults(view: StateView, pool: Pool) -> Iterator[Refusal]:
 
 
 def refused_with_runs(view: StateView, pool: Pool, change: str) -> Iterator[Refusal]:
-    """Yield a refusal of ``change`` where ``pool`` has runs that wait or hold leases."""
+    """Yield a refusal of ``change`` if ``pool`` has runs that wait or hold leases."""
     there = [name for name in view.pending if view.runs[name].spec.pool == pool.name]
     there += [n for n, member in view.in_rounds.items() if member.pool == pool.name]
     leased = {lease.fact.run for lease in view.leases.values()}

@@ -1,4 +1,4 @@
-"""Reclaim: a run that lost slots gets its filled spares back; the fillers make room.
+"""Reclaim: a run that lost slots gets its filled spares back; the fillers stop.
 
 As few fillers as possible are stopped, newest first. Their slots are free when they have ended, and
 then the spares come back by themselves (``core/lifecycle/spares.py``).
@@ -75,7 +75,10 @@ def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_B
 
 
 def _gain(gains: Mapping[_Bundle, int], chosen: Collection[_Bundle]) -> int:
-    """Return what stopping ``chosen`` gives back; with its first bundle a whole run stops."""
+    """Return how many GPUs stopping ``chosen`` gives back.
+
+    With its first bundle a whole run stops.
+    """
     return sum(
         gpus
         for (run, bundle), gpus in gains.items()

@@ -17,7 +17,7 @@ from quorate.model.state.records import RunRecord
 
 
 def grant_claim(log: DecisionLog, run: Run) -> None:
-    """Write a claim, or its refusal: a refused claim keeps nothing."""
+    """Write a claim, or its refusal: a refused claim gets nothing and does not wait."""
     answer: Admitted | Refusal = admit_beside(
         log.view, run, log.now_ms, has_executor=log.has_executor
     )

@@ -61,7 +61,7 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
-    """Return why ``nodes`` more cannot be claimed, if all claims together would have too many.
+    """Return a refusal if all claims together would have too many nodes with ``nodes`` more.
 
     A node counts until it was wiped: before that no other user gets it.
     """
@@ -99,7 +99,7 @@ def write_claim(log: DecisionLog, run: Run, admitted: Admitted) -> None:
 
 
 def _by_node(drafts: Iterable[LeaseDraft]) -> Iterator[LeaseDraft]:
-    """Yield ``drafts`` cut up so that each is on one node, which can fail without the others."""
+    """Yield ``drafts``, divided so that each is on one node, which can fail without the others."""
     numbers: dict[str, int] = {}
     for draft in drafts:
         for slot in draft.slots:
@@ -114,7 +114,10 @@ def end_claim(log: DecisionLog, record: RunRecord, *, end_ms: int) -> None:
 
 
 def lose_nodes(log: DecisionLog, run: str) -> None:
-    """Write that a claim has lost its failed nodes; it keeps the others, while there are any."""
+    """Write that a claim has lost its failed nodes.
+
+    It keeps the others, as long as there are any.
+    """
     view = log.view
     for lease in leases_of(view, view.runs[run]):
         if not healthy(view, lease.fact.slots):
@@ -124,7 +127,7 @@ def lose_nodes(log: DecisionLog, run: str) -> None:
 
 
 def release(log: DecisionLog, record: RunRecord, note: str) -> Refusal | None:
-    """Write the release of a claim before its end; return why it cannot be released, if so."""
+    """Write the release of a claim before its end; return a refusal if it cannot be released."""
     if not record.spec.sensitive:
         return Refusal(
             code=RefusalCode.CONFLICT,
@@ -138,7 +141,7 @@ def release(log: DecisionLog, record: RunRecord, note: str) -> Refusal | None:
 def wiped(
     log: DecisionLog, node: str, claim: str | None, note: str, *, is_clean: bool
 ) -> Refusal | None:
-    """Write the result of wiping a node after ``claim`` (None: the last), or return why not.
+    """Write the result of wiping a node after ``claim`` (None: the last), or return a refusal.
 
     A late report about an earlier claim does not count for the last one.
     """

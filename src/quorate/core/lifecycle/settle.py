@@ -1,9 +1,9 @@
-"""Settle: what time has made due for the leases that run.
+"""Settle: due renewals, hand-overs and stops of running leases.
 
 A hold that is about to run out is extended while its payer has money; else the bundle is handed
 over to the next payers; else it is stopped, early enough to have ended when the money does. With an
-executor that is one grace before the hold ends. Without one nothing runs between two commands, and
-what was due in between is written now, with the instants at which it was due.
+executor that is one grace before the hold ends. Without one nothing runs between two commands;
+events that were due in between are written now, with the instants at which they were due.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def settle_holds(log: DecisionLog) -> None:
 
 
 def _due(log: DecisionLog) -> list[tuple[int, str]]:
-    """Return a heap of the holds that are due, by when they were to be renewed."""
+    """Return a heap of the due holds, ordered by their renewal."""
     view, now_ms = log.view, log.now_ms
     if not view.may_hold_be_due(now_ms, has_executor=log.has_executor):
         return []

@@ -1,4 +1,4 @@
-"""Spares: slots a run keeps beside its work, and the pledges on those that others fill meanwhile.
+"""Spares: slots a run keeps beside its work, and the pledges on those that other runs fill.
 
 A pledge keeps a filled spare's room and money on its payer, one pledge for each GPU, so that each
 comes back by itself: when its filler has left the slot, a spare starts on that slot again. A pledge
@@ -32,9 +32,9 @@ from quorate.model.state.state_view import StateView
 
 
 def part_with(log: DecisionLog, name: str, slots: Slots, reason: EndReason) -> None:
-    """End a spare, on which nothing runs, and start another on what it has beside ``slots``.
+    """End a spare, on which nothing runs, and start another on its slots that are not in ``slots``.
 
-    Not on lost nodes: the spare may give slots before the failure is handled.
+    The new spare is not on lost nodes: a spare may give up slots before the failure is handled.
     """
     view = log.view
     lease = view.leases[name]
@@ -94,7 +94,10 @@ def pledges_due_ms(view: StateView) -> int | None:
 
 
 def return_spares(log: DecisionLog) -> bool:
-    """Start spares whose fillers have ended, give up idle pledges; return whether any was."""
+    """Start spares whose fillers have ended and give up idle pledges.
+
+    Return whether there were any.
+    """
     view = log.view
     if not view.pledges:
         return False
@@ -120,7 +123,7 @@ def return_spares(log: DecisionLog) -> bool:
 
 
 def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
-    """Return the domains in which the group of the spares at ``path`` works; none when it is gone.
+    """Return the domains in which the group of the spares at ``path`` works; none if it is gone.
 
     A run that is stopping, waits or is over has no use for spares.
     """
@@ -147,7 +150,7 @@ def _has_use(view: StateView, pledge: PledgeRecord, homes: set[str], now_ms: int
 
 
 def _return(log: DecisionLog, pledges: Sequence[PledgeRecord]) -> None:
-    """Write ``pledges``, alike but for their slots, as one spare, as far as allowed."""
+    """Write ``pledges``, which differ only in their slots, as one spare, as far as allowed."""
     view, now_ms = log.view, log.now_ms
     able = [c for c in pledges if may_come_back(view, c, now_ms, has_executor=log.has_executor)]
     able = able[: _borrowable(view, pledges[0])]

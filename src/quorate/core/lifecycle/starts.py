@@ -1,4 +1,4 @@
-"""Starts: what was admitted, written as leases."""
+"""Starts: an admitted run, written as leases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write_start(  # noqa: PLR0913 - the parts of a start
 ) -> None:
     """Write one lease per group and payer, all of them or none.
 
-    ``backfill``: it starts out of order, while a run with a planned start waits on.
+    ``backfill``: the run starts before a run that has a planned start and waits.
     """
     assert not run.sensitive, run  # Claims are written by ``write_claim``.
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)

@@ -1,7 +1,8 @@
-"""Stops: a lease is stopping, then ended. Two facts, because work needs time to checkpoint.
+"""Stops: a lease is stopping, then ended.
 
-Slots are free only after the second one. With an executor the first is written here and the second
-when the executor confirms; without one nothing runs, and both are written together.
+These are two events, because work needs time to checkpoint. Slots are free only after the second
+event. With an executor the first is written here, and the second when the executor confirms;
+without one nothing runs, and both are written together.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
     note: str = "",
     detail: str = "",
 ) -> None:
-    """Stop every lease of the run; then it is over with ``outcome``, or waits again for None.
+    """Stop every lease of the run.
 
-    ``end_ms`` is the instant up to which it is charged when nothing has to be waited for, and
-    ``detail`` goes with the reason on every lease.
+    Then it is over with ``outcome``, or waits again if that is None. ``end_ms`` is the instant up
+    to which it is charged if no confirmation is needed, and ``detail`` goes with the reason on
+    every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
         return  # It is stopping already; its first reason holds, unless it is now cancelled.
@@ -68,9 +70,9 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
 
 
 def cancel_run(log: DecisionLog, record: RunRecord, note: str, *, now: bool) -> None:
-    """Stop a run for good; ``now`` gives its work no grace, also where it is stopping already.
+    """Stop a run for good; ``now`` gives its work no grace, even if it is stopping already.
 
-    Leases that another run shares have their grace in any case: it is the other run's, too.
+    A lease that another run shares keeps its grace, for the other run.
     """
     now = now and not is_shared(log.view, record)
     stopping = [name for name in record.leases if log.view.leases[name].ending is not None]
@@ -165,7 +167,7 @@ def _is_fenced(view: StateView, lease: Lease) -> bool:
 
 
 def confirm(log: DecisionLog, lease: Lease) -> None:
-    """Write that a stopping lease has ended, and what that means for its run.
+    """Write that a stopping lease has ended, and the consequences for its run.
 
     It is charged up to now, and never for more than is held: work that is slow to stop after its
     money has ended keeps the slots and costs no payer more.

@@ -1,4 +1,4 @@
-"""Swap: what takes the place of slots that are lost, out of what the run has.
+"""Swap: lost slots are replaced by others that the run has.
 
 Spares of the group, or (for a group of the minimum) a step of the same size, replace lost slots.
 The hold of a lost GPU passes to its replacement, so no payer pays more than was promised already.
@@ -52,7 +52,7 @@ def spares_of(view: StateView, run: str, path: str) -> list[Lease]:
 def swap(
     log: DecisionLog, run: str, leases: Sequence[Lease], spares: Sequence[Lease], missing: int
 ) -> None:
-    """Write what is left of ``leases`` and ``missing`` GPUs of ``spares`` as the group's leases."""
+    """Write healthy slots of ``leases`` and ``missing`` of ``spares`` as the group's leases."""
     view, drafts = log.view, []
     path = leases[0].fact.comp_path
     for lease in leases:
@@ -101,12 +101,12 @@ def _go_on(log: DecisionLog, lease: Lease, slots: Slots, path: str) -> list[Leas
 
 
 def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) -> bool:
-    """Put a step in the place of a lost group of the minimum; return whether it is whole again.
+    """Put a step in the place of a lost group of the minimum.
 
-    A step that is one group of the same size takes over, the highest first: its slots and its payer
-    stay, only its role changes. Where an executor still has work of the lost group on live nodes,
-    that has to stop first, and the run with it. Groups at ``waiting`` get their own spares back and
-    are left alone.
+    Return whether the minimum is whole again. A step that is one group of the same size takes over,
+    the highest first: its slots and its payer stay, only its role changes. If an executor still has
+    work of the lost group on live nodes, that work has to stop first, and the run with it. Groups
+    at ``waiting`` get their own spares back and are left alone.
     """
     if bundle != 0 or (log.has_executor and _lives_on(log.view, run, waiting)):
         return False
@@ -134,7 +134,7 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
 
 
 def _lives_on(view: StateView, run: str, waiting: Collection[str]) -> bool:
-    """Return whether a group of the minimum that lost slots has others on live nodes."""
+    """Return whether a group of the minimum that lost slots has other slots on live nodes."""
     lost = {path for path, _ in _lost_groups(view, run, waiting)}
     return any(
         lease.fact.comp_path in lost and healthy(view, lease.fact.slots)

@@ -1,7 +1,7 @@
-"""Runs beyond the depth: a bounded number of them start now, in queue order, in what is left.
+"""Runs beyond the depth: a bounded number of them start now, in queue order, in the remaining room.
 
-Shapes for which there is no room are ruled out first, without looking at single runs. Then lines
-are called up by rank; of each line, only the first run of a shape that has room is tried. If that
+Shapes for which there is no room are ruled out first, without examining single runs. Then lines are
+called up by rank; of each line, only the first run of a shape that has room is tried. If that run
 cannot start, shorter runs of its line and shape are tried, the shortest first.
 """
 
@@ -36,7 +36,10 @@ LOOKS_MAX: Final = 2_000
 def start_beyond(
     plan: WalkPlan, starts: StartNow, reasons: WhyWaiting, ranked: Sequence[Ranked]
 ) -> None:
-    """Start runs beyond the depth in what is left, in queue order; ``ranked`` are their lines."""
+    """Start runs beyond the depth in the remaining room, in queue order.
+
+    ``ranked`` are their lines.
+    """
     if len(plan.view.pending) <= len(plan.seen) and plan.seen.issuperset(plan.view.pending):
         return  # The walk has looked at every waiting run.
     tail = _Tail(plan, starts, reasons, ranked)
@@ -67,10 +70,10 @@ class _Open:
 
 
 class _Column:
-    """The runs of one shape in one line, in their order, those before ``at`` looked at.
+    """The runs of one shape in one line, in their order; those before ``at`` were examined.
 
-    Once one of them could not start, those that need their GPUs for less than ``short_ms`` are left
-    to try, the shortest first.
+    Once one of them could not start, only runs that need their GPUs for less than ``short_ms`` are
+    tried, the shortest first.
     """
 
     __slots__ = ("at", "needs", "open", "places", "short_ms")
@@ -83,7 +86,7 @@ class _Column:
         self.short_ms: int | None = None
 
     def first(self, seen: AbstractSet[str]) -> Place | None:
-        """Return the first run to try that is not ``seen``; None where none is left."""
+        """Return the first run to try that is not ``seen``; None if none is left."""
         if self.short_ms is not None:
             return self._shortest(self.short_ms, seen)
         while self.at < len(self.places) and self.places[self.at][2] in seen:
@@ -118,7 +121,7 @@ class _Tail:
         self._ranked = ranked
         self._in_line: dict[Line, list[_Column]] = {}
         self._asked = plan.started
-        """How many runs had started when the shapes were last asked for room."""
+        """How many runs had started when the room of the shapes was last computed."""
         waiting, is_any_free, runs = plan.view.waiting, plan.search.now.is_any_free, plan.view.runs
         self.shapes: list[_Open] = self._with_room(
             _Open(shape, lines, waiting.needs[shape], runs[next(iter(lines.values()))[0][2]].spec)
@@ -170,7 +173,7 @@ class _Tail:
             tries -= self._try(first[2], column)
             heappush(heap, (called, planned, False))
             if plan.started != self._asked:
-                # What has started leaves less room, often none.
+                # The started run leaves less room, often none.
                 self._asked, self.shapes = plan.started, self._with_room(self.shapes)
 
     def _first(self, line: Line) -> tuple[Place, _Column] | None:
@@ -218,13 +221,14 @@ class _Tail:
     def _is_ready(self, record: RunRecord) -> bool:
         """Return whether a run waits for room alone, and is no claim.
 
-        Any other run is not looked at here: if it is new, it is granted or told later.
+        Other runs are not started here: if such a run is new, the walk later grants it or records
+        why it waits.
         """
         plan, run = self._plan, record.spec
         return held_back(plan.view, record, plan.log.now_ms) is None and not run.sensitive
 
     def _start(self, record: RunRecord) -> None:
-        """Start a run in what is left now, or write why it waits."""
+        """Start a run in the room left now, or write why it waits."""
         run, starts = record.spec, self._starts
         self._plan.seen.add(run.name)
         room = starts.room(record)

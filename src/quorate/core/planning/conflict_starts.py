@@ -1,4 +1,4 @@
-"""Starts by a conflict: planned one notice ahead, called when due, timed by what was cut.
+"""Starts by a conflict: planned one notice ahead, called when due, timed by the cut leases.
 
 A run whose natural start is farther away than its pool's notice may start at the notice by a
 conflict, if its owner may call one. When that start is due, the conflict is declared; once it is
@@ -51,10 +51,10 @@ PLACES_MAX: Final = 4
 
 
 def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> Entry | None:
-    """Return the start that a conflict gives a waiting run; None where none is sooner or allowed.
+    """Return the start that a conflict gives a waiting run; None if none is sooner or allowed.
 
     ``natural_ms`` is its start without a conflict. A conflict is announced one notice ahead, and
-    only where the run's owner may call one.
+    only if the run's owner may call one.
     """
     view, run = log.view, record.spec
     pool = view.pools[run.pool]
@@ -100,13 +100,13 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
 
 
 def _note(log: DecisionLog, run: str, refused: CallRefusal | None) -> None:
-    """Write that ``run`` waits for a disruption account, where ``refused`` says so."""
+    """Write that ``run`` waits for a disruption account, if ``refused`` says so."""
     if refused is not None and refused.account is not None:
         note_deferral(log, run, refused.account, refused.costs_gpu_ms)
 
 
 def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
-    """Return the refusal whose account covers the cost sooner; None where neither ever does."""
+    """Return the refusal whose account covers the cost sooner; None if neither ever does."""
     found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
     return min(found, key=lambda each: each.covered_ms or 0, default=None)
 
@@ -114,8 +114,7 @@ def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
 def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Iterator[Slice]:
     """Yield places where a conflict could make room, the least short first; no domain twice.
 
-    There are none of a flavor whose payers cannot pay at ``at_ms``: what a conflict ends makes
-    room, and no money.
+    A flavor whose payers cannot pay at ``at_ms`` has none: a conflict makes room, and no money.
     """
     for flavor in run.flavors:
         cover = cover_request(view, run, flavor, at_ms, has_executor=has_executor)
@@ -136,7 +135,7 @@ def _least_short(
 ) -> Slice | None:
     """Return the place with payers where the fewest GPUs are short for ``run`` at its least width.
 
-    Domains in ``tried`` are left out. None: there is no such place.
+    Domains in ``tried`` are left out. None if there is no such place.
     """
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
     payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
@@ -154,11 +153,12 @@ def _least_short(
 
 
 def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
-    """Return when a reservation has to be looked at: at its planned start.
+    """Return when a reservation has to be examined: at its planned start.
 
-    With an executor, one that starts by a conflict is looked at earlier, by the longest grace of
-    its pool: leases that are cut for it may take that long to stop. After these are cut, it is not
-    looked at before its start: it has its room, and what started there since then ends in time.
+    With an executor, a reservation that starts by a conflict is examined earlier, by the longest
+    grace of its pool: leases that are cut for it may take that long to stop. After these are cut,
+    it is not examined before its start: it has its room, and leases that started there since then
+    end in time.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
@@ -180,10 +180,10 @@ _BARS: Final = {
 
 
 def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | None:
-    """Declare the conflict that a due reservation counts on; return why it cannot be, or None.
+    """Declare the conflict that a due reservation counts on; return the cause if that fails.
 
-    None where it was declared, and also where its own conflict is open or another due conflict has
-    to be drawn first: each conflict takes the next link of the chain and has its cost.
+    None if it was declared, and also if its own conflict is open or another due conflict has to be
+    drawn first: each conflict takes the next link of the chain and has its cost.
     """
     view, name = log.view, record.made.reservation
     for key in view.open_conflicts:
@@ -220,7 +220,7 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | No
 
 
 def _called_off(code: MoveCode, run: Run, place: Slice) -> MoveCause:
-    """Return the cause of a start whose conflict is not called, with what ``code`` is about."""
+    """Return the cause of a start whose conflict is not called, with the objects for ``code``."""
     owner, pool = ("owner", run.owner), ("pool", run.pool)
     match code:
         case (
@@ -255,9 +255,9 @@ def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
 def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
     """Return whether a firm start goes before the queue: a conflict has made room for it.
 
-    It does from when its room is free, even if its planned start is later: leases that were cut for
-    it had until then to stop, and room that they leave sooner is the caller's. Otherwise a run that
-    was cut could take the room back, and be drawn again.
+    It does from when its room is free, even if its planned start is later: the leases that were cut
+    for it had until then to stop, and room that they leave sooner belongs to this run. Otherwise a
+    run that was cut could take the room back, and be drawn again.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False
@@ -269,7 +269,7 @@ def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
 def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
     """Return when the last lease that was cut for a reservation is expected to be gone.
 
-    None where no lease was cut for it, or all that were cut are gone.
+    None if no lease was cut for it, or all that were cut are gone.
     """
     if not record.conflict:
         return None
@@ -278,8 +278,8 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
         return None
-    # Leases in its domains that were stopping anyway counted as room, and may end later. What
-    # was told to stop after the conflict holds other room.
+    # Leases in its domains that were stopping anyway counted as room, and may end later. Leases
+    # that were stopped after the conflict hold other room.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (

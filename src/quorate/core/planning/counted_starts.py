@@ -32,20 +32,23 @@ from quorate.model.state.reads.money_reads import Payers
 from quorate.model.state.room_index import Domain, Site
 
 DomainStart = tuple[int, Domain, Sequence[Leg]]
-"""When, in which domain, and paid by whom."""
+"""The instant, the domain and the payers of a start."""
 PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
-"""Instant -> the first instant from then on at which payers can pay, and how."""
+"""Instant -> the first instant from then on at which the payers can pay, and their legs."""
 
 
 class Start(NamedTuple):
-    """When, where, paid by whom and, where it was tried for real, how wide without spares."""
+    """Instant, place and payers of a start.
+
+    Its width without spares, if that was tried in a state.
+    """
 
     start_ms: int
     placement: Placement
     legs: Sequence[Leg]
     width: int | None = None
     by_room: bool = False
-    """Whether nothing but room, or a hard quota, kept it from an earlier start."""
+    """Whether only room, or a hard quota, kept it from an earlier start."""
 
 
 class CountedStarts:
@@ -84,8 +87,8 @@ class CountedStarts:
     ) -> DomainStart | None:
         """Return the first start in a domain of several sites, each with payers of its own.
 
-        Sites that are paid for as soon as they may have room come first: where one of them has
-        room, the others, which have to wait for money, are searched no further than that.
+        Sites that are paid for as soon as they may have room come first: if one of them has room,
+        the others, which have to wait for money, are searched no further than that instant.
         """
         best: DomainStart | None = None
         waiting: list[tuple[int, Payers, Site, list[Demand]]] = []
@@ -118,7 +121,7 @@ class CountedStarts:
     ) -> DomainStart | None:
         """Return the first start in a domain of ``site``.
 
-        ``paid_at`` has what ``paid_from`` returned for an instant, as far as it was asked.
+        ``paid_at`` caches the results of ``paid_from`` by instant.
         """
         duration_ms, room_of = ask.duration_ms, self._profile.room
 
@@ -152,7 +155,7 @@ class CountedStarts:
     def _spread(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
         """Return the first start over any number of domains.
 
-        A start in one domain counts, too; a start over several is looked for only before that one.
+        A start in one domain counts, too; a start over several is searched only before that one.
         """
         if ask.is_parted and len(ask.sites.by_payers) == 1:
             return self._parted(ask, from_ms, steps, before_ms)
@@ -166,7 +169,7 @@ class CountedStarts:
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self._profile.headroom.of(ask.run.owner)
         demands = [(place_of_domain(site.domains[0]), ask.gpus)] if site.domains else []
-        # Money is looked at before room where that is quick: no start is earlier than its payment.
+        # Money is looked at before room if that is quick: no start is earlier than its payment.
         known = self._payers.paid_by_one(ask, payers, demands, from_ms)
         at_ms = from_ms if known is None else known[0]
         while steps.spend():
@@ -216,7 +219,10 @@ class CountedStarts:
     def fits(
         self, ask: Ask, at_ms: int, steps: SearchBudget
     ) -> tuple[Placement, Sequence[Leg]] | None:
-        """Return where ``ask`` goes at ``at_ms`` and who pays, by counting; None if it does not."""
+        """Return the placement of ``ask`` at ``at_ms`` and its payers, by counting.
+
+        None if there is none.
+        """
         for domains in ask.sites.sets:
             found = self.fits_in(ask, domains, at_ms, steps)
             if found is not None:
@@ -226,7 +232,7 @@ class CountedStarts:
     def fits_in(
         self, ask: Ask, domains: Sequence[Domain], at_ms: int, steps: SearchBudget
     ) -> tuple[Placement, Sequence[Leg]] | None:
-        """Return where in ``domains``, of the same payers, ``ask`` goes at ``at_ms``."""
+        """Return the placement of ``ask`` at ``at_ms`` in ``domains``, all with the same payers."""
         until_ms = at_ms + ask.duration_ms
         for placement in self._placements(ask, domains, at_ms, until_ms):
             if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
@@ -256,8 +262,8 @@ class CountedStarts:
     def _quotas(self, ask: Ask, placement: Placement) -> list[Need]:
         """Return the hard quotas that a start counts for, and how much of each it needs.
 
-        Of nodes, the fewest that it needs: in a pool that shares nodes, it may first use the GPUs
-        that the quota's owner does not use on nodes it holds already.
+        For a quota of nodes this is the fewest that it needs: in a pool that shares nodes, it may
+        first use the GPUs that the quota's owner does not use on nodes it holds already.
         """
         view, owner = self._profile.view, ask.run.owner
         found: list[Need] = []
@@ -283,7 +289,7 @@ def _earlier(
 ) -> tuple[DomainStart | None, int]:
     """Return the earlier start, ties by the domain's key, and before when a better one has to be.
 
-    ``before_ms`` is when that was before ``found``.
+    ``before_ms`` is that limit before ``found`` was known.
     """
     if found is None:
         return best, before_ms

@@ -1,4 +1,4 @@
-"""How one start is divided among domains, by counting GPUs; who pays is not looked at."""
+"""How one start is divided among domains, by counting GPUs; payers are not considered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Placement = tuple[tuple[Domain, int], ...]
 
 
 def nodes_of(placement: Placement, left: int) -> int:
-    """Return the fewest nodes that hold ``placement`` when ``left`` GPUs need none."""
+    """Return the fewest nodes that hold ``placement`` if ``left`` of its GPUs need no new node."""
     nodes = 0
     for domain, gpus in placement:
         own = min(gpus, left)
@@ -25,12 +25,12 @@ def nodes_of(placement: Placement, left: int) -> int:
 
 
 def demands_of(placement: Placement) -> list[Demand]:
-    """Return what ``placement`` asks of payers: GPUs by place."""
+    """Return the demands of ``placement`` on payers: GPUs by place."""
     return [(place_of_domain(domain), gpus) for domain, gpus in placement]
 
 
 def place_of_domain(domain: Domain) -> Place:
-    """Return ``domain`` as payers see it."""
+    """Return ``domain`` as a place for payers."""
     return Place(domain.key.domain, domain.labels)
 
 
@@ -44,7 +44,7 @@ def holds(request: PackRequest, items: tuple[Item, ...], free: Sequence[int]) ->
 
 
 def place_by_count(ask: Ask, domains: Sequence[Domain], free: list[int]) -> Placement | None:
-    """Return a placement where ``free`` GPUs are free of ``domains``; None if there is none."""
+    """Return a placement in ``domains``, which have ``free`` GPUs; None if there is none."""
     for domain, left in zip(domains, free, strict=True):
         if left >= ask.gpus:
             return ((domain, ask.gpus),)
@@ -57,7 +57,10 @@ def place_by_count(ask: Ask, domains: Sequence[Domain], free: list[int]) -> Plac
 
 
 def divide(items: tuple[Item, ...], spares: int, free: list[int]) -> list[int] | None:
-    """Return how many GPUs of each domain hold ``items``, the widest groups first; None if none."""
+    """Return how many GPUs of each domain hold ``items``, the widest groups first.
+
+    None if they do not fit.
+    """
     taken = [0] * len(free)
     for item in sorted(items, key=lambda each: -each.gpus):
         fill = _divided if item.divisible else _grouped
@@ -81,7 +84,7 @@ def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool
 
 
 def _grouped(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:
-    """Put groups into domains in their order; a single one goes where it leaves least."""
+    """Put groups into domains in their order; a single group goes where the fewest GPUs remain."""
     size, left = item.gpus + spares, item.count
     if left == 1:
         fitting = [(gpus_free, at) for at, gpus_free in enumerate(free) if gpus_free >= size]

@@ -1,4 +1,4 @@
-"""The states that a profile expects, where counts are not enough: racks, nodes, sizes.
+"""The states that a profile expects, for starts that counting cannot decide: racks, nodes, sizes.
 
 Each state is derived from an earlier one by releasing the leases that end in between, so that
 reading many instants releases each lease only a few times.
@@ -19,14 +19,14 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 _LAYERS_MAX: Final = 3
-"""Of how many overlays a state may consist: a read may pass through all of them."""
+"""The most overlays that a state may consist of: a read may pass through all of them."""
 
 _Known = tuple[int, int, StateView]
 """(instant, how many layers it has, the state expected then)."""
 
 
 class ExpectedStates:
-    """The states that ``profile`` expects, as far as they were asked for."""
+    """The states that ``profile`` expects, each computed when it is first needed."""
 
     __slots__ = ("_ends", "_known", "_profile")
 
@@ -40,8 +40,8 @@ class ExpectedStates:
     ) -> Admitted | None:
         """Return how ``run`` starts beside the plan in the state expected at ``at_ms``.
 
-        None if it does not start. With ``takes_whole``, domains in which something is planned while
-        it runs do not count.
+        None if it does not start. With ``takes_whole``, domains in which another start is planned
+        while it runs do not count.
         """
         profile = self._profile
         record = profile.view.runs.get(run.name)
@@ -56,7 +56,7 @@ class ExpectedStates:
         return answer if isinstance(answer, Admitted) else None
 
     def _at(self, at_ms: int) -> StateView:
-        """Return the state expected at ``at_ms``: what has ended by then is gone."""
+        """Return the state expected at ``at_ms``: without the leases that end by then."""
         known = self._known
         index = bisect_right(known, at_ms, key=itemgetter(0))
         if index and known[index - 1][0] == at_ms:

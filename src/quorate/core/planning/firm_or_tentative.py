@@ -1,6 +1,6 @@
-"""Planned starts: which one of a run is put in, and whether it is firm or tentative.
+"""Planned starts: which start of a run is planned, and whether it is firm or tentative.
 
-A start within the pool's horizon, by a conflict or by a recalled loan becomes firm where it can be
+A start within the pool's horizon, by a conflict or by a recalled loan becomes firm if it can be
 promised; any other is tentative: it keeps room but no money.
 """
 
@@ -34,11 +34,11 @@ from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 
 CONFLICTS_MAX: Final = 3
-"""For how many runs, its first ones, each walk looks for a sooner start by a conflict."""
+"""For how many runs, its first ones, each walk searches a sooner start by a conflict."""
 CONFLICTS_TURN: Final = 16
-"""Of the other runs, one in so many has its turn in a walk."""
+"""Of the other runs, one in this many has its turn in a walk."""
 PROMISES_MAX: Final = 8
-"""How many starts of a run are examined for one that node quotas allow on whichever nodes."""
+"""How many starts of a run are examined for one that node quotas allow on any nodes."""
 
 _ROUTINE: Final = (
     HoldExtended,
@@ -50,7 +50,7 @@ _ROUTINE: Final = (
     RunSubmitted,
     StepsCounted,
 )
-"""Frequent events: after these alone, starts by a conflict are looked for once a minute only."""
+"""Frequent events: after these alone, starts by a conflict are searched once a minute only."""
 
 
 class PlannedStarts:
@@ -63,7 +63,7 @@ class PlannedStarts:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Look for conflicts as a walk does that begins now."""
+        """Search for conflicts as a walk does that begins now."""
         plan, log = self._plan, self._plan.log
         self._conflicts = 0
         self._new_runs = {
@@ -80,10 +80,10 @@ class PlannedStarts:
     def put(
         self, record: RunRecord, entry: Entry | None, recalled: MoveCause | None = None
     ) -> None:
-        """Put the start of a run in; make it firm where it is near, or by a conflict.
+        """Put the start of a run into the plan; make it firm if it is near, or by a conflict.
 
-        ``recalled`` is set where loans were recalled for the run: its start is firm then, and if
-        its reservation moves, this is the cause.
+        ``recalled`` is set if loans were recalled for the run: its start is firm then, and if its
+        reservation moves, this is the cause.
         """
         plan = self._plan
         run = record.spec
@@ -131,10 +131,10 @@ class PlannedStarts:
         plan.count(entry)
 
     def _kept_later(self, entry: Entry) -> Entry | None:
-        """Return a later start than ``entry`` that can be promised; None where there is none.
+        """Return a later start than ``entry`` that can be promised; None if there is none.
 
         Node quotas forbid promising ``entry``. Room is kept for the later start, so that the nodes
-        it needs come free however GPUs are spread. The run still starts sooner where, at its turn,
+        it needs come free however GPUs are spread. The run still starts sooner if, at its turn,
         enough GPUs are really free on few nodes.
         """
         plan = self._plan
@@ -146,8 +146,8 @@ class PlannedStarts:
         """Return the start of a run by a conflict, or None; each walk tries a few runs only.
 
         These are its first few runs, and some of the others, which change each minute. For a run
-        that has just begun to wait it is looked for at once; for the others in the first decision
-        of a minute, or after an event that is not ``_ROUTINE``.
+        that has just begun to wait the conflict is searched at once; for the others in the first
+        decision of a minute, or after an event that is not ``_ROUTINE``.
         """
         plan = self._plan
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:
@@ -162,7 +162,7 @@ class PlannedStarts:
 
 
 def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
-    """Return the first start of ``run`` that can be promised, of the first few; None: none."""
+    """Return the first start of ``run`` that can be promised; None if none of the first few can."""
     at_ms: int | None = from_ms
     for _ in range(PROMISES_MAX):
         entry = None if at_ms is None else plan.search.find(run, at_ms)
@@ -176,7 +176,7 @@ def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
 
 
 def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
-    """Return from when to look for the next start, as ``entry`` cannot be promised, or None."""
+    """Return from when to search the next start if ``entry`` cannot be promised; else None."""
     at_ms = kept_from_ms(plan.profile, entry)
     if at_ms is not None and at_ms > entry.start_ms:
         return at_ms

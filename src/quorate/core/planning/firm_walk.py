@@ -1,7 +1,7 @@
 """The firm part of a walk: recorded places are put in, and those that do not fit are moved.
 
-They are put in first, in the order in which they became firm. Those that do not fit any more are
-planned anew around the others, and the cause is recorded.
+They are put in first, in the order in which they became firm. Places that no longer fit are planned
+again around the others, and the cause is recorded.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class FirmWalk:
         self.plan = plan
         self._late: list[Overstayer] | None = None
         self.all_stand = True
-        """Whether every firm place that was put in has what it needs though all work stays."""
+        """Whether every firm place has what it needs even if no running work is stopped for it."""
 
     def put_pins(self) -> None:
-        """Put every firm place in; move those that do not fit any more, and record why."""
+        """Put every firm place in; move those that no longer fit, and record why."""
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
         records = [record for _, record in in_order(self.plan.view)]
@@ -60,9 +60,10 @@ class FirmWalk:
         aside: list[tuple[ReservationRecord, Entry]],
         clearing: list[tuple[ReservationRecord, Entry, int]],
     ) -> None:
-        """Put one firm place in, unless it waits for leases that were cut or does not fit any more.
+        """Put one firm place in.
 
-        Then it is added to ``clearing`` or to ``aside``.
+        If it waits for leases that were cut, it is added to ``clearing`` instead; if it no longer
+        fits, to ``aside``.
         """
         plan = self.plan
         now_ms = plan.log.now_ms
@@ -84,7 +85,7 @@ class FirmWalk:
             aside.append((record, pin))
 
     def _causes(self, pins: Sequence[Entry]) -> list[MoveCause]:
-        """Return why each of ``pins``, which are not put in, does not fit any more."""
+        """Return why each of ``pins``, which are not in the profile, no longer fits."""
         plan = self.plan
         if not pins:
             return []
@@ -103,7 +104,7 @@ class FirmWalk:
         return [moved if cause.code is MoveCode.NODES_CHANGED else cause for cause in causes]
 
     def overstayers(self) -> list[Overstayer]:
-        """Return the backfill that has outstayed its declared end; found when it is first asked."""
+        """Return the backfill that has outstayed its declared end; computed once."""
         if self._late is None:
             self._late = overstayers(self.plan.view, self.plan.log.now_ms)
         return self._late
@@ -111,7 +112,7 @@ class FirmWalk:
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
         """Move a start to ``gone_ms``, when the leases cut for it are expected to be gone.
 
-        If it has no room then, it is planned anew from there on, around the firm places.
+        If it has no room then, it is planned again from there on, around the firm places.
         """
         plan = self.plan
         cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
@@ -134,14 +135,14 @@ class FirmWalk:
         plan.put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
-        """Move a reservation that does not fit to its next start around all that is put in."""
+        """Move a reservation that does not fit to its next start beside all other entries."""
         self.plan.hold_hours(pin, -1)
         self.move_to(record, pin.start_ms, cause)
 
     def move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
         """Move a reservation, whose place is not put in, to its first start from ``from_ms`` on.
 
-        It is blocked where there is none, or ``from_ms`` is None.
+        It is blocked if there is none, or ``from_ms`` is None.
         """
         plan = self.plan
         run = plan.view.runs[record.made.run].spec
@@ -152,9 +153,10 @@ class FirmWalk:
             plan.put_pin(entry)
 
     def call_due_conflicts(self) -> bool:
-        """Call the conflicts that due firm starts count on; return whether one was moved instead.
+        """Call the conflicts that due firm starts count on.
 
-        After a move no more conflicts are called, as it may leave room to others.
+        Return whether a start was moved instead. After a move no more conflicts are called, as the
+        move may leave room to others.
         """
         plan = self.plan
         for name, _ in in_order(plan.view):

@@ -1,7 +1,8 @@
-"""Forecasts: when a waiting run starts, read off a walk that is thrown away.
+"""Forecasts: when a waiting run starts, read off a walk that is discarded.
 
-For a run within the depth, the plan has its start. For a run beyond it, what the plan leaves gives
-its earliest possible start; a walk that goes on up to that run, which costs more, gives the start.
+For a run within the depth, the plan has its start. For a run beyond it, the room that the plan
+leaves gives its earliest possible start; a walk that goes on up to that run, which costs more,
+gives the start.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 EXACT_RUNS_MAX: Final = 10_000
-"""How many waiting runs are looked at, at the most, to find the start of one beyond the depth."""
+"""How many waiting runs are examined at most to find the start of one beyond the depth."""
 
 
 class PlanState(Word):
-    """What a planned start is worth."""
+    """How far a planned start can be relied on."""
 
     FIRM = "firm"
     """Recorded; it moves later only for a recorded cause."""
@@ -39,7 +40,7 @@ class PlanState(Word):
 
 @dataclass(frozen=True, slots=True)
 class LongWalk:
-    """How many ``runs`` a walk beyond the depth looked at, and whether it reached its target."""
+    """How many ``runs`` a walk beyond the depth examined, and whether it reached its target."""
 
     runs: int
     has_reached: bool
@@ -47,9 +48,9 @@ class LongWalk:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The planned start of a waiting run; ``entry`` is None where there is none.
+    """The planned start of a waiting run; ``entry`` is None if there is none.
 
-    ``long_walk`` is set where a walk beyond the depth searched for it.
+    ``long_walk`` is set if a walk beyond the depth searched for it.
     """
 
     state: PlanState
@@ -61,7 +62,7 @@ class Foreseen:
 class Foresight:
     """The plan of a view at an instant: a walk in an overlay, whose events are never recorded.
 
-    ``long_walk`` is set where the walk went on beyond the depth, up to one run.
+    ``long_walk`` is set if the walk went on beyond the depth, up to one run.
     """
 
     walk: Walk
@@ -69,7 +70,7 @@ class Foresight:
 
     @classmethod
     def of(cls, view: StateView, now_ms: int, *, has_executor: bool) -> Foresight:
-        """Return the plan of everything that waits in ``view``."""
+        """Return the plan of all runs that wait in ``view``."""
         return cls(_walked(view, now_ms, None, has_executor=has_executor))
 
     @classmethod
@@ -102,9 +103,10 @@ class Foresight:
         return Foreseen(state, entry, self.long_walk)
 
     def planned_start_of(self, record: RunRecord) -> Foreseen | None:
-        """Return the start that the walk has found for a waiting run; None for one beyond the walk.
+        """Return the start that the walk has found for a waiting run.
 
-        Nothing is searched, so the cost does not depend on the length of the queue.
+        None for a run beyond the walk. Nothing is searched, so the cost does not depend on the
+        length of the queue.
         """
         name, plan = record.spec.name, self.walk.plan
         if waits_for_upstream(plan.view, record.spec) is not None:
@@ -135,7 +137,7 @@ class Foresight:
         return {entry.run: entry for entry in sorted(found, key=lambda entry: entry.start_ms)}
 
     def refusal_of(self, record: RunRecord) -> Refusal | None:
-        """Return why a waiting run does not start now; None where it does."""
+        """Return why a waiting run does not start now; None if it does."""
         if self.walk.plan.has_started(record.spec.name):
             return None
         return self.walk.reasons.why(record)

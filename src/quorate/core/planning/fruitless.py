@@ -1,8 +1,8 @@
-"""Runs without a start: after how many of them a walk passes over other runs like them.
+"""Runs without a start: after how many of them a walk skips other runs like them.
 
-They do not count towards the depth, so a walk would go on to every run behind them. What one run
-lacks, others of its line and shape lack too: after a few such runs the walk passes over the rest of
-that shape in that line, and after many of any shape over the rest of the line.
+They do not count towards the depth, so a walk would go on to every run behind them. The resource
+that one run lacks is missing for others of its line and shape too: after a few such runs the walk
+skips the rest of that shape in that line, and after many of any shape the rest of the line.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import Line, Place, Shape, line_of, shape_of
 
 SHAPE_MAX: Final = 8
-"""After so many runs of one line and shape without a start, the others are passed over."""
+"""After this many runs of one line and shape without a start, the others are skipped."""
 LINE_MAX: Final = 64
-"""After so many runs of one line without a start, the others of that line are passed over."""
+"""After this many runs of one line without a start, the others of that line are skipped."""
 
 
 class Fruitless:
     """The runs of one walk for which no start was found, counted by line and shape.
 
-    ``seen`` are the runs that the walk has looked at; the walk adds to it.
+    ``seen`` are the runs that the walk has examined; the walk adds to it.
     """
 
     __slots__ = ("_columns", "_counts", "_given_up", "_seen", "_totals", "_view")
@@ -36,7 +36,7 @@ class Fruitless:
         self._counts: dict[tuple[Line, Shape], int] = {}
         self._totals: dict[Line, int] = {}
         self._given_up: dict[Line, set[Shape]] = {}
-        """The shapes that are passed over, in lines that have any."""
+        """The shapes that are skipped, for each line that has any."""
         self._columns: dict[Line, list[tuple[Shape, Sequence[Place]]]] = {}
 
     def note(self, run: Run) -> None:
@@ -50,15 +50,15 @@ class Fruitless:
             self._given_up.setdefault(line, set())
 
     def is_given_up(self, run: Run) -> bool:
-        """Return whether runs like ``run`` are passed over."""
+        """Return whether runs like ``run`` are skipped."""
         line = line_of(run)
         shapes = self._given_up.get(line)
         return shapes is not None and (self._totals[line] >= LINE_MAX or shape_of(run) in shapes)
 
     def skip(self, line: Line, places: Sequence[Place], at: int) -> int:
-        """Return the index in ``places`` of the next run to look at, from ``at`` on.
+        """Return the index in ``places`` of the next run to examine, from ``at`` on.
 
-        ``places`` are the runs of ``line`` in order. Runs that were looked at, or whose shape is
+        ``places`` are the runs of ``line`` in order. Runs that were examined, or whose shape is
         given up, are skipped.
         """
         shapes, seen = self._given_up.get(line), self._seen

@@ -1,8 +1,8 @@
-"""Giving out: after every command, what can start starts, and the rest is planned.
+"""Giving out: after every command, runs that can start do, and the others are planned.
 
-In this order: overstayers, and loans whose recall is due, are told to stop; the walk starts and
-plans runs; due conflicts are called; running work grows into what is left; rounds place what they
-granted.
+In this order: overstayers, and loans whose recall is due, are stopped; the walk starts and plans
+runs; due conflicts are called; running malleable runs grow into the remaining room; rounds place
+their grants.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
-"""How often firm places are looked at again in one decision because some have moved."""
+"""How often firm places are examined again in one decision because some have moved."""
 WALKS_MAX: Final = 16
 """How often the queue is walked in one decision because firm runs leave their places."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
-"""Events after which nothing can start that could not before."""
+"""Events after which no run can start that could not before."""
 
 
 def give_out(log: DecisionLog) -> None:
-    """Start what waits and grow what runs; plan what still waits."""
+    """Start waiting runs, plan those that still wait, and grow running ones."""
     if not stirs(log) and not _is_due(log):
         return
     walk = _walked(log) if log.any_run_waits else _standing(log)
     if log.any_run_waits:
         if walk.starts.has_new_spares:
             walk = _walked(log)  # Runs whose turn came earlier may fill the new spares.
-        # Work whose grace is as long as the notice of its recall is told to stop at once.
+        # Work whose grace is as long as the notice of its recall is stopped at once.
         stop_recalled(log, _firm_places_stand)
         for _ in range(PASSES_MAX):
             if not walk.firm.call_due_conflicts():
@@ -62,12 +62,12 @@ def give_out(log: DecisionLog) -> None:
 
 
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
-    """Return why ``run`` would wait if it were submitted now; None where a walk must find out.
+    """Return why ``run`` would wait if it were submitted now; None if that takes a walk.
 
-    No walk is needed where the run has no room now, whatever is planned, and is beyond its pool's
+    No walk is needed if the run has no room now, whatever is planned, and is beyond its pool's
     depth. It then changes nothing for other runs, and gets its start with the next walk, at most a
-    quarter of the horizon later. There is a walk all the same where a lease has outlasted the end
-    that firm places count on: they may have to move.
+    quarter of the horizon later. A walk is still needed if a lease has outlasted the end that firm
+    places count on: they may have to move.
     """
     view = log.view
     if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
@@ -83,8 +83,8 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 def _is_beyond(log: DecisionLog, run: Run) -> bool:
     """Return whether ``run`` would be beyond the depth of its pool.
 
-    It is where the waiting runs of its line and the lines that are called up before that one are
-    together at least as many as the depth.
+    It is if the waiting runs of its line and of the lines called up before it are together at least
+    as many as the depth.
     """
     view, line = log.view, line_of(run)
     depth = view.pools[run.pool].reservation_depth
@@ -107,7 +107,7 @@ def _is_beyond(log: DecisionLog, run: Run) -> bool:
 
 
 def _may_fit(view: StateView, run: Run) -> bool:
-    """Return whether ``run`` may have room now, if all that is free counts, planned or not."""
+    """Return whether ``run`` may have room now, counting all free GPUs, planned or not."""
     pool, least = view.pools[run.pool], run.widths()[-1]
     for flavor in run.flavors:
         request = pack_request(run, pool, flavor, least)
@@ -123,7 +123,7 @@ def _may_fit(view: StateView, run: Run) -> bool:
 
 
 def _walked(log: DecisionLog) -> Walk:
-    """Return a walk that has started and planned what waits.
+    """Return a walk that has started and planned the waiting runs.
 
     The queue is walked again while a firm run starts outside the place that it was promised and
     runs before it in the queue could use that place: they are planned there before runs behind it.
@@ -139,7 +139,7 @@ def _walked(log: DecisionLog) -> Walk:
 
 
 def _standing(log: DecisionLog) -> Walk:
-    """Return a walk with all firm places put in, after stopping what overstays in front of them.
+    """Return a walk with all firm places put in, after stopping overstayers in front of them.
 
     A place that was moved may have other overstayers in front of it, so this is repeated while
     places move.
@@ -164,7 +164,7 @@ def _firm_places_stand(log: DecisionLog) -> bool:
 
 
 def stirs(log: DecisionLog) -> bool:
-    """Return whether anything has happened that may let a run start.
+    """Return whether an event of ``log`` may let a run start.
 
     The events of ``_STARTS_NOTHING`` never do.
     """
@@ -197,6 +197,6 @@ def _is_due(log: DecisionLog) -> bool:
 
 
 def _was_passed(log: DecisionLog) -> bool:
-    """Return whether the queue had to be planned again at some instant since the last event."""
+    """Return whether an instant to plan the queue again has passed since the last event."""
     at_ms = replan_due_ms(log.view, log.began_ms)
     return at_ms is not None and at_ms <= log.now_ms

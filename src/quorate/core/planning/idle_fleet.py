@@ -1,8 +1,8 @@
-"""A fleet in which nothing waits: what ends leaves nothing to give out, what comes starts at once.
+"""A fleet in which no run waits: an end leaves nothing to give out, a new run starts at once.
 
 Most decisions of a fleet with room are of this kind. They need no walk, because there is no queue,
 no plan and no spare that a start or an end could change. A decision without these shortcuts writes
-the same events; a property holds them to that.
+the same events; a property test checks that.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from quorate.model.state.durations import grace_ms
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 100
-"""Steps of the search for payers; one that takes longer is left to the walk."""
+"""Steps of the search for payers; a longer search is left to the walk."""
 
 
 def is_idle(view: StateView) -> bool:
-    """Return whether nothing waits, is planned or announced, may grow, or is a spare."""
+    """Return whether no run waits, is planned, may grow or shares in rounds, without any spare."""
     return not (
         view.pending
         or view.reservations
@@ -38,7 +38,7 @@ def is_idle(view: StateView) -> bool:
 
 
 def only_ends(log: DecisionLog) -> bool:
-    """Return whether all that ``log`` writes is that whole runs end, in an idle fleet.
+    """Return whether ``log`` only ends whole runs, in an idle fleet.
 
     Then no run can start, grow or take a spare, and no planned start can move.
     """
@@ -54,10 +54,10 @@ def only_ends(log: DecisionLog) -> bool:
 
 
 def start_alone(log: DecisionLog, submitted: RunSubmitted) -> bool:
-    """Write that a run comes and starts, if it is alone in an idle fleet; return whether it did.
+    """Write the submission and start of a run that is alone in an idle fleet.
 
-    False leaves everything to a walk: the fleet is not idle, the run is of a kind that changes what
-    others may do later, or it cannot start at once.
+    Return whether it did. False leaves everything to a walk: the fleet is not idle, the run is of a
+    kind that changes what others may do later, or it cannot start at once.
     """
     run, view = submitted.run, log.view
     if not is_idle(view) or not _is_plain(view, run):
@@ -72,7 +72,7 @@ def start_alone(log: DecisionLog, submitted: RunSubmitted) -> bool:
 
 
 def _is_plain(view: StateView, run: Run) -> bool:
-    """Return whether counting what is free and paid now is all that a start of ``run`` needs."""
+    """Return whether a start of ``run`` needs nothing but free GPUs and payers now."""
     return not (
         run.follow is not None
         or run.malleable is not None

@@ -1,8 +1,8 @@
-"""The first instant at which something fits, found with few looks.
+"""The first instant at which something fits, found with few tries.
 
-Between two critical instants, at which the plan begins to take something or a window opens or
-closes, what fits only grows. So the last millisecond of such a stretch tells whether anything in it
-fits, and halving finds the first.
+At a critical instant the plan begins to take something, or a window opens or closes. Between two
+critical instants the room only grows. So the last millisecond of such a stretch shows whether
+anything fits in it, and bisection finds the first instant that fits.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from quorate.core.profile.resource import Resource
 T = TypeVar("T")
 
 FIND_STEPS_MAX: Final = 300
-"""Steps of the search for one start. Overlapping caps make it hard, and many are planned."""
+"""Steps of the search for one start. Overlapping caps make it hard, and many starts are planned."""
 
 
 def first_common_ms(needs: Sequence[Need], duration_ms: int, from_ms: int) -> int | None:
-    """Return the first instant from which all of ``needs`` hold for a while."""
+    """Return the first instant from which all of ``needs`` hold for ``duration_ms``."""
     at_ms = from_ms
     while True:
         before_ms = at_ms
@@ -48,7 +48,7 @@ def critical_instants(resources: Iterable[Resource], duration_ms: int, after_ms:
 
 
 def last_end_ms(resources: Iterable[Resource]) -> int:
-    """Return the instant from which nothing more comes back."""
+    """Return the instant after which none of ``resources`` gains anything."""
     return max((r.ends_ms[-1] for r in resources if r.ends_ms), default=0)
 
 
@@ -59,9 +59,9 @@ def first_fitting(
     last_ms: int,
     steps: SearchBudget,
 ) -> tuple[int, T] | None:
-    """Return the first instant from ``from_ms`` on that fits, and how.
+    """Return the first instant from ``from_ms`` on that fits, and the result of ``tried`` for it.
 
-    Between two of ``critical``, which are in order, what fits only grows.
+    ``critical`` is in order; between two of its instants the room only grows.
     """
     found = tried(from_ms)
     if found is not None:
@@ -76,7 +76,7 @@ def first_after(
     last_ms: int,
     steps: SearchBudget,
 ) -> tuple[int, T] | None:
-    """Return ``first_fitting`` where ``after_ms`` does not fit."""
+    """Return the same as ``first_fitting``; the caller knows that ``after_ms`` does not fit."""
     at_ms, index = after_ms, bisect_right(critical, after_ms)
     while True:
         stop_ms = critical[index] if index < len(critical) else max(at_ms, last_ms) + 1
@@ -94,9 +94,9 @@ def first_after(
 
 
 def _halved(tried: Callable[[int], T | None], low_ms: int, high_ms: int, found: T) -> tuple[int, T]:
-    """Return the first instant after ``low_ms``, which does not fit, that does, and how.
+    """Return the first instant after ``low_ms`` that fits, and the result of ``tried`` for it.
 
-    ``high_ms`` fits, as ``found`` says.
+    ``low_ms`` does not fit; ``high_ms`` does, with the result ``found``.
     """
     while high_ms - low_ms > 1:
         middle_ms = (low_ms + high_ms) // 2
@@ -109,7 +109,7 @@ def _halved(tried: Callable[[int], T | None], low_ms: int, high_ms: int, found: 
 
 
 def ends_between(resources: Iterable[Resource], after_ms: int, before_ms: int) -> list[int]:
-    """Return the instants between two at which something comes back, in order."""
+    """Return the instants between two at which one of ``resources`` gains something, in order."""
     found: set[int] = set()
     for resource in resources:
         ends_ms = resource.ends_ms
@@ -118,9 +118,9 @@ def ends_between(resources: Iterable[Resource], after_ms: int, before_ms: int) -
 
 
 def first_growing(instants: Sequence[int], tried: Callable[[int], T | None]) -> T | None:
-    """Return what ``tried`` returns for the first of ``instants`` that fits; what fits only grows.
+    """Return the result of ``tried`` for the first of ``instants`` that fits.
 
-    Near instants are tried first: trying a far one costs most.
+    All later ones fit too. Near instants are tried first: trying a far one costs most.
     """
     low, high, found = -1, 0, None
     while low + 1 < len(instants):

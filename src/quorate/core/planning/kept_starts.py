@@ -1,10 +1,10 @@
-"""Starts that the walk before found, and that a new walk would find again.
+"""Starts that the previous walk found, and that a new walk would find again.
 
-Most entries of a plan are as they were when something else ends or starts. A start that only room
-kept from being earlier is found again if its place still has room then, no room that may have
-gained (``GainedRooms``) has an earlier one, and the payers can pay for it. So it need not be
-searched for. The plan is the same as without what is kept: ``tests/property/test_kept_starts.py``
-and the invariants compare both.
+Most entries of a plan stay the same when another run ends or starts. A start that only room kept
+from being earlier is found again if its place still has room then, no room that may have gained
+(``GainedRooms``) has an earlier one, and the payers can pay for it. So it does not have to be
+searched. The plan is the same as without the cache: ``tests/property/test_kept_starts.py`` and the
+invariants compare both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOTHING: Final = KeptPlan(0, has_executor=False)
 
 
 class KeptStarts:
-    """What one walk takes over from the walk before it, and leaves to the next."""
+    """The starts that one walk takes over from the previous walk, and leaves to the next."""
 
     __slots__ = ("_gains", "_profile", "_search")
 
@@ -68,7 +68,10 @@ class KeptStarts:
             view.room_index.keep_plan(self._gains.made)
 
     def _again(self, run: Run, known: KeptStart) -> Entry | None:
-        """Return the kept start of ``run`` if it would be found again; None where it may not."""
+        """Return the cached start of ``run`` if it would be found again.
+
+        None if that is not certain.
+        """
         ask, entry, _ = known
         assert isinstance(ask, Ask), ask
         now_ms, search = self._profile.now_ms, self._search
@@ -118,5 +121,5 @@ class KeptStarts:
 
 
 def _is_plain(view: StateView) -> bool:
-    """Return whether nothing but leases and places takes room: no filled spare, no hard quota."""
+    """Return whether only leases and planned starts take room: no filled spare, no hard quota."""
     return not (view.pledges or view.lifted or view.holdings.has_bounds)

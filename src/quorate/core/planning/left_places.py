@@ -1,10 +1,10 @@
-"""Places that firm runs leave: whether runs before them in the queue have a use for such a place.
+"""Places that firm runs leave: whether runs before them in the queue can use such a place.
 
-When a firm run starts outside the place that it was promised, the runs that were looked at before
-it have first call on that place, and the queue is walked anew. Mostly none of them has a use for
-it: each would be found where it is planned already. Then the walk goes on, with the refusals and
-the looks for conflicts that a new walk would write for these runs. Wherever a new walk might come
-to anything else for one of them, it is left to a new walk.
+When a firm run starts outside the place that it was promised, the runs that were examined before it
+may use that place first, and the queue is walked again. Mostly none of them can use it: a new walk
+would find the same start for each. Then the present walk goes on, and writes the refusals and
+searches the conflicts as a new walk would for these runs. If a new walk might find another result
+for one of them, a new walk is made.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from quorate.model.state.state_view import StateView
 
 
 class LeftPlaces:
-    """Asks, for one walk, whether a place that a firm run has left is of use to a run before it."""
+    """Decides, for one walk, whether a run before can use a place that a firm run has left."""
 
     __slots__ = ("_firm", "_plan", "_planned", "_reasons", "_starts", "looked_at")
 
@@ -41,13 +41,14 @@ class LeftPlaces:
         self._starts = starts
         self._reasons = reasons
         self.looked_at: list[str] = []
-        """The runs that were looked at, in order."""
+        """The runs that were examined, in order."""
 
     def goes_on(self, left: Entry, found: Mapping[str, KeptStart]) -> bool:
-        """Return whether the walk goes on as a new one would; ``left`` is the place that was left.
+        """Return whether the walk may go on because a new one would plan the same.
 
-        ``found`` are the starts that the walk has found where only room counted. What a new walk
-        would write for the runs before is written.
+        ``left`` is the place that was left; ``found`` are the starts that the walk has found and
+        that only room kept from being earlier. The refusals that a new walk would write for the
+        runs before are written.
         """
         if left.by_conflict or not self._is_plain():
             return False
@@ -67,10 +68,10 @@ class LeftPlaces:
         return True
 
     def _is_plain(self) -> bool:
-        """Return whether nothing but room and payers counts, and every run looked at has a start.
+        """Return whether only room and payers count, and every examined run has a start.
 
         A new walk would stop no work and move no firm start then: all firm places have what they
-        need, and what has started was given what they leave.
+        need, and the started runs were given room that firm places leave.
         """
         plan, log = self._plan, self._plan.log
         view = log.view
@@ -86,7 +87,7 @@ class LeftPlaces:
         return self._firm.all_stand and not (log.has_executor and self._firm.overstayers())
 
     def _firm_stay(self) -> bool:
-        """Return whether each run looked at has a start, and no firm one may start now."""
+        """Return whether each examined run has a start, and no firm one may start now."""
         plan, log = self._plan, self._plan.log
         view, now = log.view, plan.search.now
         for name in self.looked_at:
@@ -126,9 +127,9 @@ class LeftPlaces:
         return True
 
     def _stays_in_turn(self, owner: str) -> bool:
-        """Return whether each run of ``owner`` that was looked at has the same turn in a new walk.
+        """Return whether each examined run of ``owner`` has the same turn in a new walk.
 
-        What has started counts in the owner's share from the beginning there.
+        In a new walk the started runs count in the owner's share from the beginning.
         """
         plan = self._plan
         before, after = Scores(plan.view, plan.log.now_ms), Scores(plan.log.view, plan.log.now_ms)
@@ -146,12 +147,12 @@ class LeftPlaces:
         return True
 
     def _is_new(self, pin: Entry) -> bool:
-        """Return whether a firm place was made in this walk: a new one would put it in first."""
+        """Return whether a firm place was made in this walk: a new walk would put it in first."""
         return self._plan.view.runs[pin.run].reservation is None
 
 
 def may_burst(view: StateView) -> bool:
-    """Return whether any owner may burst: its rank changes with what is free of the fleet."""
+    """Return whether any owner may burst: its rank changes with the number of free GPUs."""
     key = ("bursts",)
     known = view.ask_cache.get(key)
     if not isinstance(known, bool):
@@ -171,7 +172,7 @@ def _pays(ask: Ask, payers: set[EnvelopeId]) -> bool:
 
 
 def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_ms: int) -> bool:
-    """Return whether ``ask`` may start in one of ``rooms`` before ``entry``, or in its stead."""
+    """Return whether ``ask`` may start in one of ``rooms`` before ``entry``, or instead of it."""
     numbers = ask.sites.everywhere.numbers
     gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
     for key, room in rooms.items():
@@ -189,7 +190,7 @@ def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_
 
 
 def _take_in(rooms: Mapping[IslandKey, Resource], entries: Sequence[Entry], sign: int) -> None:
-    """Take what ``entries`` take of ``rooms``, or (``sign`` -1) give it back."""
+    """Take the GPUs of ``entries`` out of ``rooms``, or (``sign`` -1) give them back."""
     for entry in entries:
         for key, (_, gpus) in zip(rooms_of(entry), entry.slice.domains, strict=True):
             room = rooms.get(key)

@@ -57,14 +57,14 @@ NamedNeed = tuple[str, str, Resource, int]
 def cause_of(
     profile: Profile, pin: Entry, overdue: Sequence[Entry] = (), events: Sequence[Event] = ()
 ) -> MoveCause:
-    """Return why ``pin``, which is not put in, does not fit into ``profile``.
+    """Return why ``pin``, which is not in ``profile``, does not fit into it.
 
-    For each resource that is short, the cause names the late leases that hold some of it, and what
-    was lost or withdrawn where these leases do not explain all that is short. Its code is the first
-    of those found, in the order of ``MoveCode``. ``overdue`` are firm places that were due before
-    now: each ends later by as much as what it waits for is late. ``events`` are those of this
-    decision so far: overdue places may have waited for the leases that end in it, and nodes are
-    named only if they change in it, where any do.
+    For each resource that is short, the cause names the late leases that hold some of it and, if
+    these do not explain the whole shortage, the objects that were lost or withdrawn. Its code is
+    the first of those found, in the order of ``MoveCode``. ``overdue`` are firm places that were
+    due before now: each ends later by as much as the leases it waits for are late. ``events`` are
+    those of this decision so far: overdue places may have waited for leases that end in it; and if
+    any nodes change in it, only those nodes are named.
     """
     found: dict[Found, None] = {}
     gone = [
@@ -115,9 +115,9 @@ def _causes(  # noqa: PLR0913 - of what, by how much, and what has just happened
     *,
     has_delays: bool,
 ) -> Iterator[Found]:
-    """Yield the late leases of a resource; if they hold too little, what was lost or withdrawn.
+    """Yield the late leases of a resource; if they hold too little, lost or withdrawn objects.
 
-    ``has_delays``: overdue places take some of it, and take it for longer.
+    ``has_delays``: overdue places take some of the resource, and take it for longer.
     """
     kind, name, resource, amount = need
     view, late = profile.view, list(_late(profile, pin, kind, name))
@@ -129,7 +129,7 @@ def _causes(  # noqa: PLR0913 - of what, by how much, and what has just happened
     pledged = sum(_pledged(view, spare, kind, name) for spare in spares)
     short -= sum(share for _, share in held) + pledged
     if short <= 0 and kind not in ("runs", "nodes") and not (pledged or has_delays):
-        # They explain what is short until they are expected to end, and nothing after that.
+        # They explain the shortage until they are expected to end, and not after that.
         last_ms = max(profile.returns.lease_end_ms(lease) for lease, _ in held)
         if last_ms < pin.end_ms:
             short = amount - resource.least(last_ms, pin.end_ms)
@@ -145,7 +145,7 @@ def _causes(  # noqa: PLR0913 - of what, by how much, and what has just happened
 def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]:
     """Yield the late leases of a resource that are expected to last past the start of ``pin``.
 
-    A recalled lease that outlasts its notice, because it was told to stop late, has overrun, too.
+    A recalled lease that outlasts its notice, because it was stopped late, is late, too.
     """
     return _late_of(profile, pin, _leases(profile, pin, kind, name))
 
@@ -219,10 +219,11 @@ def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
 
 
 def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event]) -> Iterator[Found]:
-    """Yield the lost and drained nodes of an island or, where there are none, its domain.
+    """Yield the lost and drained nodes of an island or, if there are none, its domain.
 
-    Where this decision changes nodes, it is they: other nodes were lost before the place was found.
-    Late leases on such a node are named with it: they would be in the way if it were there again.
+    If this decision changes nodes, yield only those: nodes lost earlier were already lost when the
+    place was found. Late leases on such a node are named with it: they would be in the way if the
+    node came back.
     """
     view = profile.view
     marked = {event.node for event in events if isinstance(event, NodeMarked)}
@@ -244,10 +245,10 @@ def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event])
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return the cause where nothing is short by counting, and ``pin`` cannot start all the same.
+    """Return the cause if nothing is short by counting, but ``pin`` still cannot start.
 
-    It names the late leases of its domains, payers and quotas; where there are none, what may have
-    changed since the place was recorded: the nodes, a quota or the payers.
+    It names the late leases of its domains, payers and quotas; if there are none, the objects that
+    may have changed since the place was recorded: the nodes, a quota or the payers.
     """
     view = profile.view
     domains = [("domain", domain) for domain, _ in pin.slice.domains]

@@ -15,7 +15,7 @@ def parked_words(
 ) -> str:
     """Return why the waiting ``run`` has no firm start.
 
-    ``has_remedies``: the caller shows remedies after it.
+    ``has_remedies``: the caller shows remedies after this text.
     """
     waits = waits_for_upstream(view, run)
     if waits is not None:

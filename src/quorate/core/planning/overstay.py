@@ -37,7 +37,7 @@ from quorate.model.state.state_view import StateView
 
 
 def stop_overstayed(log: DecisionLog) -> bool:
-    """Tell bundles that overstay in front of a firm start to stop; return whether any was told."""
+    """Stop bundles that overstay in front of a firm start; return whether there were any."""
     view, now_ms = log.view, log.now_ms
     if not view.backfilled or not view.reservations:
         return False
@@ -101,10 +101,10 @@ def _in_the_way(
 ) -> list[Overstayer]:
     """Return the bundles of ``late`` that have to go for ``pin``, newest first.
 
-    They count as running for ever, even where a rung of the ladder says that they end before the
-    start: they are past their declared ends, and one grace later it is too late to stop them.
-    Where it is too late already, the start is looked at when the first of them could be gone: what
-    ends until then needs no stop.
+    They count as running for ever, even if a rung (``lease_ends``) says that they end before the
+    start: they are past their declared ends, and one grace later it is too late to stop them. If it
+    is too late already, the start is examined when the first of them could be gone: leases that end
+    until then need no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
     for each in may_go:
@@ -176,9 +176,9 @@ def relief(
 ) -> list[Overstayer] | None:
     """Return the bundles of ``late`` that must stop so that ``pin`` can stay, newest first.
 
-    ``profile`` has every pin put in, this one too. Empty where nothing must stop; None where
-    stopping every bundle that may be stopped for it is not enough. ``pin`` can stay where it has
-    all that it needs or, with ``all_of_it``, all that it takes: its whole domains if it is choosy.
+    ``profile`` contains every pin, this one too. Empty if nothing must stop; None if stopping every
+    bundle that may be stopped for it is not enough. ``pin`` can stay if it has all that it needs
+    or, with ``all_of_it``, all that it takes: a choosy pin takes its whole domains.
     """
     if is_void(profile.view, pin):
         return None
@@ -207,11 +207,11 @@ def can_stay(
     *,
     has_executor: bool,
 ) -> bool:
-    """Return whether ``pin``, which is put in, can stay if all that may be stopped for it stops.
+    """Return whether ``pin``, which is in ``profile``, can stay if all bundles in its way stop.
 
-    What a bundle of ``late`` holds counts as free from when it can be gone, and not before the
-    start of ``pin``, until the bundle is expected to end: after that it is free anyway, so stopping
-    it helps nothing.
+    The GPUs of a bundle of ``late`` count as free from when it can be gone, and not before the
+    start of ``pin``, until the bundle is expected to end: after that they are free anyway, so
+    stopping the bundle does not help.
     """
     if is_void(profile.view, pin):
         return False
@@ -261,9 +261,9 @@ def _held(
 
 
 def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
-    """Yield the instants at which bundles may have to be told to stop for a firm start.
+    """Yield the instants at which bundles may have to be stopped for a firm start.
 
-    One grace before each firm start, for every grace there is among marked bundles.
+    These are one grace before each firm start, for every grace there is among marked bundles.
     """
     if not view.backfilled or not view.reservations:
         return

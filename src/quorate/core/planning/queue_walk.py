@@ -1,11 +1,11 @@
-"""The walk: over firm places and the queue; what can start starts, the rest is planned.
+"""The walk over firm places and the queue: runs that can start do, the others are planned.
 
-Firm places are put in first, in the order in which they became firm; those that do not fit any more
-are planned anew around the others, and the cause is recorded. Then come the waiting runs in queue
+Firm places are put in first, in the order in which they became firm; places that no longer fit are
+planned again around the others, and the cause is recorded. Then come the waiting runs in queue
 order, the first ``reservationDepth`` of each pool and every firm one: each gets the earliest start
-that quotas, payers and room allow beside all that is put in. A run that can start now does; a start
+that quotas, payers and room allow beside all entries so far. A run that can start now does; a start
 within the pool's horizon becomes firm; any other is a forecast and is not recorded. Beyond the
-depth a bounded number of runs start in what is left. docs/adr/0025-planning.md.
+depth a bounded number of runs start in the remaining room. docs/adr/0025-planning.md.
 
 A reader may have the walk go on beyond the depth, up to one run (``Reach``).
 """
@@ -64,10 +64,10 @@ class Walk:
         self.reasons = WhyWaiting(plan, self.starts)
         self._planned = PlannedStarts(plan)
         self._kept: KeptStarts | None = None if reach else KeptStarts(plan.profile, plan.search)
-        """Starts of the walk before; None in a walk that leaves nothing to the next."""
+        """Starts of the previous walk; None in a walk that leaves nothing to the next."""
         self._left = LeftPlaces(self.firm, self._planned, self.starts, self.reasons)
         self._starts_anew = 0
-        """How often the queue may still be walked anew in this decision."""
+        """How often the queue may still be walked again in this decision."""
         self.ranked: list[Ranked] = []
         """The lines of waiting runs in their order before anything is planned."""
         self.has_left_place = False
@@ -77,10 +77,10 @@ class Walk:
         """
 
     def run(self, *, starts_anew: int = 0) -> int:
-        """Start and plan the waiting runs, in queue order; return how often it may begin anew.
+        """Start and plan the waiting runs, in queue order; return how often it may begin again.
 
         The walk ends early when a firm run leaves its promised place, if runs before it in the
-        queue could use that place and the queue may still be walked anew, ``starts_anew`` times.
+        queue could use that place and the queue may still be walked again, ``starts_anew`` times.
         Otherwise it goes on, and runs behind the firm run may be planned in that place.
         """
         self._starts_anew = starts_anew
@@ -143,7 +143,7 @@ class Walk:
             self._next(record)
 
     def _tell_again(self) -> None:
-        """Write what runs lack now that waited for places of others which started after them."""
+        """Write what runs lack that waited for the places of later runs, which have started."""
         plan = self.plan
         if not plan.started:
             return
@@ -153,7 +153,7 @@ class Walk:
                 self.reasons.refuse_reserved(view.runs[name])
 
     def _tell_others(self) -> None:
-        """Write why runs wait that were not looked at, where this decision may have changed it."""
+        """Write why runs wait that were not examined, if this decision may have changed that."""
         plan = self.plan
         for event in tuple(plan.log.events):
             match event:
@@ -167,7 +167,7 @@ class Walk:
                     pass
 
     def _told(self, name: str) -> None:
-        """Write why a run waits that began to wait in this decision and was not looked at."""
+        """Write why a run waits that began to wait in this decision and was not examined."""
         plan = self.plan
         record = plan.view.runs.get(name)
         if record is None or name in plan.seen or name not in plan.view.pending:
@@ -249,7 +249,10 @@ class Walk:
             self._starts_anew -= 1  # As if it had begun anew and come as far as this.
 
     def _has_no_chance(self, run: Run) -> bool:
-        """Return whether ``run`` cannot start now: no room or payer, spares, or loans to recall."""
+        """Return whether ``run`` has no chance to start now.
+
+        By room, payers, spares or recalled loans.
+        """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):
             return False
@@ -260,7 +263,7 @@ class Walk:
         plan = self.plan
         run, now_ms = record.spec, plan.log.now_ms
         if plan.reach is None and plan.fruitless.is_given_up(run):
-            # It may start in what is left when all others are planned.
+            # It may start in the room that remains when all others are planned.
             plan.seen.discard(run.name)
             return
         held = held_back(plan.view, record, now_ms)
@@ -292,7 +295,7 @@ class Walk:
         self.reasons.refuse(record)
 
     def _start_beside(self, record: RunRecord) -> Admitted | Refusal | None:
-        """Start a run in what the plan leaves now; return how, or why not (None: there is no room).
+        """Start a run beside the plan now; return how, or the refusal (None: there is no room).
 
         By counting it fits, or it may be divided in ways that counting does not try.
         """
@@ -305,10 +308,10 @@ class Walk:
         return answer
 
     def _next_start(self, run: Run, entry: Entry) -> Entry | None:
-        """Return the first start of a run that fits now by counting and cannot start.
+        """Return the next start of a run that fits now by counting but cannot really start now.
 
-        It is looked for from the next change on, unless a lease that is expected to end at this
-        very instant may still do so.
+        It is searched from the next change on, unless a lease that is expected to end at exactly
+        this instant may still do so.
         """
         search, now_ms = self.plan.search, self.plan.log.now_ms
         if not entry.is_choosy and search.counts_on_ends_now(run):
@@ -319,8 +322,8 @@ class Walk:
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
         """Recall loans for a run that waits for nothing else; return whether it did so.
 
-        The run starts at once where other payers take all these loans over, and otherwise when
-        their notice is over. ``natural`` is its start without the recall, which is not put in.
+        The run starts at once if other payers take all these loans over, and otherwise when their
+        notice is over. ``natural`` is its start without the recall, which is not in the profile.
         """
         plan = self.plan
         log, run, own = plan.log, record.spec, record.reservation or ""

@@ -1,6 +1,6 @@
-"""Recall: a lender has its GPUs back when a run of its own waits for nothing but what it lent.
+"""Recall: a lender takes its GPUs back when a run of its own waits for nothing else.
 
-Loans of envelopes that state ``lending.recall.notice`` are looked at, the newest first. If the run
+Loans of envelopes that state ``lending.recall.notice`` are examined, the newest first. If the run
 starts at once because other payers take bundles over, nothing is recalled. Otherwise the fewest
 bundles whose end lets the run start are recalled: each goes on until its notice is over, and the
 run's start is firm at that instant. Of these bundles, those that other payers can take over without
@@ -33,7 +33,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What is done so that a run starts: bundles handed to others now, and bundles recalled."""
+    """The bundles handed to other payers now, and the bundles recalled, so that a run starts."""
 
     handed: tuple[Loan, ...]
     told: tuple[Loan, ...]
@@ -41,7 +41,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What is planned before a run: the runs with firm places, and the entries that are not firm.
+    """The plan before a run: the runs with firm places, and the entries that are not firm.
 
     ``profile`` reads the firm places from the view that it is given.
     """
@@ -50,7 +50,7 @@ class Planned:
     entries: tuple[Entry, ...]
 
     def profile(self, view: StateView, now_ms: int) -> tuple[Profile, dict[str, Entry]]:
-        """Return the profile of ``view`` with all of it put in, and the firm places by run."""
+        """Return the profile of ``view`` with all these entries, and the firm places by run."""
         profile, pins = Profile(view, now_ms), dict[str, Entry]()
         for name in self.firm:
             record = view.reservations[view.runs[name].reservation or ""]
@@ -69,10 +69,10 @@ class Planned:
 def plan_recall(
     log: DecisionLog, run: Run, planned: Planned, natural_ms: int | None, reservation: str = ""
 ) -> Recall | None:
-    """Return the recall that starts a waiting run before ``natural_ms``; None where none does.
+    """Return the recall that starts a waiting run before ``natural_ms``; None if none does.
 
-    ``natural_ms`` is its start without a recall, None where it has none. ``reservation`` is the
-    run's own, if it has one; its place is not in ``planned``. Nothing is written.
+    ``natural_ms`` is its start without a recall, None if it has none. ``reservation`` is the run's
+    own, if it has one; its place is not in ``planned``. Nothing is written.
     """
     loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
     if not loans:
@@ -82,7 +82,7 @@ def plan_recall(
 
 @dataclass(frozen=True, slots=True)
 class _Trials:
-    """Tries out what a run could start with, each time in a view of its own."""
+    """Tries hand-overs and recalls for a run, each time in a view of its own."""
 
     log: DecisionLog
     run: Run
@@ -107,7 +107,7 @@ class _Trials:
     # --- Hand-overs alone ---
 
     def _hand_overs(self, loans: Sequence[Loan]) -> tuple[Loan, ...]:
-        """Return the fewest loans, newest first, by whose hand-over alone the run starts now."""
+        """Return the fewest loans, newest first, whose hand-over alone starts the run now."""
         trial, taken = self._trial(), list[Loan]()
         for loan in loans:
             if _hand(trial, loan):
@@ -123,7 +123,7 @@ class _Trials:
         return _needed(taken[:length], starts)
 
     def _handed(self, loans: Iterable[Loan]) -> DecisionLog | None:
-        """Return a trial in which ``loans`` are handed over; None where one has no payers."""
+        """Return a trial in which ``loans`` are handed over; None if one has no payers."""
         trial = self._trial()
         return trial if all(_hand(trial, loan) for loan in loans) else None
 
@@ -200,7 +200,7 @@ class _Trials:
         return trial.view
 
     def _own_hold_free(self, view: StateView) -> StateView:
-        """Return ``view`` without what the run's own reservation holds."""
+        """Return ``view`` without the hold of the run's own reservation."""
         return without_hold(view, self.reservation) if self.reservation else view
 
     def _trial(self, view: StateView | None = None) -> DecisionLog:
@@ -214,7 +214,7 @@ class _Trials:
 
 
 def _first(length: int, holds: Callable[[int], bool]) -> int:
-    """Return the least number for which ``holds``, by halving; it holds for ``length``."""
+    """Return the least number for which ``holds``, by bisection; it holds for ``length``."""
     low, high = 0, length
     while high - low > 1:
         middle = (low + high) // 2
@@ -282,9 +282,9 @@ def write_recall(log: DecisionLog, recall: Recall, waiting_run: str) -> None:
 def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> bool:
     """Stop the recalled bundles whose notice is over; return whether there were any.
 
-    With an executor, they are told to stop one grace before. A bundle for which there are payers by
-    then goes on, if no firm place has to move for that: ``stand`` returns whether all firm places
-    can stay in the view of a log.
+    With an executor, they are stopped one grace before. A bundle for which there are payers by then
+    goes on, if no firm place has to move for that: ``stand`` returns whether all firm places can
+    stay in the view of a log.
     """
     due = [
         known
@@ -327,7 +327,7 @@ def _leases_of(view: StateView, known: LoanRecalled) -> list[Lease]:
 
 
 def _stop_ms(view: StateView, known: LoanRecalled, *, has_executor: bool) -> int:
-    """Return when a recalled bundle is told to stop."""
+    """Return when a recalled bundle has to be stopped."""
     if not has_executor:
         return known.due_ms
     graces = (lease.grace_ms for lease in _leases_of(view, known))
@@ -335,7 +335,7 @@ def _stop_ms(view: StateView, known: LoanRecalled, *, has_executor: bool) -> int
 
 
 def recall_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
-    """Yield the instants at which recalled bundles that are not stopping are told to."""
+    """Yield the instants at which recalled bundles have to be stopped, unless they are stopping."""
     for known in view.recalls.values():
         if _leases_of(view, known):
             yield _stop_ms(view, known, has_executor=has_executor)

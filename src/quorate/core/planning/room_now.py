@@ -1,7 +1,7 @@
-"""What is free now: whether a run may start at this instant, and what it lacks if not.
+"""Room now: whether a run may start at this instant, and what it lacks if not.
 
-By counting, in the profile's view and beside its plan. In a full fleet few domains have anything
-free, and only these are looked at.
+By counting, in the profile's view and beside its plan. In a full fleet few domains have free GPUs,
+and only these are examined.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Lack(Word):
-    """What a run lacks to start now if nothing is planned: the first of these that applies."""
+    """What a run lacks to start now if no start is planned: the first of these that applies."""
 
     QUOTA = "quota"
     FUNDS = "funds"
@@ -37,7 +37,7 @@ class NowFree(dict[tuple[str, str, Selector, int], list[int]]):
 
 
 class RoomNow:
-    """What is free now in one profile, and caches of it that searches for other runs can use."""
+    """The room free now in one profile, with caches that searches for other runs can use."""
 
     __slots__ = ("_asks", "_free", "_free_after", "_free_sums", "_open", "_profile")
 
@@ -52,8 +52,8 @@ class RoomNow:
     def has_room(self, view: StateView, run: Run, duration_ms: int, known: NowFree) -> bool:
         """Return whether ``view`` has room for ``run`` beside the plan for ``duration_ms``.
 
-        Payers are not looked at. ``view`` is the profile's view plus what has started since.
-        ``known`` has what is free, as far as it was looked at in the same ``view`` and plan.
+        Payers are not considered. ``view`` is the profile's view plus the runs started since.
+        ``known`` caches the free GPUs of the same ``view`` and plan.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -70,7 +70,7 @@ class RoomNow:
     def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
         """Return whether ``view`` may have room for ``run`` beside the plan until ``until_ms``.
 
-        Payers are not looked at. Where this is False, admission finds no room either.
+        Payers are not considered. If this is False, admission finds no room either.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -88,9 +88,9 @@ class RoomNow:
         return any(self._free_gpus_now(pool, flavor)[0] >= gpus for flavor in flavors)
 
     def has_free(self, run: Run) -> bool:
-        """Return whether ``run`` may have room now if nothing is planned.
+        """Return whether ``run`` may have room now if no start is planned.
 
-        Payers are not looked at. Where this is False, admission finds no room either.
+        Payers are not considered. If this is False, admission finds no room either.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -102,7 +102,7 @@ class RoomNow:
         return False
 
     def has_free_in(self, view: StateView, run: Run) -> bool:
-        """Return ``has_free`` in ``view``: the profile's view plus what has started since."""
+        """Return ``has_free`` in ``view``: the profile's view plus the runs started since."""
         least = run.widths()[-1]
         for flavor in run.flavors:
             _, free = self._free_in(view, self._whole_site(run.pool, flavor))
@@ -113,9 +113,9 @@ class RoomNow:
         return False
 
     def lacks(self, view: StateView, run: Run) -> Lack:
-        """Return what ``run`` lacks to start now if nothing were planned, by counting.
+        """Return what ``run`` lacks to start now if no start were planned, by counting.
 
-        ``view`` is the profile's view plus what has started since.
+        ``view`` is the profile's view plus the runs started since.
         """
         if view.holdings.has_bounds and any(
             quota.free_now < 1 for quota in self._profile.headroom.of(run.owner)
@@ -153,7 +153,7 @@ class RoomNow:
     def _left_plainly(self, view: StateView, ask: Ask, wanted: int) -> int:
         """Return how many GPUs payers that share nothing with each other can pay now.
 
-        When these are as many as ``wanted``, other payers are not looked at.
+        Once these are as many as ``wanted``, other payers are not examined.
         """
         now_ms, envelopes, left = self._profile.now_ms, view.envelopes, 0
         for key, _ in ask.phases[-1]:
@@ -168,7 +168,7 @@ class RoomNow:
         return left
 
     def _free_gpus_now(self, pool: str, flavor: str) -> tuple[int, int]:
-        """Return how many GPUs of a flavor are free now if nothing is planned.
+        """Return how many GPUs of a flavor are free now if no start is planned.
 
         As (in all domains together, in the domain that has most).
         """
@@ -206,7 +206,7 @@ class RoomNow:
     def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
         """Return the domains that have free GPUs in ``view``, in order, and how many each has.
 
-        ``view`` is the profile's view plus what has started since: its sequence tells which.
+        ``view`` is the profile's view plus the runs started since; its sequence is the cache key.
         """
         known = self._free_after.get(site.number)
         if known is None or known[0] != view.seq:
@@ -246,6 +246,6 @@ class RoomNow:
 
 
 def _free_gpus(view: StateView, domain: Domain) -> int:
-    """Return how many GPUs of a domain are free, of whole nodes where its pool gives those."""
+    """Return how many GPUs of a domain are free, of whole nodes if its pool gives those."""
     island = view.island(domain.key)
     return whole_gpus(island) if view.pools[domain.key.pool].whole_nodes else island.gpus_free

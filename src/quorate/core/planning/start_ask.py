@@ -1,6 +1,6 @@
-"""What a start of a run asks for: what is placed, where it may go, and who may pay.
+"""The request of a start: what is placed, in which domains, and who may pay.
 
-It holds for any instant, so it is kept from one decision to the next.
+It is the same at any instant, so it is kept from one decision to the next.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ASKS_MAX: Final = 16_384
 
 
 class Sites(Struct, frozen=True, gc=False):
-    """The domains where a run may go and has payers."""
+    """The domains that a run may use and that have payers."""
 
     everywhere: Site
     by_payers: tuple[tuple[Payers, Site], ...]
-    """The domains, grouped by who pays there."""
+    """The domains, grouped by their payers."""
 
     @property
     def sets(self) -> Iterator[tuple[Domain, ...]]:
@@ -45,10 +45,10 @@ class Sites(Struct, frozen=True, gc=False):
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """One flavor at one width: what is to be placed, where it may go and who may pay.
+    """The request of one flavor at one width: what is placed, in which domains, and who may pay.
 
-    It holds for any instant, so it is kept from one decision to the next. ``cover`` is for a start
-    at 0 ms.
+    It is the same at any instant, so it is kept from one decision to the next. ``cover`` is for a
+    start at 0 ms.
     """
 
     run: Run
@@ -58,15 +58,16 @@ class Ask(Struct, frozen=True, gc=False):
     phases: tuple[Payers, ...]
     sites: Sites
     gpus: int
-    """How many GPUs it takes if it goes into one domain, spares included."""
+    """How many GPUs it takes in one domain, spares included."""
     parts: Parts
-    """Parts that domains must hold together in order to hold all of it."""
+    """Parts that the domains must hold together in order to hold the whole request."""
     is_parted: bool
-    """Whether domains that hold ``parts`` hold all of it."""
+    """Whether domains that hold ``parts`` hold the whole request."""
     takes_whole: bool
     """Whether counting GPUs of a domain is not enough: it needs certain racks or node sizes."""
     is_choosy: bool
-    """Whether counting is not enough for any reason, so that a start is tried for real."""
+    """Whether counting is not enough for any reason, so that a start is tried in an expected
+    state."""
     is_plain: bool
     """Whether the same payers pay everywhere, each for itself: no caps, no loans, no racks."""
 
@@ -77,13 +78,13 @@ class Ask(Struct, frozen=True, gc=False):
     """How long before the end of a payer's window a start has to be."""
 
     def cover_at(self, at_ms: int, asked_ms: int | None) -> CoverRequest:
-        """Return what a start at ``at_ms``, planned at ``asked_ms``, asks of its payers."""
+        """Return the request to the payers for a start at ``at_ms``, planned at ``asked_ms``."""
         lead_ms = self.lead_ms
         return replace(self.cover, now_ms=at_ms, outlast_ms=at_ms + lead_ms, asked_ms=asked_ms)
 
 
 class Asks:
-    """What starts of runs ask for in one view; kept in the view's ``ask_cache``."""
+    """The requests of starts in one view; kept in the view's ``ask_cache``."""
 
     __slots__ = ("_has_executor", "_known", "_view")
 
@@ -93,7 +94,7 @@ class Asks:
         self._known = view.ask_cache
 
     def of(self, run: Run, flavor: str, width: int) -> Ask:
-        """Return what a start of ``run`` in ``flavor`` at ``width`` asks for."""
+        """Return the request of a start of ``run`` in ``flavor`` at ``width``."""
         key = (run.name, flavor, width, self._has_executor)
         known = self._known.get(key)
         if not isinstance(known, Ask) or known.run is not run:
@@ -145,7 +146,7 @@ class Asks:
         )
 
     def _sites(self, run: Run, flavor: str, payers: Payers, *, racks: bool) -> Sites:
-        """Return the domains that ``run`` may use, by who pays there."""
+        """Return the domains that ``run`` may use, by their payers."""
         view = self._view
         lines = tuple(view.envelopes[key].spec.selector for key, _ in payers)
         view.domains(run.pool, flavor)  # What was added is in its place from here on.
@@ -172,7 +173,7 @@ Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
 def _served(
     view: StateView, run: Run, flavor: str, lines: Sequence[Selector], *, racks: bool
 ) -> Served:
-    """Return where ``run`` may go and one of ``lines`` pays."""
+    """Return the domains that ``run`` may use and in which one of ``lines`` pays."""
     served: dict[tuple[int, ...], list[Domain]] = {}
     everywhere, sizes = list[Domain](), dict[IslandKey, Iterable[int]]()
     for key in view.domains(run.pool, flavor).keys:

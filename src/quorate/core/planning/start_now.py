@@ -1,4 +1,4 @@
-"""Starts at this instant: a waiting run is admitted in what the plan leaves it, or on spares."""
+"""Starts at this instant: a waiting run is admitted in room that the plan leaves, or on spares."""
 
 from __future__ import annotations
 
@@ -49,11 +49,14 @@ class StartNow:
         """Whether a run with spares has started, which runs before it in the queue could fill."""
 
     def begin_again(self) -> None:
-        """Allow as many steps of searching as when the walk began."""
+        """Allow as many search steps as when the walk began."""
         self._long_search = SearchBudget()
 
     def start_firm(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
-        """Start a firm run, whose place is not put in, if it can now; return whether it did."""
+        """Start a firm run, whose place is not in the profile, if it can now.
+
+        Return whether it did.
+        """
         is_due = pin.start_ms <= self._plan.log.now_ms
         until_ms = pin.end_ms if is_due else self.until_ms(record.spec)
         # For a due run other firm places keep only what they need, else all that they take.
@@ -98,7 +101,10 @@ class StartNow:
         return True
 
     def room(self, record: RunRecord, reservation: str = "") -> StateView:
-        """Return a view of what the plan leaves a run now, without the hold of ``reservation``."""
+        """Return a view with the room that the plan leaves a run now.
+
+        The hold of ``reservation`` counts as free.
+        """
         plan = self._plan
         log, run = plan.log, record.spec
         view = without_hold(log.view, reservation) if reservation else log.view
@@ -106,7 +112,7 @@ class StartNow:
         return room_beside(view, plan.profile, run, log.now_ms, until_ms, payers=payers)
 
     def may_start(self, run: Run, until_ms: int) -> bool:
-        """Return whether admission may find room for a start now: on spares, or what is free."""
+        """Return whether admission may find room for a start now: on spares, or on free GPUs."""
         view = self._plan.log.view
         return bool(view.spares) or self._plan.search.now.may_have_room(view, run, until_ms)
 
@@ -130,7 +136,10 @@ class StartNow:
         return answer
 
     def _try_admit(self, run: Run, room: StateView) -> Admitted | Refusal | None:
-        """Return how ``run`` starts in ``room`` now; if not, only a quota that holds it is told."""
+        """Return how ``run`` starts in ``room`` now, or the quota that holds it.
+
+        None for other causes.
+        """
         now_ms, has_executor = self._plan.log.now_ms, self._plan.log.has_executor
         short = SearchBudget(SHORT_SEARCH_STEPS)
         answer = try_admit(room, run, now_ms, has_executor=has_executor, steps=short)
@@ -140,9 +149,10 @@ class StartNow:
         return answer
 
     def _admit_as_promised(self, run: Run, room: StateView, pin: Entry) -> Admitted | Refusal:
-        """Return how ``run`` starts in ``room`` now; if the search is too long, as promised.
+        """Return how ``run`` starts in ``room`` now.
 
-        Other payers and widths make it long; the payers and the width of ``pin`` are known.
+        If the search is too long, in its promised place. Trying other payers and widths makes the
+        search long; the payers and width of ``pin`` are known.
         """
         plan = self._plan
         answer = self.admit(run, room)
@@ -164,7 +174,7 @@ class StartNow:
     ) -> Admitted | Refusal:
         """Return how a run that is due starts in its own place, or why it cannot.
 
-        It needs the place only until its declared end: others are planned from then on.
+        It needs the place only until its declared end: other runs are planned from then on.
         """
         plan = self._plan
         view, run = without_hold(plan.log.view, promise.made.reservation), record.spec
@@ -172,7 +182,7 @@ class StartNow:
         room = room_beside(view, plan.profile, run, now_ms, until_ms, whole_last=True)
         if not pin.is_choosy:
             return self._admit_as_promised(run, only_slice(room, run.pool, pin.slice), pin)
-        # It needs certain GPUs of its domains, and so may other runs that are planned there.
+        # It needs certain GPUs of its domains; other runs planned there may need the same.
         domains = [domain for domain, _ in pin.slice.domains]
         there = only_domains(room, run.pool, pin.slice.flavor, domains)
         answer = self._admit_as_promised(run, there, pin)

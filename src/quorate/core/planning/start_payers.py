@@ -41,10 +41,10 @@ class StartPayers:
         return None
 
     def pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
-        """Return who pays, where all payers pay everywhere and share nothing with each other.
+        """Return who pays, if all payers pay everywhere and share nothing with each other.
 
-        So it is enough to ask them in order, each for as much as it can pay. None: they cannot pay
-        for it together.
+        So it is enough to try them in order, each for as much as it can pay. None if they cannot
+        pay for it together.
         """
         profile, duration_ms = self._profile, ask.duration_ms
         outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms
@@ -81,7 +81,7 @@ class StartPayers:
         steps: SearchBudget,
         before_ms: int,
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the first instant before ``before_ms`` at which ``demands`` are paid, and how."""
+        """Return the first instant before ``before_ms`` at which ``demands`` are paid, and legs."""
         legs = self.pay(ask, demands, from_ms, steps)
         if legs is not None:
             return from_ms, legs
@@ -96,7 +96,7 @@ class StartPayers:
         steps: SearchBudget,
         before_ms: int,
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return ``paid_from`` where ``demands`` are not paid at ``after_ms``."""
+        """Return the same as ``paid_from``; the caller knows that ``after_ms`` is not paid."""
         if after_ms + 1 >= before_ms:
             return None
         by_one = self.paid_by_one(ask, payers, demands, after_ms)
@@ -116,9 +116,9 @@ class StartPayers:
     def paid_by_one(
         self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the same as ``paid_from`` where one envelope pays, whose window outlasts the run.
+        """Return the same as ``paid_from`` if one envelope pays, whose window outlasts the run.
 
-        None where that is not so: then this says nothing.
+        None if there is no such envelope; ``paid_from`` may then still find payers.
         """
         if not ask.is_plain or len(payers) != 1 or not demands:
             return None

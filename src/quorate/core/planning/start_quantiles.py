@@ -5,7 +5,7 @@ ends with the odds that its owner's history gives (``model/state/durations.py``)
 comes when enough GPUs are free.
 
 - **One run.** It has run for some time, so only those runs of its owner's history count that took
-  at least as long, relative to what they declared. Where fewer than ``LEAST_RUNS`` did, the prior
+  at least as long, relative to what they declared. If fewer than ``LEAST_RUNS`` did, the prior
   stands for the missing ones, given that the same time has passed. Each counts as ended at the
   upper bound of its bucket: late by 9 % at most, and exact for one that took what it declared.
 - **The prior** is for an owner without history: 60 % of its runs end when they declared, none
@@ -75,8 +75,8 @@ _P90: Final = (9, 10)
 class ExpectedRelease(Struct, frozen=True, gc=False):
     """GPUs that come free when a run ends that has been running since ``since_ms``.
 
-    ``declared_end_ms`` is its declared end, which may be in the past. Where ``is_certain``, it ends
-    then, whatever its owner's history: it was told to stop, is a claim, or is in rounds.
+    ``declared_end_ms`` is its declared end, which may be in the past. If ``is_certain``, it ends
+    then, whatever its owner's history: it is stopping, is a claim, or is in rounds.
     """
 
     owner: str
@@ -125,7 +125,10 @@ def start_quantiles(
 
 
 def releases_of(view: StateView, leases: Iterable[str]) -> tuple[ExpectedRelease, ...]:
-    """Return what comes free when ``leases`` end; those of one run that end together are one."""
+    """Return the GPUs that come free when ``leases`` end.
+
+    Leases of one run with one end are one.
+    """
     together: dict[tuple[str, int | None], int] = {}
     for name in leases:
         lease = view.leases[name]
@@ -233,7 +236,7 @@ class _Count(Struct, frozen=True, gc=False):
     def of(cls, histories: Mapping[str, DurationHistory], need: Need, now_ms: int) -> _Count:
         """Return the count of ``need``, in units of the largest number that divides all releases.
 
-        Where that is more than ``UNITS_MAX`` units, the unit is made larger, and the running sum of
+        If that is more than ``UNITS_MAX`` units, the unit is made larger, and the running sum of
         GPUs is rounded to it, so that no GPUs are lost.
         """
         releases = sorted(

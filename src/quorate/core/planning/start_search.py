@@ -1,6 +1,6 @@
 """The earliest start of one run in a profile.
 
-It is found by counting (``counted_starts``). Where counting is not enough (racks, nodes of several
+It is found by counting (``counted_starts``). If counting is not enough (racks, nodes of several
 sizes that are given whole, a quota of nodes that are shared), the start is tried in the state
 expected then.
 """
@@ -39,11 +39,11 @@ from quorate.model.specs import Run
 from quorate.model.state.room_index import Domain
 
 ATTEMPT_STEPS: Final = 25
-"""How many steps of searching one look at a later instant counts for."""
+"""How many search steps one try at a later instant counts for."""
 
 
 class Searcher:
-    """Finds starts in one profile, and caches what the searches for other runs can use."""
+    """Finds starts in one profile, with caches that searches for other runs can use."""
 
     __slots__ = (
         "_expected",
@@ -70,17 +70,17 @@ class Searcher:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
 
         It is the earliest start at the run's least width, at the widest width that fits then. Of
-        equally early starts, the first flavor wins, then the first domain.
+        equally early starts, the first flavor is taken, then the first domain.
         """
         return self.find_by(run, from_ms, steps)[0]
 
     def find_by(
         self, run: Run, from_ms: int, steps: SearchBudget | None = None
     ) -> tuple[Entry | None, Ask | None]:
-        """Return the earliest start as ``find`` does, and what was asked for if only room counted.
+        """Return the earliest start as ``find`` does, and its request if only room counted.
 
-        That is None where anything else may have kept the run from an earlier start, or may change
-        who pays.
+        The request is None if anything else may have kept the run from an earlier start, or may
+        change who pays.
         """
         steps = SearchBudget(FIND_STEPS_MAX) if steps is None else steps
         *_, least = widths = run.widths()
@@ -96,7 +96,7 @@ class Searcher:
             return None, None
         start_ms, ask, (_, placement, legs, real_width, by_room) = best
         if ask.is_choosy:
-            # As it was tried for real, and as wide as that was.
+            # With the place and width that were tried in the expected state.
             width = least if real_width is None else real_width
             tried = self.asks.of(run, ask.request.flavor, width)
             return self.entry_of(tried, start_ms, placement, legs), None
@@ -113,7 +113,7 @@ class Searcher:
     def paid_again(self, ask: Ask, domains: Sequence[Domain], entry: Entry) -> Sequence[Leg] | None:
         """Return who pays for the place of ``entry`` in ``domains``, if they hold it as before.
 
-        That is None where they divide it otherwise, or payers cannot pay for it.
+        None if the domains divide it differently, or payers cannot pay for it.
         """
         if ask.in_one:
             return self.payers.pay_plainly(
@@ -138,7 +138,7 @@ class Searcher:
     def may_be_divided(self, run: Run) -> bool:
         """Return whether ``run`` may be divided among domains in which different payers pay.
 
-        Counting tries few such divisions, so a start now may exist where it finds none.
+        Counting tries few such divisions, so a start now may exist even if counting finds none.
         """
         least = run.widths()[-1]
         asks = (self.asks.of(run, flavor, least) for flavor in run.flavors)
@@ -150,7 +150,7 @@ class Searcher:
         asks = [self.asks.of(run, flavor, least) for flavor in run.flavors]
         if any(ask.in_one and self._fits_in_free(ask) for ask in asks):
             return True
-        # What is expected to end at this very instant counts too.
+        # Leases that are expected to end at exactly this instant count too.
         now_ms, steps = self.profile.now_ms, SearchBudget(FIND_STEPS_MAX)
         return any(self.counted.first(ask, now_ms, steps, now_ms + 1) is not None for ask in asks)
 
@@ -169,7 +169,7 @@ class Searcher:
         return min((at_ms for at_ms in found if at_ms is not None), default=None)
 
     def counts_on_ends_now(self, run: Run) -> bool:
-        """Return whether something that ``run`` needs is expected to come back at this instant."""
+        """Return whether a resource that ``run`` needs is expected to come back at this instant."""
         least, now_ms = run.widths()[-1], self.profile.now_ms
         return any(
             bisect_left(resource.ends_ms, now_ms) < bisect_right(resource.ends_ms, now_ms)
@@ -178,7 +178,7 @@ class Searcher:
         )
 
     def _start(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
-        """Return the first start before ``before_ms``, where and paid by whom."""
+        """Return the first start before ``before_ms``, with its place and payers."""
         if from_ms >= before_ms or not steps.spend():
             return None
         found = self.counted.first(ask, from_ms, steps, before_ms)
@@ -192,7 +192,7 @@ class Searcher:
     ) -> Start | None:
         """Return the first start after ``from_ms`` at which a choosy run would really start.
 
-        By counting there is one at ``from_ms``. Between two critical instants what fits only grows.
+        By counting there is one at ``from_ms``. Between two critical instants the room only grows.
         When the search steps are used up, only instants from the last critical one on are tried.
         """
         resources = self.counted.resources(ask)
@@ -220,7 +220,7 @@ class Searcher:
         return None if found is None else self._real(ask, at_ms)
 
     def _next_change(self, ask: Ask, after_ms: int) -> int | None:
-        """Return the first instant after ``after_ms`` at which what ``ask`` needs grows."""
+        """Return the first instant after ``after_ms`` at which a resource of ``ask`` grows."""
         found = [at_ms for at_ms in self.payers.windows(ask, after_ms) if at_ms > after_ms]
         for resource in self.counted.resources(ask):
             for instants in (resource.ends_ms, resource.steps_ms):
@@ -230,9 +230,10 @@ class Searcher:
         return min(found, default=None)
 
     def _real(self, ask: Ask, at_ms: int) -> Start | None:
-        """Return where a choosy run would really start in the state expected at ``at_ms``.
+        """Return the start of a choosy run in the state expected at ``at_ms``.
 
-        A start that takes whole domains later than now may use only domains without other entries.
+        None if it cannot start. A start that takes whole domains later than now may use only
+        domains without other entries.
         """
         admitted = self._expected.would_start(
             replace(ask.run, flavors=(ask.request.flavor,)),
@@ -265,6 +266,6 @@ class Searcher:
             shares_of(legs),
             nodes_of(placement, room),
         )
-        # As once it is firm: other payers might have been for certain racks, and these are not.
+        # As for a firm start: other payers might pay in certain racks only, these do not.
         is_choice = ask.takes_whole and is_choosy(view, run, entry)
         return replace(entry, is_choosy=True) if is_choice else entry

@@ -1,4 +1,4 @@
-"""What one walk has planned and started so far."""
+"""The runs that one walk has planned and started so far."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from quorate.model.specs import Run
 class Reach:
     """How far a reader's walk goes on beyond the depth of ``pool``: up to ``run``.
 
-    The walk looks at ``runs_max`` runs at most. Beyond the depth no start becomes firm, no conflict
-    is looked for and no loan is recalled, as in a decision. Unlike in a decision, every run is
+    The walk examines ``runs_max`` runs at most. Beyond the depth no start becomes firm, no conflict
+    is searched and no loan is recalled, as in a decision. Unlike in a decision, every run is
     planned, however many runs like it have no start.
     """
 
@@ -31,9 +31,9 @@ class Reach:
 
 
 class WalkPlan:
-    """The plan of one walk. At its end, the profile has everything that is planned.
+    """The plan of one walk. At its end, the profile contains all planned starts.
 
-    ``view`` is the state before the walk, ``log.view`` the same with what has started since.
+    ``view`` is the state before the walk, ``log.view`` the same with the runs started since.
     """
 
     __slots__ = (
@@ -65,32 +65,33 @@ class WalkPlan:
         self.pins: dict[str, Entry] = {}
         """The firm places by run."""
         self.entries: dict[str, Entry] = {}
-        """What is planned and not firm, by run."""
+        """The planned entries that are not firm, by run."""
         self.planned: dict[str, int] = {}
         """How many runs of each pool are planned."""
         self.seen: set[str] = set()
-        """The waiting runs that were looked at."""
+        """The waiting runs that were examined."""
         self.fruitless = Fruitless(self.view, self.seen)
         self.fruitless_runs: set[str] = set()
-        """The runs that were looked at and have no start."""
+        """The examined runs that have no start."""
         self.started_runs: dict[str, Entry] = {}
         """The places of runs that have started in this walk."""
         self.is_waiting = False
-        """Whether a run that has a start has stayed waiting: what starts then is backfill."""
+        """Whether a run that has a start has stayed waiting: runs that start after that are
+        backfill."""
 
     def begin_again(self, planned: Planned) -> None:
-        """Go on from the state as it is in the log now, with what is ``planned`` put in."""
+        """Go on from the present state of the log, with the entries of ``planned`` put in."""
         self.view = self.log.frozen()
         self.profile, self.pins = planned.profile(self.view, self.log.now_ms)
         self.search = Searcher(self.profile, has_executor=self.log.has_executor)
 
     def put_pin(self, pin: Entry) -> None:
-        """Put a firm place in."""
+        """Put a firm place into the profile."""
         self.profile.put(pin)
         self.pins[pin.run] = pin
 
     def lift_pin(self, pin: Entry) -> None:
-        """Take a firm place out; its GPU-hours stay held."""
+        """Remove a firm place from the profile; its GPU-hours stay held."""
         self.profile.lift(pin)
         del self.pins[pin.run]
 
@@ -100,7 +101,7 @@ class WalkPlan:
             self.profile.count_hours(pin.shares, sign)
 
     def count(self, entry: Entry) -> None:
-        """Count a planned run: it is one of its pool's depth, and part of its owner's share."""
+        """Count a planned run towards its pool's depth and its owner's share."""
         self.planned[entry.pool] = self.planned.get(entry.pool, 0) + 1
         self.scores.plan(entry.owner, entry.slice.flavor, entry.slice.gpus)
         self.is_waiting = True
@@ -124,12 +125,12 @@ class WalkPlan:
         return run in self.started_runs
 
     def is_fruitless(self, run: str) -> bool:
-        """Return whether ``run`` was looked at and no start was found for it."""
+        """Return whether ``run`` was examined and no start was found for it."""
         return run in self.fruitless_runs
 
     @property
     def is_out_of_order(self) -> bool:
-        """Whether a firm run, or an earlier one with a start, waits, so a start is backfill."""
+        """Whether a firm run, or an earlier run with a start, waits: a start is backfill then."""
         return self.is_waiting or bool(self.pins)
 
     def is_beyond(self, pool: str) -> bool:

@@ -19,7 +19,7 @@ def queue_of(plan: WalkPlan, ranked: list[Ranked]) -> Queue:
 
 
 def close_full(plan: WalkPlan, queue: Queue) -> None:
-    """Close the pools in which as many runs are planned as their depth, not ``Reach.pool``."""
+    """Close each pool, except ``Reach.pool``, in which as many runs are planned as its depth."""
     closed, planned = queue.closed, plan.planned
     open_pool = "" if plan.reach is None else plan.reach.pool
     for name, depth in plan.depths:

@@ -1,4 +1,4 @@
-"""Why a run waits: its refusal beside everything that is planned, written where it has changed."""
+"""Why a run waits: its refusal beside all planned starts, written if it has changed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LACKS: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: Lack.ROOM,
     RefusalCode.RESERVED: Lack.NOTHING,
 }
-"""What a run lacks, by the code of its last refusal; other codes are looked into each time."""
+"""What a run lacks, by the code of its last refusal; for other codes it is computed each time."""
 
 
 class WhyWaiting:
-    """Says why runs wait beside the plan of one walk."""
+    """Computes why runs wait beside the plan of one walk."""
 
     __slots__ = ("_plan", "_starts")
 
@@ -41,22 +41,25 @@ class WhyWaiting:
         self._starts = starts
 
     def refuse(self, record: RunRecord) -> None:
-        """Write why a run waits, if that has changed; it is computed only where it may have."""
+        """Write why a run waits, if that has changed.
+
+        It is computed only if it may have changed.
+        """
         plan = self._plan
         if not plan.is_beyond(record.spec.pool) and self._may_have_changed(record):
             self.tell(record, self._why(record))
 
     def refuse_reserved(self, record: RunRecord) -> None:
-        """Write what a run lacks in itself, where its last refusal says that others keep it."""
+        """Write what a run itself lacks, if its last refusal says that others reserve its room."""
         known = record.refusal
         is_reserved = known is not None and known.code is RefusalCode.RESERVED
         if is_reserved and self._may_have_changed(record):
             self.tell(record, self._why(record))
 
     def refuse_again(self, record: RunRecord) -> bool:
-        """Write why a run waits as ``refuse`` does, if that does not depend on what is planned.
+        """Write why a run waits as ``refuse`` does, if that does not depend on the plan.
 
-        Return False, with nothing written, where it does.
+        Return False, with nothing written, if it does.
         """
         if not self._may_have_changed(record):
             return True
@@ -68,7 +71,7 @@ class WhyWaiting:
         return False
 
     def _may_have_changed(self, record: RunRecord) -> bool:
-        """Return whether a run may lack something else than its last refusal says."""
+        """Return whether a run may now lack something else than its last refusal says."""
         known, plan = record.refusal, self._plan
         if known is None:
             return True
@@ -83,7 +86,7 @@ class WhyWaiting:
             log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=name, refusal=refusal))
 
     def why(self, record: RunRecord) -> Refusal:
-        """Return why a run that waits does not start now beside everything that is planned."""
+        """Return why a run that waits does not start now beside all planned starts."""
         plan = self._plan
         waits = waits_for_upstream(plan.view, record.spec) or held_back(
             plan.view, record, plan.log.now_ms
@@ -100,7 +103,7 @@ class WhyWaiting:
         return waiting(view, run, refusal) if refusal.code in HARD else refusal
 
     def _why(self, record: RunRecord) -> Refusal:
-        """Return why a run does not start now: what is short in itself, or else beside the plan."""
+        """Return why a run does not start now: its own shortage, or else what the plan takes."""
         log, run = self._plan.log, record.spec
         own = record.reservation or ""
         if own not in log.view.reservations:
@@ -114,12 +117,12 @@ class WhyWaiting:
             return (
                 answer if answer.code in HARD else reserved(run, answer, self._planned_before(run))
             )
-        # What is left is enough now, but that room was made after the run's turn.
+        # The remaining room is enough now, but it came free after the run's turn.
         short = Refusal(code=RefusalCode.RESERVED, wanted=run.widths()[-1])
         return reserved(run, short, self._planned_before(run))
 
     def _planned_before(self, run: Run) -> list[str]:
-        """Return what keeps room or money that ``run`` could use: reservations, then runs."""
+        """Return the reservations, then runs, that keep room or money ``run`` could use."""
         plan = self._plan
         view = plan.log.view
         return [
@@ -134,8 +137,8 @@ class WhyWaiting:
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:
     """Return whether ``refusal`` says something else than ``known``.
 
-    That is another code or, where both wait for a quota, another owner's quota, or that there are
-    shortages where there were none, or none where there were.
+    That is: another code or, for two refusals by a quota, the quota of another owner, or shortages
+    in only one of the two.
     """
     if known is None or known.code is not refusal.code:
         return True

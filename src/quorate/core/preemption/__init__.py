@@ -1,5 +1,6 @@
 """Preemption: structural cuts, then a lottery; never priorities. Start at ``conflicts.py``.
 
-``goals`` says what a conflict has to achieve, ``candidates`` what may end, ``resolver`` finds the
-smallest change, ``lottery`` draws, ``disruption_account`` bounds what an owner may cost others.
+``goals`` defines what a conflict has to achieve, ``candidates`` the work that may end, ``resolver``
+finds the smallest change, ``lottery`` draws, ``disruption_account`` limits how much work of others
+an owner's conflicts may end.
 """

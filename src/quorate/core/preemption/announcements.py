@@ -1,10 +1,10 @@
 """Announcements: planned conflicts, announced to the owners whose runs may be drawn.
 
-Compares what was announced last, which is in the state, with what is planned now, and writes the
-difference: for every owner whose run has a token when a conflict is planned or its instant or scope
-changes, and for one owner when the odds of one of its runs have changed by ten points, or one more
-of its runs has a token. The odds are checked in the first decision of each minute, counted over a
-fixed number of dummy draws, so the same state gives the same odds.
+Compares the last announcements, which are in the state, with the present plan, and writes the
+difference. Every owner whose run has a token gets an announcement when a conflict is planned or its
+instant or scope changes; one owner gets one when the odds of one of its runs have changed by ten
+points, or one more of its runs has a token. The odds are checked in the first decision of each
+minute, counted over a fixed number of dummy draws, so the same state gives the same odds.
 docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
@@ -36,7 +36,7 @@ from quorate.model.state.records import AnnouncedConflict, ReservationRecord
 from quorate.model.state.state_view import StateView
 
 DRAWS: Final = 32
-"""Over how many dummy draws odds are counted."""
+"""The number of dummy draws over which odds are counted."""
 NEWS_PPM: Final = PPM // 10
 """By how much the odds of a run must change to be announced to its owner again."""
 LOOKED_AT_MAX: Final = 4
@@ -95,7 +95,7 @@ def _matters(event: Event) -> bool:
 
 
 def _planned(view: StateView) -> dict[str, ReservationRecord]:
-    """Return the reservations that count on a conflict which is neither declared nor settled."""
+    """Return the reservations that count on a conflict that is neither declared nor settled."""
     declared = {view.conflicts[name].declared.reservation for name in view.open_conflicts}
     return {
         name: record
@@ -108,7 +108,7 @@ def _planned(view: StateView) -> dict[str, ReservationRecord]:
 
 
 def _announce(log: DecisionLog, record: ReservationRecord) -> None:
-    """Write what has changed of the conflict that ``record`` counts on, if anything has."""
+    """Write the changes of the conflict that ``record`` counts on, if there are any."""
     view, name = log.view, record.made.reservation
     assert record.planned_start_ms is not None, record
     due_ms = max(record.planned_start_ms, log.now_ms)
@@ -118,7 +118,7 @@ def _announce(log: DecisionLog, record: ReservationRecord) -> None:
         return  # The conflict cannot be called in this state, but perhaps in a later one.
     entrants = () if contest is None else contest.entrants
     odds = {entrant.run: entrant.cut * PPM // DRAWS for entrant in entrants}
-    runs = _told(view, view.announced.get(name), odds, due_ms, question.scope)
+    runs = _runs_to_announce(view, view.announced.get(name), odds, due_ms, question.scope)
     if runs:
         log.write(
             ConflictAnnounced(
@@ -132,7 +132,7 @@ def _announce(log: DecisionLog, record: ReservationRecord) -> None:
         )
 
 
-def _told(
+def _runs_to_announce(
     view: StateView,
     known: AnnouncedConflict | None,
     odds: dict[str, int],

@@ -1,7 +1,7 @@
 """The chains of the lottery: the next one is committed, and sealed, before the present one ends.
 
-A chain must not be chosen by a party that knows what will be drawn by it. So the next one is fixed
-while the present one still has links, and serves when that is used up (docs/adr/0052).
+No party that knows which runs a chain will draw may choose that chain. So the next chain is fixed
+while the present one still has links, and is used once those are used up (docs/adr/0052).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.state.records import Lottery
 
 RENEW_LINKS: Final = 1_000
-"""With so many links left the next chain is due: more lotteries than a busy month has."""
+"""The next chain is due when this many links are left: more lotteries than in a busy month."""
 
 
 def renewal_due(lottery: Lottery) -> bool:
@@ -25,7 +25,7 @@ def renewal_due(lottery: Lottery) -> bool:
 
 
 def seal_chain(log: DecisionLog, command: SealLottery) -> Decision:
-    """Write the sealed secret of the present chain, or commit the next chain with its own."""
+    """Write the sealed secret of the present chain, or the next chain with its sealed secret."""
     refusal = _refusal(log.view.lottery, command)
     if refusal is not None:
         return Decision(refusals=(refusal,))
@@ -42,7 +42,7 @@ def seal_chain(log: DecisionLog, command: SealLottery) -> Decision:
 
 
 def _refusal(lottery: Lottery, command: SealLottery) -> Refusal | None:
-    """Return why ``command`` may not be carried out, if anything."""
+    """Return a refusal if ``command`` may not be carried out; else None."""
     why = _fault(lottery, command)
     return Refusal(code=RefusalCode.CONFLICT, subject=why, remedy="") if why else None
 

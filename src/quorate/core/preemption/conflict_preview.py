@@ -1,7 +1,7 @@
-"""Contests: what a conflict would cut, who would enter its lottery, and with which odds.
+"""Contests: what a conflict would cut, which runs would enter its lottery, and with which odds.
 
-Only dummy seeds are drawn here, which no conflict can have: a forecast does not reveal whom the
-real draw will end. The results of settled conflicts are read from their events.
+Only dummy seeds are drawn here, which no conflict can have: a forecast does not reveal which runs
+the real draw will end. The results of settled conflicts are read from their events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from quorate.model.refusal import Refusal
 from quorate.model.state.state_view import StateView
 
 _FIRST_DRAWS: Final = 64
-"""How many draws are taken before it is first checked whether they are enough."""
+"""How many draws are taken before the first check whether they are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +55,11 @@ class Entrant:
 class Contest:
     """A conflict that has not been settled, and its outcome if settled at ``at_ms``.
 
-    ``short`` is what is missing of ``deficit`` after the structural ``cuts``; tokens up to
-    ``size_max`` GPUs enter for that. ``draws`` is over how many dummy draws ``Entrant.cut`` was
-    counted, and ``sample`` the first of them. ``sure`` are the runs of ``cuts`` that stay cut in
-    every dummy draw: a draw may make a cut needless. ``lost_gpu_ms`` is the work that the sample
-    would cost.
+    ``short`` is how much of ``deficit`` is missing after the structural ``cuts``; tokens up to
+    ``size_max`` GPUs enter for that. ``draws`` is the number of dummy draws over which
+    ``Entrant.cut`` was counted, and ``sample`` the first of them. ``sure`` are the runs of ``cuts``
+    that stay cut in every dummy draw: a draw may make a cut needless. ``lost_gpu_ms`` is the work
+    that the sample would cost.
     """
 
     conflict: str
@@ -84,9 +84,9 @@ def foresee(
     has_executor: bool = False,
     draws: int = DUMMY_DRAWS,
 ) -> Contest | Refusal | None:
-    """Return how a conflict over ``question`` would go at ``at_ms``; None where nothing is short.
+    """Return how a conflict over ``question`` would go at ``at_ms``; None if nothing is short.
 
-    A refusal when everything that may be ended then is not enough.
+    A refusal if ending everything that may be ended then is not enough.
     """
     resolver = question.resolver(view, at_ms, has_executor=has_executor)
     if resolver is None or not resolver.deficit:
@@ -111,8 +111,8 @@ def foresee_declared(
 ) -> Contest | Refusal | None:
     """Return how an open conflict would go: its entrants are fixed, its cuts are not.
 
-    Where the entrants are not enough, or an owner has dodged, return how the conflict would go when
-    it is declared again.
+    If the entrants are not enough, or an owner has ended a run that had entered and started others,
+    return how the conflict would go when it is declared again.
     """
     question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
     resolver = question.resolver(view, at_ms, has_executor=has_executor)
@@ -226,8 +226,9 @@ def _entrants(
 class Ordeal:
     """The result of a settled conflict for one run that entered it or was cut by it.
 
-    ``steps`` are how it was cut, with the GPUs that ended; none when it goes on. ``odds`` is how
-    likely it was to be drawn first, None where it had no token; ``entrants`` are all that had one.
+    ``steps`` are how it was cut, with the GPUs that ended; none if it goes on. ``odds`` is how
+    likely it was to be drawn first, None if it had no token; ``entrants`` are all runs that had
+    one.
     """
 
     declared: ConflictDeclared

@@ -1,4 +1,4 @@
-"""What a conflict is about, and the resolver that answers it in a state."""
+"""The subject of a conflict, and the resolver for it in a state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from quorate.model.state.state_view import StateView
 class Question:
     """Room for ``reservation``; or ``gpus`` more in ``scope``; or a limit that is exceeded.
 
-    ``since_ms`` is when it was first asked: owners of runs that began later could know of it.
+    ``since_ms`` is when the question first arose: owners of runs that began later could know of it.
     """
 
     cause: ConflictCause
@@ -41,7 +41,7 @@ class Question:
         has_executor: bool = False,
         burst: Burst | None = None,
     ) -> Resolver | None:
-        """Return the resolver of the question in ``view``; None when the question is obsolete.
+        """Return the resolver of the question in ``view``; None if the question is obsolete.
 
         Without ``burst``, a run is burst if its owner is beyond a share that a quota states.
         """
@@ -84,8 +84,8 @@ class Question:
     def enters(self, view: StateView, at_ms: int) -> Callable[[RunRecord], bool]:
         """Return which runs may be drawn at ``at_ms``: those that have run long enough.
 
-        Runs that started after the reservation was made, or after the question was first asked, may
-        be drawn at once: their owners could know of it.
+        Runs that started after the reservation was made, or after the question first arose, may be
+        drawn at once: their owners could know of it.
         """
         warned = []
         if self.reservation:
@@ -104,7 +104,7 @@ def _resolver(
 
 
 def matured(view: StateView, at_ms: int, made_ms: int | None) -> Callable[[RunRecord], bool]:
-    """Return which runs have run for their pool's minimum by ``at_ms``, or began past ``made_ms``.
+    """Return which runs have run for their pool's minimum by ``at_ms``, or began after ``made_ms``.
 
     A run's age is its running time: hand-over, swap and growth do not change it.
     """
@@ -119,13 +119,13 @@ def matured(view: StateView, at_ms: int, made_ms: int | None) -> Callable[[RunRe
 
 
 def question_of(declared: ConflictDeclared) -> Question:
-    """Return what ``declared`` is about."""
+    """Return the question that ``declared`` is about."""
     gpus = declared.deficit if declared.cause is ConflictCause.BY_HAND else 0
     return Question(declared.cause, declared.scope, declared.reservation, gpus)
 
 
 def for_reservation(view: StateView, reservation: str) -> Question:
-    """Return the question of making room for ``reservation`` where it is planned."""
+    """Return the question of making room for ``reservation`` in its planned place."""
     record = view.reservations[reservation]
     pool = view.runs[record.made.run].spec.pool
     domains = tuple(sorted(domain for domain, _ in record.slice.domains))
@@ -134,9 +134,9 @@ def for_reservation(view: StateView, reservation: str) -> Question:
 
 
 def for_limit(view: StateView, limit: Limit) -> Question:
-    """Return the question of bringing what is in use back within ``limit``.
+    """Return the question of bringing use back within ``limit``.
 
-    Its pool is the one in use, if there is one; else the default pool.
+    Its pool is that of the runs under the limit if they are in one pool; else the default pool.
     """
     survey = survey_limit(view, limit)
     pools = {view.runs[run].spec.pool for run in survey.runs}
@@ -147,7 +147,7 @@ def for_limit(view: StateView, limit: Limit) -> Question:
 
 
 def by_hand(view: StateView, command: Resolve) -> Question:
-    """Return the question that ``command`` asks; the cap that it names, if any, must exist."""
+    """Return the question of ``command``; the cap that it names, if any, must exist."""
     if not command.cap:
         scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
     else:
@@ -157,7 +157,10 @@ def by_hand(view: StateView, command: Resolve) -> Question:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A conflict that can be resolved: the cuts, the entrants of the lottery, and what is short."""
+    """A conflict that can be resolved.
+
+    The resolver with its cuts, and the entrants of the lottery.
+    """
 
     resolver: Resolver
     tokens: tuple[Candidate, ...]
@@ -165,7 +168,7 @@ class Prepared:
     owners: Mapping[str, str]
 
     def draw(self, seed: bytes) -> Drawn | None:
-        """Return the runs that ``seed`` ends; None where no draw is needed."""
+        """Return the runs that ``seed`` ends; None if no draw is needed."""
         if not self.resolver.short:
             return None
         held: dict[str, list[str]] = {}
@@ -175,7 +178,7 @@ class Prepared:
 
 
 def prepare(view: StateView, question: Question, resolver: Resolver, at_ms: int) -> Prepared | int:
-    """Return the conflict with its entrants at ``at_ms``, or what stays short if all end."""
+    """Return the conflict with its entrants at ``at_ms``, or how many GPUs no end can free."""
     if not resolver.short:
         return Prepared(resolver, (), 0, {})
     tokens = resolver.tokens(question.enters(view, at_ms))

@@ -1,8 +1,8 @@
-"""Conflicts: declared before anything ends, and settled when they are due.
+"""Conflicts: declared before any work ends, and settled when they are due.
 
-A declaration fixes who enters the lottery and which link of the committed chain will be revealed.
-The cuts are computed from the state when the conflict is due; nothing is cut unless all cuts
-together are enough. docs/adr/0013-resolver.md.
+A declaration fixes which runs enter the lottery and which link of the committed chain will be
+revealed. The cuts are computed from the state when the conflict is due; nothing is cut unless all
+cuts together are enough. docs/adr/0013-resolver.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 CHECKPOINT_MS: Final = HOUR_MS
-"""How often work is at least expected to checkpoint."""
+"""The longest time that work is expected to go without a checkpoint."""
 _REASONS: Final = {
     CutStep.BACKFILL: EndReason.OVERSTAYED,
     CutStep.SPARE: EndReason.DROP_SPARE,
@@ -65,7 +65,7 @@ def declare_conflict(
     attempt: int | None = None,
     burst: Burst | None = None,
 ) -> ConflictDeclared | Refusal | None:
-    """Write that room will be made at ``due_ms``, or return why not; None where nothing is short.
+    """Write that room will be made at ``due_ms``, or return a refusal; None if nothing is short.
 
     Without ``due_ms``, the conflict is due now or, for a limit, when enough of the runs under it
     may be drawn. An open conflict over the same question is returned unchanged.
@@ -94,7 +94,7 @@ def declare_conflict(
 
 
 def _asks_the_same(one: Question, other: Question) -> bool:
-    """Return whether two questions are the same; a reservation or limit may have moved."""
+    """Return whether two questions are the same, even if a reservation or limit has moved."""
     if one.cause is not other.cause or one.reservation or one.scope.limit:
         return (one.cause, one.reservation, one.scope.limit) == (
             other.cause,
@@ -105,12 +105,12 @@ def _asks_the_same(one: Question, other: Question) -> bool:
 
 
 def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
-    """Return when a conflict is due: now, or for a limit when enough has run long enough.
+    """Return when a conflict is due: now, or for a limit when enough runs have run long enough.
 
     The owner who lowers a limit does not know which runs have just started under it. A conflict
-    with a lottery is due one notice from now at the soonest, unless it is declared again: owners
-    hear of it before. Found by bisection: what is enough stays enough as more runs have run long
-    enough.
+    with a lottery is due one notice from now at the soonest, unless it is declared again, so that
+    owners know of it before. Found by bisection: once enough runs have run long enough, that stays
+    so.
     """
     if question.cause is not ConflictCause.TIGHTENED:
         return now_ms
@@ -212,7 +212,7 @@ def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
 
 
 def _refused_scope(view: StateView, command: Resolve) -> Refusal | None:
-    """Return what of the scope does not exist, if anything."""
+    """Return a refusal if some part of the scope does not exist; else None."""
     if command.cap and command.cap not in view.caps:
         return _unknown(f"there is no cap {command.cap!r}", "list them: quorate get caps")
     if command.pool not in view.pools:
@@ -241,8 +241,7 @@ def _unknown(subject: str, remedy: str) -> Refusal:
 class _Outcome:
     """The result of a conflict, before it is written.
 
-    ``is_open`` says that nothing was drawn, and that the runs that may be drawn now would be
-    enough.
+    ``is_open`` says that nothing was drawn, and that the runs that may be drawn now would suffice.
     """
 
     outcome: ConflictOutcome
@@ -256,12 +255,12 @@ class _Outcome:
 def settle_conflict(
     log: DecisionLog, command: Draw, *, burst: Burst | None = None
 ) -> Refusal | None:
-    """Write the result of a conflict that is due, and its stops; or return why it is refused.
+    """Write the result of a conflict that is due, and its stops; or return a refusal.
 
-    It is declared again, with the runs that have started in its scope since then, where the
-    entrants that are left are not enough, where an entrant has ended and other runs of its owner
-    have started, and where another lottery has used its link. A reservation asks again by itself
-    when it is examined.
+    It is declared again, with the runs that have started in its scope since then, if the remaining
+    entrants are not enough, if an entrant has ended and other runs of its owner have started, or if
+    another lottery has used its link. A reservation calls its conflict again when it is next
+    examined.
     """
     refusal = _refused(log, command)
     if refusal is not None:
@@ -277,7 +276,7 @@ def settle_conflict(
 
 
 def _refused(log: DecisionLog, command: Draw) -> Refusal | None:
-    """Return why a conflict cannot be settled by ``command`` now, if anything."""
+    """Return a refusal if the conflict cannot be settled by ``command`` now; else None."""
     record = log.view.conflicts.get(command.conflict)
     name = f"conflict {command.conflict!r}"
     if record is None:
@@ -293,7 +292,7 @@ def _refused(log: DecisionLog, command: Draw) -> Refusal | None:
 def _preimage_refused(declared: ConflictDeclared, command: Draw) -> Refusal | None:
     name = f"conflict {command.conflict!r}"
     if command.beacon:
-        # No source of beacons is committed to, so a caller who names one could have tried many.
+        # The ledger commits to no source of beacons, so a caller could have tried many beacons.
         return _conflict(f"{name} takes no beacon", "leave the beacon out")
     if not declared.tokens:
         if command.preimage:
@@ -342,7 +341,7 @@ def _outcome(
 
 
 def entered(declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
-    """Return the tokens of ``declared`` that are left; a restarted run is not an entrant."""
+    """Return the remaining tokens of ``declared``; a restarted run is not an entrant."""
     names = {token.run for token in declared.tokens}
     return resolver.tokens(
         lambda record: record.spec.name in names and (record.since_ms or 0) <= declared.at_ms
@@ -352,10 +351,10 @@ def entered(declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
 def has_dodger(
     view: StateView, declared: ConflictDeclared, resolver: Resolver, left: Sequence[Candidate]
 ) -> bool:
-    """Return whether an owner has taken a run out of the lottery, and has started others since.
+    """Return whether an owner has ended an entered run, and has started others since.
 
-    ``left`` are the tokens that are left. Otherwise an owner could dodge by ending a run that has
-    entered and starting it under another name.
+    ``left`` are the remaining tokens. Otherwise an owner could avoid the draw by ending a run that
+    has entered and starting it under another name.
     """
     still = {token.run for token in left}
     owners = {token.owner for token in declared.tokens if token.run not in still}
@@ -372,7 +371,7 @@ def has_dodger(
 
 
 def asked_again(view: StateView, declared: ConflictDeclared) -> Question:
-    """Return the question of ``declared``, as it is asked when declared again."""
+    """Return the question of ``declared``, for a new declaration."""
     question, first = question_of(declared), declared
     earlier = [] if declared.attempt == 1 else [known.declared for known in view.conflicts.values()]
     for before in sorted(earlier, key=lambda each: (each.at_ms, each.attempt), reverse=True):
@@ -412,7 +411,7 @@ def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> Non
 
 
 def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
-    """Return what ending ``cut`` is estimated to cost in work: nothing for a spare.
+    """Return the estimated work that ending ``cut`` loses: nothing for a spare.
 
     That is its work since it started, at most the minimum runtime of its pool or an hour, whichever
     is longer: a run that lasts longer is expected to checkpoint.
@@ -426,9 +425,9 @@ def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
 
 
 def _declare_anew(log: DecisionLog, declared: ConflictDeclared, burst: Burst | None) -> None:
-    """Declare again what could not be settled, with the runs that may be drawn now.
+    """Declare an unsettled conflict again, with the runs that may be drawn now.
 
-    Where that does not help, the conflict stays as it is; it is examined again at the next change.
+    If that does not help, the conflict stays as it is; it is examined again at the next change.
     """
     question = asked_again(log.view, declared)
     declare_conflict(log, question, attempt=declared.attempt + 1, burst=burst)

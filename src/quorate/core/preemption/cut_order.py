@@ -1,9 +1,9 @@
-"""Cuts: what could be ended to make room, and in which order.
+"""Cuts: the work that could be ended to make room, and in which order.
 
-1 overstaying backfill; 2 spares; 3 steps of malleable runs, the highest
-first; 4 bundles that are burst; 5 the lottery. Within a step the newest start comes first, then the
-later submission, never a name. A run's minimum goes with the whole run, and so is in step 1, 4 or 5
-only: nothing is ever cut below it.
+1 overstaying backfill; 2 spares; 3 steps of malleable runs, the highest first; 4 bundles that are
+burst; 5 the lottery. Within a step the newest start comes first, then the later submission, never a
+name. A run's minimum ends only with the whole run, and so is in step 1, 4 or 5 only: no run is ever
+cut below its minimum.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 Burst = Callable[[StateView, RunRecord], bool]
-"""Whether an owner would keep at least its target share without this run."""
+"""Returns whether an owner would keep at least its target share without this run."""
 
 # Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
 _SPARE: Final = Role.SPARE
@@ -30,11 +30,11 @@ _CLAIM: Final = Role.CLAIM
 
 
 class Candidate(Struct, frozen=True, gc=False):
-    """Something that can be ended as one: a bundle, a whole run, a spare.
+    """Work that can be ended as one: a bundle, a whole run, a spare.
 
-    ``gpus`` is all that ends with it, in any place; ``room`` is what the goal gains, some of it
-    outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are given up with
-    it, as they would otherwise take its slots back.
+    ``gpus`` are all GPUs that come free with it, in any place; ``room`` are those that the goal
+    gains, some of them outside of the scope if ``is_beyond``. ``pledges`` are filled spares that
+    are given up with it, as they would otherwise take its slots back.
     """
 
     step: CutStep
@@ -56,7 +56,7 @@ class Cutter:
         self._taken: set[str] = set()
 
     def backfills(self, reservation: str, now_ms: int) -> Iterator[Candidate]:
-        """Yield the bundles that overstay: out of order, and past their declared ends.
+        """Yield the bundles that overstay: backfill past its declared end.
 
         They started after the run of ``reservation`` began to wait; without a reservation, after
         the run of any firm reservation did. A run that has itself overstayed does not count.
@@ -77,7 +77,7 @@ class Cutter:
                     yield from self._make(CutStep.BACKFILL, name, bundle)
 
     def spares(self) -> Iterator[Candidate]:
-        """Yield spares, one lease at a time; filled spares too where a limit counts them."""
+        """Yield spares, one lease at a time; filled spares too if a limit counts them."""
         leases, spares = self._view.leases, set(self._survey.spares)
         for run in self._survey.newest_first(leases[name].fact.run for name in spares):
             for name in reversed(self._view.runs[run].leases):
@@ -110,9 +110,10 @@ class Cutter:
     def tokens(
         self, gone: AbstractSet[str], enters: Callable[[RunRecord], bool]
     ) -> list[Candidate]:
-        """Return the lottery's tokens after ``gone`` has been cut: what is left of each run.
+        """Return the lottery's tokens after ``gone`` has been cut.
 
-        A run has a token if its minimum is in scope; if it is drawn, all that it still has ends.
+        The remaining leases of each run. A run has a token if its minimum is in scope; if it is
+        drawn, all its remaining leases end.
         """
         candidates: list[Candidate] = []
         records = self._view.runs
@@ -147,7 +148,7 @@ class Cutter:
     def _bundle(
         self, step: CutStep, run: str, bundle: int, gone: Collection[str]
     ) -> Sequence[Candidate]:
-        """Return a bundle of a run, as far as it is not ``gone``, with its spares."""
+        """Return a bundle of a run, without the leases in ``gone``, with its spares."""
         leases = self._view.leases
         names = tuple(
             name
@@ -163,7 +164,7 @@ class Cutter:
     ) -> Sequence[Candidate]:
         """Return ``names`` as a candidate; none if they make no room in scope or may not be cut.
 
-        Where room outside of the scope counts, leases outside of the scope make room too.
+        If room outside of the scope counts, leases outside of the scope make room too.
         """
         record = self._view.runs[run]
         if record.stopping is not None or record.spec.sensitive:

@@ -1,7 +1,7 @@
-"""A trial: the state without some leases, so that a set of cuts can be tried and taken back.
+"""A trial: the state without some leases, so that a set of cuts can be tried and undone.
 
-What payers have promised to a lease, width and GPU-hours, stays promised. Ending work makes room,
-not money; otherwise a run without money could get some by having work ended.
+The GPUs and GPU-hours that payers have promised to a lease stay promised. Ending work makes room,
+not money; otherwise a run without money could get some by having other work ended.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from quorate.model.state.state_view import StateView
 class Trial:
     """An overlay without exactly the leases of the last request.
 
-    ``reservation`` is closed in it, because the trial is for its run. Where there are no other
-    reservations and the trial is not ``whole``, only the slots of the leases come free: nothing
-    else of them is read then.
+    ``reservation`` is closed in it, because the trial is for its run. If there are no other
+    reservations and the trial is not ``whole``, only the slots of the leases are freed in the
+    overlay: no other effect of their end is read then.
     """
 
     __slots__ = ("_base", "_closed", "_gone", "_is_whole", "_reservation", "_state")

@@ -29,7 +29,7 @@ FULL_MS: Final = 7 * DAY_MS
 class Account:
     """A disruption account at ``now_ms``, in GPU-milliseconds.
 
-    ``has`` is below 0 where conflicts cost more than the account had. It fills at a rate of
+    ``has`` is below 0 if conflicts cost more than the account had. It fills at a rate of
     ``filling / PARTS`` GPUs up to ``size``. ``charged_ms`` is when it was last charged, and
     ``lacked`` how much was missing to ``size`` then.
     """
@@ -78,7 +78,8 @@ def covered_at_ms(
 def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
     """Return how many GPUs of ``pool`` the envelopes of ``owner`` and its family pay for at once.
 
-    Of each flavor no more than the pool has; of the envelopes those whose window is open.
+    Each flavor counts up to the number of GPUs in the pool; only envelopes with an open window
+    count.
     """
     gpus = 0
     for flavor in view.flavors():
@@ -104,8 +105,8 @@ def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
 def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: int) -> None:
     """Write that ``run`` waits until its owner's account covers the cost; it is planned then.
 
-    Nothing is written where a recorded deferral ends no later than that: the cost of a conflict
-    grows as other runs work, and it is computed again at that instant.
+    Nothing is written if a recorded deferral ends no later than that: the cost of a conflict grows
+    as other runs work, and it is computed again at that instant.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:
@@ -126,7 +127,7 @@ def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: in
 
 
 def deferrals_due_ms(view: StateView, after_ms: int) -> Iterator[int]:
-    """Yield when accounts come to cover the conflicts of waiting runs, past ``after_ms``."""
+    """Yield when accounts will cover the conflicts of waiting runs, after ``after_ms``."""
     for deferred in view.deferred.values():
         if deferred.covered_ms > after_ms:
             yield deferred.covered_ms

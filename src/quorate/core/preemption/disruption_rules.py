@@ -35,13 +35,13 @@ from quorate.model.state.state_view import StateView
 
 _NO_HEADROOM: Final = "its owner's hard quota is what it waits for"
 _FIRST_OWNERS: Final = 3
-"""For how many owners the loss is computed if they were drawn first."""
+"""How many owners are tried as the first one drawn, to compute the loss."""
 _DUMMY_DRAWS: Final = 4
-"""How many dummy draws are computed beside that."""
+"""How many dummy draws are computed as well."""
 
 
 class CallBar(Word):
-    """What keeps a run from asking for a conflict."""
+    """The reason why a run may not call a conflict."""
 
     HEADROOM = "headroom"
     THREW_AWAY = "threw-away"
@@ -54,10 +54,10 @@ class CallBar(Word):
 
 @dataclass(frozen=True, slots=True)
 class CallRefusal:
-    """Why a run may not ask for a conflict now; ``text`` says it, without instants.
+    """Why a run may not call a conflict now; ``text`` says it, without instants.
 
-    ``account`` is its owner's where that does not cover ``costs_gpu_ms``, and ``covered_ms`` is
-    when it will; None where it never does.
+    ``account`` is its owner's if that does not cover ``costs_gpu_ms``, and ``covered_ms`` is when
+    it will; None if it never does.
     """
 
     bar: CallBar
@@ -75,10 +75,10 @@ def may_call(  # noqa: PLR0911 - one answer per bar
     lost_gpu_ms: int = 0,
     flavor: str = "",
 ) -> CallRefusal | None:
-    """Return why ``record`` may not call a conflict at ``now_ms``; None when it may.
+    """Return why ``record`` may not call a conflict at ``now_ms``; None if it may.
 
-    ``lost_gpu_ms`` is what the conflict may cost; ``flavor`` is the flavor of the GPUs that it is
-    about, empty if that is not known.
+    ``lost_gpu_ms`` is the work that the conflict may cost; ``flavor`` is the flavor of the GPUs
+    that it is about, empty if that is not known.
     """
     run = record.spec
     pool = view.pools[run.pool]
@@ -119,10 +119,10 @@ def _not_covered(run: Run, account: Account, costs: int) -> CallRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """A conflict that would work at ``start_ms``; ``lost_gpu_ms`` is what its worst draw costs.
+    """A conflict that would work at ``start_ms``; ``lost_gpu_ms`` is the cost of its worst draw.
 
-    ``slice`` and ``shares`` are where the run would start then, some of it perhaps on what is free
-    elsewhere, and who would pay for it there.
+    ``slice`` is the place where the run would start then, perhaps with some free GPUs outside of
+    the scope, and ``shares`` are the payers there.
     """
 
     start_ms: int
@@ -146,10 +146,10 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
 ) -> Foreseen | None:
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
-    None where ending all that may be ended is never enough. What runs now counts, as if it went on:
-    it may be drawn from when it has run for its pool's minimum, or at once if it began past
-    ``made_ms``. ``reservation`` is the run's own.
-    With ``if_short`` it is None, too, where the run needs no conflict to start there.
+    None if ending everything that may be ended is never enough. Present runs count as if they went
+    on: each may be drawn once it has run for its pool's minimum, or at once if it began after
+    ``made_ms``. ``reservation`` is the run's own. With ``if_short``, also None if the run needs no
+    conflict to start there.
     """
     survey, goal, resolver = _asked(
         view,
@@ -168,8 +168,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     lost = _worst_loss(view, run, resolver, enters, at_ms)
     if lost is None:
         return None
-    # With all of them gone: a payer then pays there, and perhaps nowhere else. In the place itself
-    # if it can: what is free there need not be freed elsewhere.
+    # The start is searched with all of them gone, as payers may pay only there; in the place itself
+    # if possible, because GPUs that are free there need not be freed elsewhere.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)
     answer = admit(there, goal.run, at_ms, has_executor=has_executor)
@@ -190,7 +190,7 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
     has_executor: bool,
     reservation: str,
 ) -> tuple[Survey, Start, Resolver]:
-    """Return what runs in ``place``, the wanted start there, and the resolver."""
+    """Return the survey of ``place``, the wanted start there, and the resolver."""
     domains = tuple(sorted(domain for domain, _ in place.domains))
     survey = survey_domains(view, run.pool, place.flavor, domains, counts_beyond=True)
     burst = bursting(view)
@@ -219,7 +219,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
     has_executor: bool = False,
     reservation: str = "",
 ) -> bool:
-    """Return whether a hard quota forbids ``run`` in ``place`` even if all there had ended.
+    """Return whether a hard quota forbids ``run`` in ``place`` even if all work there had ended.
 
     Then headroom is missing, not room, and no conflict helps. ``may_call`` checks only the least
     that the run needs, without its spares and its place.
@@ -240,7 +240,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
 def _first_enough(
     view: StateView, survey: Survey, resolver: Resolver, made_ms: int, now_ms: int
 ) -> int | None:
-    """Return the first instant at which enough has run long enough, by bisection."""
+    """Return the first instant at which enough runs have run long enough, by bisection."""
     if not resolver.short:
         return now_ms
 
@@ -272,12 +272,12 @@ def _worst_loss(
     enters: Callable[[RunRecord], bool],
     at_ms: int,
 ) -> int | None:
-    """Return what a conflict may cost: the largest loss over the orders of draws that are tried.
+    """Return the work that a conflict may cost: the largest loss over the tried orders of draws.
 
     These orders are: each of the few owners with the most to lose drawn first, its runs in the
     order of their losses; the same, with runs that are enough by themselves moved to the end; and a
-    few dummy draws. A draw that costs more is possible, but rare. None where a draw does not reach
-    the goal: the search for a start is bounded, and with more room it may take another path.
+    few dummy draws. A draw that costs more is possible, but rare. None if a draw does not reach the
+    goal: the search for a start is bounded, and with more room it may take another path.
     """
     if not resolver.short:
         return _loss(view, resolver.cuts, at_ms)

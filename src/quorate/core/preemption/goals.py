@@ -1,8 +1,8 @@
-"""Goals: what a conflict is to achieve, and how far from it a state is.
+"""Goals: what a conflict is to achieve, and how far a state is from that.
 
 A goal is reached when its run packs (or use is within its limit), as decided by the same admission
 that would start the run. Counting comes first because it is quick; it can only prove that a state
-is not enough: each GPU made free brings a goal nearer by one at most.
+is not enough: each freed GPU lowers the number missing by at most one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quorate.model.state.state_view import StateView
 SHORT_SEARCH_STEPS: Final = 300
 """Steps of the first search in each try: overlapping caps make it hard, and tries are many."""
 LONG_SEARCH_STEPS: Final = 1_000
-"""Steps that all tries of a goal share where the first search was not enough."""
+"""Steps that all tries of a goal share if the first search was not enough."""
 _NO_ROOM: Final = frozenset(
     (
         RefusalCode.INSUFFICIENT_CAPACITY,
@@ -44,9 +44,9 @@ _NO_ROOM: Final = frozenset(
 )
 
 Room = Mapping[str, int]
-"""GPUs that come free, by domain; for a limit, those it pays for no more, under an empty name."""
+"""GPUs that come free, by domain; for a limit, GPUs it no longer pays for, under an empty name."""
 Ends = Mapping[str, Mapping[int, int]]
-"""Room by domain, and by when it would have come free anyway."""
+"""Room by domain, and by the instant at which it would have come free anyway."""
 
 
 class Goal(Protocol):
@@ -60,14 +60,13 @@ class Goal(Protocol):
     def lacking(self, room: Room) -> int:
         """Return how many GPUs of the scope are missing when ``room`` has come free; 0 if unknown.
 
-        It is more than 0 only where the goal is not reached. It never rises with more room, and
-        falls by no more than the room in scope grows; room outside of the scope may lower it by
-        more.
+        More than 0 proves that the goal is not reached. It never rises with more room, and falls by
+        no more than the room in scope grows; room outside of the scope may lower it by more.
         """
         ...
 
     def missing(self, view: Callable[[], StateView]) -> int:
-        """Return 0 if ``view`` reaches the goal, else how much is missing as far as is known."""
+        """Return 0 if ``view`` reaches the goal, else how many GPUs are missing, if known."""
         ...
 
     def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
@@ -75,7 +74,7 @@ class Goal(Protocol):
         ...
 
     def room_of(self, ends: Ends) -> Room:
-        """Return the most that the goal may have of the GPUs that come free."""
+        """Return how many of the freed GPUs, by domain, the goal may use at most."""
         ...
 
 
@@ -87,7 +86,7 @@ class Count:
     is_plain: bool = True
 
     def lacking(self, room: Room) -> int:
-        """Return how many GPUs are missing to the number."""
+        """Return how many GPUs are missing after ``room`` has come free."""
         return max(0, self.gpus - sum(room.values()))
 
     def missing(self, view: Callable[[], StateView]) -> int:
@@ -96,12 +95,12 @@ class Count:
         return 0
 
     def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
-        """Return 0: when they would end does not matter."""
+        """Return 0: the expected ends do not matter to this goal."""
         del view, leases
         return 0
 
     def room_of(self, ends: Ends) -> Room:
-        """Return all that comes free."""
+        """Return all freed GPUs, by domain."""
         return {domain: sum(gpus.values()) for domain, gpus in ends.items()}
 
 
@@ -109,12 +108,12 @@ class Count:
 class Start:
     """A run is to start at its least width.
 
-    ``free`` and ``total`` are of the domains in scope where an envelope may pay. Elsewhere nothing
-    is cut for it; what is free there counts, and so does what a cut in scope frees there: ``apart``
-    by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most ``apart_most`` in one
-    domain. ``firm`` has the firm places of others put in; ``promised`` has, of domains in scope in
-    which those are, what is free now, and what they leave at each instant at which that may be
-    least.
+    ``free`` and ``total`` are the GPUs of the domains in scope where an envelope may pay. Nothing
+    is cut in other domains; but their free GPUs count, and so do GPUs there that a cut in scope
+    frees: ``apart`` by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most
+    ``apart_most`` in one domain. ``firm`` is the profile with the firm starts of other runs.
+    ``promised`` has, for each domain in scope with such starts, the GPUs free now, and the GPUs
+    they leave at each instant at which that number may be lowest.
     """
 
     run: Run
@@ -136,7 +135,7 @@ class Start:
     long_search: SearchBudget = field(
         default_factory=lambda: SearchBudget(LONG_SEARCH_STEPS), compare=False
     )
-    """What all tries together may search where a short search is not enough."""
+    """The steps that all tries together may use if a short search is not enough."""
 
     @classmethod
     def of(  # noqa: PLR0913 - what, where, when, and beside which promises
@@ -151,7 +150,7 @@ class Start:
     ) -> Start:
         """Return the goal of starting ``run`` at ``at_ms`` with cuts in ``domains`` only.
 
-        What is free in ``view`` and firm for others does not count.
+        GPUs that are free in ``view`` and reserved for firm starts of others do not count.
         """
         width = run.gpus if run.malleable is None else run.malleable.gpus_min
         run = replace(run, gpus=width, flavors=(flavor,))
@@ -187,14 +186,17 @@ class Start:
         )
 
     def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
-        """Return when the last of ``leases`` is expected to end; nothing where none is promised."""
+        """Return when the last of ``leases`` is expected to end.
+
+        0 if no firm start needs that instant.
+        """
         if not self.promised:
             return 0
         ends = (lease_end_ms(view, view.leases[name], self.at_ms) for name in leases)
         return max(ends, default=FOREVER_MS)
 
     def room_of(self, ends: Ends) -> Room:
-        """Return what firm places, which may count on it already, leave of what comes free."""
+        """Return how many of the freed GPUs, by domain, firm starts do not need."""
         room: dict[str, int] = {}
         for domain, gpus in ends.items():
             room[domain] = sum(gpus.values())
@@ -208,7 +210,7 @@ class Start:
         return room
 
     def lacking(self, room: Room) -> int:
-        """Return what is missing of all GPUs and of all full groups, whichever is more."""
+        """Return the missing GPUs, counted as GPUs or as full groups, whichever is more."""
         if self.one_domain:
             return self._lacking_in_one(room)
         short = self.gpus - self.apart_gpus
@@ -237,8 +239,9 @@ class Start:
     def _lacking_groups(self, room: Room, apart: Iterable[str]) -> int:
         """Return the least number of GPUs of the scope that make room for every full group.
 
-        Each domain holds some groups already; one more costs what is missing to it, and those
-        after it cost their size. ``apart`` are the domains outside of the scope that ``room`` has.
+        Each domain holds some groups already; the next group costs the GPUs that are missing to it,
+        and each further group its size. ``apart`` are the domains outside of the scope that
+        ``room`` has.
         """
         size, left = self.group_gpus, self.groups - self.apart_groups
         for domain in apart:
@@ -258,7 +261,7 @@ class Start:
         return sum(partial[:left]) + max(0, left - len(partial)) * size
 
     def missing(self, view: Callable[[], StateView]) -> int:
-        """Return 0 if the run would start in ``view`` and leave others what is promised to them.
+        """Return 0 if the run would start in ``view`` and leave other firm starts their GPUs.
 
         The exact answer: placed and paid.
         """
@@ -270,7 +273,7 @@ class Start:
         return 0 if left is state else self._short(left)
 
     def left_in(self, view: StateView, at_ms: int) -> StateView:
-        """Return ``view`` without what is promised to others while the run would run."""
+        """Return ``view`` without the GPUs that firm starts of others need during the run."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
         if self.firm is None or view.pledges or at_ms != self.at_ms:
             return room_left(view, self.run, at_ms, until_ms=until_ms)
@@ -305,7 +308,7 @@ def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool
 def _promised(
     firm: Profile, islands: Iterable[Island], at_ms: int, until_ms: int
 ) -> dict[str, tuple[int, tuple[tuple[int, int], ...]]]:
-    """Return what is free now, and what firm places leave when that may be least, by domain."""
+    """Return by domain the GPUs free now, and (instant, GPUs) that firm starts leave."""
     planned, found = dict(firm.planned_rooms()), {}
     for island in islands:
         room = planned.get(island.key)

@@ -41,7 +41,7 @@ Tokens = Mapping[str, Iterable[str]]
 
 
 def chain_before(link: bytes) -> bytes:
-    """Return the link before ``link``: what is public before ``link`` is revealed."""
+    """Return the link before ``link``: the last public one before ``link`` is revealed."""
     return sha256(CHAIN_TAG + link).digest()
 
 
@@ -54,7 +54,7 @@ def chain_back(link: bytes, count: int) -> bytes:
 
 
 def chain_link(secret: bytes, number: int, *, length: int = CHAIN_LENGTH) -> bytes:
-    """Return link ``number`` of the chain that ends in ``secret``; link 0 is what is committed.
+    """Return link ``number`` of the chain that ends in ``secret``; link 0 is the commitment.
 
     Link ``number`` is ``secret`` hashed ``length - number`` times, so early links cost the most.
     """
@@ -73,7 +73,7 @@ def leads_to(link: bytes, number: int, anchor: bytes) -> bool:
 
 
 def link_of(text: str) -> bytes | None:
-    """Return the link or seed that ``text`` is in hex, or None: 64 digits, lower case, no more."""
+    """Return the bytes of the link or seed ``text``; None unless it is 64 lower-case hex digits."""
     try:
         link = bytes.fromhex(text)
     except ValueError:
@@ -86,10 +86,10 @@ def link_of(text: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedParts:
-    """Everything that goes into a seed, in the order in which it is hashed.
+    """All parts of a seed, in the order in which they are hashed.
 
     ``nonces`` are those of the runs that entered, in the order of their names. ``beacon`` is empty:
-    its place is kept for a public one, once its source can be committed to.
+    the field is reserved for a public beacon, once its source can be committed to.
     """
 
     scope: str
@@ -202,13 +202,13 @@ def draw(seed: bytes, tokens: Tokens) -> Iterator[tuple[str, str]]:
 
 
 def first_draw_odds(tokens: Tokens) -> dict[str, Fraction]:
-    """Return how likely each owner is to be drawn first: the same for all that entered."""
+    """Return the probability of each owner to be drawn first: equal for all that entered."""
     owners = [owner for owner, runs in tokens.items() if any(True for _ in runs)]
     return {owner: Fraction(1, len(owners)) for owner in owners}
 
 
 def run_odds(tokens: Tokens) -> dict[str, Fraction]:
-    """Return how likely each run is to be drawn first: its owner's odds, shared with its others."""
+    """Return the probability of each run to be drawn first: its owner's, divided among its runs."""
     odds = first_draw_odds(tokens)
     found: dict[str, Fraction] = {}
     for owner, runs in tokens.items():
@@ -245,7 +245,7 @@ def cut_frequency(
 def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[str]:
     """Return the faults of a published outcome, as sentences; empty if it is correct.
 
-    Judged from the two events alone. Whether the declaration itself is true takes the history:
+    Judged from the two events alone. To check the declaration itself takes the history:
     ``core/audit/lottery_audit.py``.
     """
     assert declared.conflict == resolved.conflict, (declared.conflict, resolved.conflict)
@@ -259,7 +259,7 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
     if not is_cleared and (resolved.cuts or resolved.draws):
         faults.append(f"it cuts or draws although its outcome is {resolved.outcome}")
     if resolved.beacon:
-        # The drawing party could have tried many beacons: none is committed to beforehand.
+        # No beacon is committed to beforehand, so the drawing party could have tried many.
         faults.append("a beacon is shown, and none may be used")
     drawn = [each.run for each in resolved.draws]
     victims = {each.run for each in resolved.draws if not each.spared}
@@ -275,7 +275,7 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
 
 
 def _seed_faults(declared: ConflictDeclared, resolved: ConflictResolved) -> list[str]:
-    """Return what is wrong with the preimage, the seed and the sequence of draws."""
+    """Return the faults of the preimage, the seed and the sequence of draws."""
     preimage = link_of(resolved.preimage)
     if preimage is None or chain_before(preimage).hex() != declared.commitment:
         return ["the preimage does not hash to the commitment of the declaration"]

@@ -1,4 +1,4 @@
-"""Limits of money that can be tightened below their use: which they are, and by how much.
+"""Limits in budgets that can be tightened below their use, and by how much use exceeds them.
 
 A limit binds the leases that are not stopping.
 """
@@ -22,7 +22,7 @@ LENDING: Final = "lending"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The concurrency of an envelope, of a cap, or of what an envelope lends."""
+    """The concurrency of an envelope, of a cap, or of the lending of an envelope."""
 
     kind: str
     key: str
@@ -61,7 +61,7 @@ def payers_of(view: StateView, limit: Limit) -> list[EnvelopeId]:
 
 
 def survey_limit(view: StateView, limit: Limit) -> Survey:
-    """Return the survey of what ``limit`` pays for."""
+    """Return the survey of the leases that count under ``limit``."""
     return survey_payers(view, payers_of(view, limit), limit.counts)
 
 
@@ -86,7 +86,7 @@ def _account(view: StateView, limit: Limit) -> EnvelopeAccount | CapAccount:
 
 
 def _bound_and_use(account: EnvelopeAccount | CapAccount, limit: Limit) -> tuple[int | None, int]:
-    """Return what ``limit`` allows, None where it is not in force, and what is in use."""
+    """Return the bound of ``limit``, None if it is not in force, and the GPUs in use."""
     used = account.gpus_active + account.gpus_reserved
     if account.retired:
         return None, used

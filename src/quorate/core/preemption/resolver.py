@@ -3,7 +3,7 @@
 Cuts are taken in their order until the goal is reached; needless ones are given back, last first.
 The lottery supplies the rest: draws are taken until the goal is reached; then needless draws are
 given back, last first, and after them the cuts that the draws made needless, so that every cut and
-draw that is left is necessary. Where all together are not enough, nothing is cut.
+draw that is left is necessary. If all together are not enough, nothing is cut.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a sequence of draws leads to: every draw up to the last that was needed.
+    """The result of a sequence of draws, up to the last draw that was needed.
 
     ``cuts`` are the structural cuts that are still needed beside the ``victims``. ``spared`` are
     the runs that were drawn and not needed, or had ended.
@@ -35,7 +35,7 @@ class Drawn:
 
 
 class Chosen:
-    """A list of candidates, and how short of the goal the state is without them."""
+    """A list of candidates, and how many GPUs the goal lacks if they are cut."""
 
     __slots__ = ("_ends", "_goal", "_going", "_room", "_trial", "items")
 
@@ -89,18 +89,18 @@ class Chosen:
         return sum(self._room.values())
 
     def lacking(self) -> int:
-        """Return what is missing at least, by counting."""
+        """Return how many GPUs are missing at least, by counting."""
         return self._goal.lacking(self._goal.room_of(self._ends))
 
     def short(self) -> int:
-        """Return what is missing; 0 if and only if the goal packs."""
+        """Return how many GPUs are missing; 0 if and only if the goal packs."""
         lacking = self.lacking()
         if lacking and self._goal.is_plain:
             return lacking
         return max(lacking, self._goal.missing(self.view))
 
     def view(self) -> StateView:
-        """Return the state without what is cut, and without what is stopping anyway."""
+        """Return the state without the cut leases, and without those that are stopping anyway."""
         gone = [name for item in self.items for name in item.leases]
         closed = [name for item in self.items for name in item.pledges]
         return self._trial.without((*self._going, *gone), closed)
@@ -127,9 +127,9 @@ class Resolver:
         self._burst = burst
         self._cutter = Cutter(survey)
         self.deficit = self._chosen().short()
-        """What is missing before anything is cut."""
+        """The GPUs missing before anything is cut."""
         self.short = self.deficit
-        """What is missing after the cuts."""
+        """The GPUs missing after the cuts."""
         self.cuts: tuple[Candidate, ...] = ()
         self._parts: tuple[Candidate, ...] = ()
         # The same as the cuts, with spares apart from their bundles.
@@ -159,17 +159,17 @@ class Resolver:
     # --- The lottery ---
 
     def tokens(self, enters: Callable[[RunRecord], bool]) -> list[Candidate]:
-        """Return what could be drawn: one token for each run whose minimum is in scope."""
+        """Return the possible tokens: one for each run whose minimum is in scope."""
         gone = {name for cut in self.cuts for name in cut.leases}
         return self._cutter.tokens(gone, enters)
 
     def entrants(
         self, tokens: Sequence[Candidate], gpus_max: int
     ) -> tuple[list[Candidate], int] | None:
-        """Return the tokens that enter, and their largest size; None when all are not enough.
+        """Return the tokens that enter, and their largest size.
 
-        Tokens of up to ``gpus_max`` GPUs enter, or else up to the smallest size at which they
-        suffice.
+        None if all together are not enough. Tokens of up to ``gpus_max`` GPUs enter, or else up to
+        the smallest size at which they suffice.
         """
         small = [token for token in tokens if token.gpus <= gpus_max]
         if self.suffices(small):
@@ -191,7 +191,7 @@ class Resolver:
         room = summed(candidate.room for candidate in (*self.cuts, *tokens))
         if self._goal.lacking(room):
             return False
-        # Where counting is right, some of them are enough, and quicker to try than all.
+        # If counting is right, some of them are enough, and quicker to try than all.
         some = self._chosen(self.cuts)
         largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
         _until_nothing_lacks(some, iter(largest))
@@ -204,13 +204,14 @@ class Resolver:
     def short_without(
         self, tokens: Sequence[Candidate], cuts: Sequence[Candidate] | None = None
     ) -> int:
-        """Return what is missing when all of ``tokens`` end beside the cuts, or beside ``cuts``."""
+        """Return how many GPUs are missing when ``tokens`` and the cuts (or ``cuts``) end."""
         return self._chosen((*(self.cuts if cuts is None else cuts), *tokens)).short()
 
     def draw(self, tokens: Iterable[Candidate], draws: Iterable[tuple[str, str]]) -> Drawn | None:
-        """Return which runs ``draws`` (owner, run) end, in order; None when all are not enough.
+        """Return which runs ``draws`` (owner, run) end, in order.
 
-        A run that is drawn and has no token any more is skipped.
+        None if all together are not enough. A run that is drawn and no longer has a token is
+        skipped.
         """
         by_run = {token.run: token for token in tokens}
         drawn: list[tuple[str, str]] = []
@@ -250,9 +251,10 @@ def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> boo
 
 
 def _until_packs(chosen: Chosen, candidates: Iterator[Candidate]) -> int:
-    """Cut ``candidates`` in order until the goal packs; return what is still short.
+    """Cut ``candidates`` in order until the goal packs; return how many GPUs are still missing.
 
-    What packs still packs with more room, so the first that is enough is found by halving.
+    A goal that packs still packs with more room, so the first number of cuts that is enough is
+    found by bisection.
     """
     if not _until_nothing_lacks(chosen, candidates):
         return chosen.lacking()
@@ -319,7 +321,7 @@ def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
 
 
 def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, deficit: int) -> None:
-    """Give back what ``judge`` finds needless."""
+    """Give back each cut that ``judge`` finds unnecessary to keep ``short`` from growing."""
     # GPUs that come free outside of the scope may lower what is missing by more than one each.
     is_counted = chosen.is_plain and not any(item.is_beyond for item in chosen.items)
     cut: set[tuple[str, int]] = set()

@@ -1,4 +1,4 @@
-"""Surveys: what runs in a scope, or what a limit pays for.
+"""Surveys: the leases in a scope, or under a limit.
 
 Only leases in scope are examined, each once and briefly: a scope may be a whole fleet. What a lease
 is worth to the goal is computed later, for the few that are cut.
@@ -27,9 +27,9 @@ class Survey:
     """Everything in scope.
 
     ``runs`` has the leases of each run that are not stopping, in the order in which they were
-    found; ``spares`` and ``steps`` those of them that are spares, or belong to a step above a
-    minimum. ``going`` are stopping. ``pledges`` are filled spares that a limit pays for, and
-    ``filled`` has the filled spares on the slots of each lease. ``scope`` is set where GPUs that a
+    found; ``spares`` and ``steps`` are those of them that are spares, or belong to a step above a
+    minimum. ``going`` are the stopping leases. ``pledges`` are filled spares that a limit pays for,
+    and ``filled`` has the filled spares on the slots of each lease. ``scope`` is set if GPUs that a
     cut frees in other domains count too: it has the domains in which room is to be made.
     """
 
@@ -79,10 +79,10 @@ def survey_domains(
     *,
     counts_beyond: bool = False,
 ) -> Survey:
-    """Return the survey of ``domains`` of a pool, or of all its domains where none is named.
+    """Return the survey of ``domains`` of a pool, or of all its domains if none is named.
 
-    ``counts_beyond`` says that the goal may also use what comes free outside of ``domains`` when a
-    run that is cut there has GPUs in other domains of the pool too.
+    ``counts_beyond`` says that the goal may also use GPUs outside of ``domains`` that come free
+    when a run is cut that has GPUs in both.
     """
     index = view.domains(pool, flavor)
     keys, scope = index.keys, None
@@ -104,7 +104,7 @@ def survey_domains(
 
 
 def _room_in(view: StateView, counted: frozenset[IslandKey], lease: Lease) -> dict[str, int]:
-    """Return what ``lease`` would leave free by domain, on nodes that take work."""
+    """Return the GPUs that ``lease`` would leave free, by domain, on nodes that take work."""
     slots = lease.fact.slots
     if len(slots) == 1:
         record = view.nodes[slots[0][0]]
@@ -134,7 +134,7 @@ def _filled(view: StateView) -> dict[str, tuple[str, ...]]:
 def survey_payers(
     view: StateView, payers: Iterable[EnvelopeId], pays: Callable[[Tier], bool]
 ) -> Survey:
-    """Return the survey of what envelopes pay for, in the tiers that ``pays`` accepts."""
+    """Return the survey of leases that the envelopes pay for, in tiers that ``pays`` accepts."""
     keys = sorted(set(payers))
     survey = Survey(view, lambda lease: {"": lease.gpus})
     for payer in keys:

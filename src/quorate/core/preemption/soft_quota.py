@@ -1,7 +1,7 @@
 """Soft quotas beyond the queue: burst, and which owners may call a conflict.
 
 Only a run of an owner with a stated share can be burst. An owner without one has an equal part of
-what is left, which only orders the queue: it is no promise to give anything back.
+the rest, which only orders the queue: other owners do not have to give GPUs back for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.state.state_view import StateView
 
 
 def bursting(view: StateView) -> Burst | None:
-    """Return which runs are burst; None where no quota states a share."""
+    """Return which runs are burst; None if no quota states a share."""
     if not view.soft.has_targets:
         return None
     return is_burst
@@ -81,7 +81,7 @@ def _gpus_then(view: StateView, record: RunRecord, flavor: str) -> int:
 
 
 def _promised_gpus(view: StateView, record: RunRecord, flavor: str) -> int:
-    """Return how many GPUs conflicts promised before that of ``record`` will give its owner."""
+    """Return how many GPUs the conflicts promised before that of ``record`` will give its owner."""
     mine = None if record.reservation is None else view.reservations[record.reservation]
     return sum(
         other.slice.gpus

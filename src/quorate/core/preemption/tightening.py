@@ -1,4 +1,4 @@
-"""Tightening: what follows when a limit is lowered below its use.
+"""Tightening: the consequences of a limit that is lowered below its use.
 
 Bundles are first offered to other payers, newest first. If no payer takes over enough, a conflict
 decides which bundles end. It is due as soon as enough runs have run for their pool's minimum.

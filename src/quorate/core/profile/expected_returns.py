@@ -1,7 +1,7 @@
 """What leases and filled spares give back, and when: by island and by payer.
 
-The ends of leases are kept between decisions (``ends_cache``), as declared and as expected; what is
-overdue is expected later.
+The ends of leases are kept between decisions (``ends_cache``), as declared and as expected; overdue
+leases are expected to end later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.model.state.state_view import StateView
 
 
 class ExpectedReturns:
-    """What comes back in a view, as expected at ``now_ms``."""
+    """The expected ends of leases and filled spares of a view, as of ``now_ms``."""
 
     __slots__ = ("_now_ms", "_pledged", "_view")
 
@@ -32,7 +32,7 @@ class ExpectedReturns:
         self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
 
     def island_ends(self, key: IslandKey) -> list[End]:
-        """Return what leases of an island will give back, in order."""
+        """Return the expected ends of the leases of an island, in order."""
         return self.expected(self.said_of(key))[0]
 
     def late_leases(self, key: IslandKey) -> set[str]:
@@ -58,12 +58,15 @@ class ExpectedReturns:
         return kept
 
     def _said_by(self, name: str, key: IslandKey) -> Iterator[End]:
-        """Yield what a lease, if it is still open, will give back on the nodes of an island."""
+        """Yield the GPUs that an open lease will give back on the nodes of an island.
+
+        None if it ended.
+        """
         view, lease = self._view, self._view.leases.get(name)
         if lease is None:
             return
         for node, mask in lease.fact.slots:
-            # What ends on a node that takes no work becomes free for no run.
+            # A lease that ends on a node that takes no work frees GPUs for no run.
             is_used = node not in view.node_status and node not in view.unwiped
             if is_used and view.nodes[node].island == key:
                 yield said_end_ms(view, lease), mask.bit_count(), name
@@ -77,7 +80,7 @@ class ExpectedReturns:
         return sorted(end for name in names for end in self._said_by(name, key))
 
     def expected(self, kept: Kept) -> tuple[list[End], Curve]:
-        """Return the ends of ``kept`` as they are expected now: what is overdue comes later."""
+        """Return the ends of ``kept`` as they are expected now: overdue leases end later."""
         said, now_ms = kept.said, self._now_ms
         if not said or said[0][0] >= now_ms:
             return said, kept.said_curve
@@ -92,11 +95,11 @@ class ExpectedReturns:
         return kept.expected, kept.expected_curve
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
-        """Return whether a lease of an island has passed an end that was expected of it since."""
+        """Return whether a lease of an island has passed an end expected since ``since_ms``."""
         return self._is_outlasted(self.said_of(key), since_ms)
 
     def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
-        """Return whether a lease of a payer has passed an end that was expected of it since."""
+        """Return whether a lease of a payer has passed an end expected since ``since_ms``."""
         return self._is_outlasted(self._paid_by(key), since_ms)
 
     def _is_outlasted(self, kept: Kept, since_ms: int) -> bool:
@@ -132,7 +135,7 @@ class ExpectedReturns:
     def pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
         """Return the filled spares of an island: their slots return to the spare, not to others.
 
-        As (from, until, GPUs). Those on nodes that take no work have no part of the room.
+        As (from, until, GPUs). Spares on nodes that take no work are left out.
         """
         if self._pledged is None:
             self._pledged, view = {}, self._view
@@ -145,7 +148,7 @@ class ExpectedReturns:
         return self._pledged.get(key, ())
 
     def pledge_span(self, pledge: PledgeRecord) -> tuple[int, int]:
-        """Return from when until when the run of a filled spare will have its slots back."""
+        """Return (from, until) of the time in which the run of a filled spare has its slots."""
         view, places = self._view, dict(pledge.slots)
         filled = [
             self.lease_end_ms(name)
@@ -162,7 +165,7 @@ class ExpectedReturns:
         return run_end_ms(self._view, record, self._now_ms) if is_running else self._now_ms
 
     def payer_ends(self, key: EnvelopeId) -> list[End]:
-        """Return what leases will give back to their payer, in order."""
+        """Return the GPUs that leases will give back to their payer, in order."""
         return self.expected(self._paid_by(key))[0]
 
     def _paid_by(self, key: EnvelopeId) -> Kept:
@@ -190,7 +193,7 @@ class ExpectedReturns:
         return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in ends), *more]) if more else curve
 
     def widths_of(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return all width that comes back to a payer, or only what it lent; not in order."""
+        """Return all width that comes back to a payer, or only the lent width; not in order."""
         leases = self._view.leases
         return [
             (at_ms, gpus)
@@ -201,9 +204,9 @@ class ExpectedReturns:
     def _beside_leases(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
         """Return the width that comes back to a payer other than from open leases.
 
-        A lease that was removed for a trial still gives its width back at its expected end, or
-        ending more work would leave less to count on. A filled spare gives its width back when the
-        run that it belongs to ends.
+        A lease that was removed for a trial still gives its width back at its expected end;
+        otherwise ending more work would leave less to count on. A filled spare gives its width back
+        when the run that it belongs to ends.
         """
         view = self._view
         if not (view.lifted or view.pledges):

@@ -35,7 +35,7 @@ def in_order(view: StateView) -> list[tuple[str, ReservationRecord]]:
 
 
 def replan_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the queue is to be planned again even if nothing happens; None: not needed.
+    """Return when the queue is to be planned again even without events; None if it is not.
 
     Time alone brings forecasts within the horizon in which they become firm. So the queue is
     planned every quarter of the shortest horizon, but at most once a minute.
@@ -54,7 +54,7 @@ def replan_due_ms(view: StateView, after_ms: int) -> int | None:
 
 
 def _pools_waited_in(view: StateView) -> Iterable[str]:
-    """Return the pools in whose queues runs wait; quickly where there is one pool."""
+    """Return the pools in whose queues runs wait; quickly if there is one pool."""
     if len(view.pools) == 1 and view.queued_counts:
         return view.pools
     return {pool for pool, _ in view.queued_counts}
@@ -130,7 +130,7 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
     *,
     is_firm: bool = False,
 ) -> Entry:
-    """Return ``run`` in ``where``, paid by ``shares``, from ``start_ms`` on as an entry.
+    """Return an entry for ``run`` in ``where``, paid by ``shares``, from ``start_ms`` on.
 
     Its ``nodes`` are 0: ``counted`` sets them.
     """
@@ -141,7 +141,7 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
 def firm_profile(
     view: StateView, now_ms: int, *, exempt: str = "", is_shut: bool = True
 ) -> Profile:
-    """Return the profile with the place of every firm reservation but ``exempt`` put in.
+    """Return the profile with the place of every firm reservation but ``exempt``.
 
     ``is_shut``: the domains of choosy reservations have nothing left for others.
     """
@@ -157,7 +157,7 @@ def firm_profile(
 
 
 def stands(profile: Profile, pin: Entry) -> bool:
-    """Return whether a place that is not put in has all it needs for its whole duration."""
+    """Return whether a place that is not in the profile has all it needs for its whole duration."""
     if is_void(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms
@@ -174,9 +174,10 @@ def stands(profile: Profile, pin: Entry) -> bool:
 def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
     """Return whether a lease that firm places count on has outlasted its expected end.
 
-    Only ends that were expected at ``since_ms`` or later count, and have passed by ``now_ms``: for
-    what was late before, the places were looked at. A lease counts if it holds room in a domain of
-    a place, width of one of its payers or their caps, or a hard quota that bounds its owner.
+    Only ends that were expected at ``since_ms`` or later, and have passed by ``now_ms``, count:
+    leases that were late before were considered when the places were last examined. A lease counts
+    if it holds room in a domain of a place, width of one of its payers or their caps, or a hard
+    quota that bounds its owner.
     """
     returns, rooms, payers = ExpectedReturns(view, now_ms), set[IslandKey](), set[EnvelopeId]()
     bounds, has_bounds = set[str](), view.holdings.has_bounds
@@ -206,7 +207,10 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
 
 
 def is_void(view: StateView, pin: Entry) -> bool:
-    """Return whether ``pin`` cannot start whatever is free: its payers or its pool forbid it."""
+    """Return whether ``pin`` cannot start however much is free.
+
+    Its payers or its pool forbid it.
+    """
     return bool(unpaid(view, pin)) or breaks_nodes(view, pin)
 
 
@@ -245,9 +249,9 @@ class _Whole(Struct, frozen=True, gc=False):
 
 
 def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
-    """Return the payers of ``pin`` that do not pay for it any more, whatever they have left.
+    """Return the payers of ``pin`` that may no longer pay for it, however much they have left.
 
-    They left its owner's family, lend to it no more, were retired, or are closed at its start.
+    They left its owner's family, no longer lend to it, were retired, or are closed at its start.
     """
     payers = payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
     lapsed = []

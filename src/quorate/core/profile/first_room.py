@@ -1,9 +1,9 @@
 """When domains have room: the first instant at which one, or several together, hold a run.
 
 Lower bounds make the search cheap. The instant at which a domain would have enough if nothing were
-planned is a bound for as long as the profile lasts; the result of a search is a bound for every
+planned is a bound for as long as the profile lasts. The result of a search is a bound for every
 other run of the same size and octave of duration, since a walk only takes more from the profile.
-When an entry is lifted out of the profile, bounds begin anew (``Profile.era``).
+When an entry is removed from the profile, all bounds are computed again (``Profile.era``).
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class FirstRoom:
     ) -> tuple[int, dict[int, Bound] | None]:
         """Return from when on to search, and where to store the result.
 
-        The search begins at the latest earlier result for no more parts and no longer duration.
-        None: the result would be no bound for other searches.
+        The search begins at the latest earlier result for no more parts and no longer duration. The
+        place to store is None if the result would be no bound for other searches.
         """
         if from_ms > self._profile.now_ms:
             return from_ms, None
@@ -164,7 +164,7 @@ class FirstRoom:
         return known
 
     def left_alone(self, site: Site, gpus: int) -> list[Bound]:
-        """Return when domains have ``gpus`` at the earliest if nothing is planned, as a heap."""
+        """Return when domains have ``gpus`` at the earliest if no start is planned, as a heap."""
         known = self._alone.get((site.number, gpus))
         if known is None:
             profile = self._profile
@@ -174,7 +174,7 @@ class FirstRoom:
         return known
 
     def bound_ms(self, key: IslandKey, gpus: int) -> int | None:
-        """Return when a domain has ``gpus`` if nothing is planned; None: never."""
+        """Return when a domain has ``gpus`` if no start is planned; None if it never has."""
         room = self._profile.room(key)
         return room.returned_ms(gpus - room.free_now)
 
@@ -185,7 +185,7 @@ def _octave_ms(duration_ms: int) -> int:
 
 
 def parts_of(sizes: Sequence[tuple[int, int, bool]], spares: int) -> tuple[Parts, bool]:
-    """Return parts that every placement must hold, and whether they are all of it.
+    """Return parts that every placement must hold, and whether they are the whole request.
 
     ``sizes`` are (GPUs, count, whether divisible) of the groups, each with its ``spares``.
     """

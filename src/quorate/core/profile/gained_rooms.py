@@ -1,10 +1,10 @@
-"""Which rooms may have more free than when the walk before searched them.
+"""Which rooms may have more free GPUs than when the previous walk searched them.
 
-A walk leaves behind what it put into its profile, in order, and the starts that it found
-(``KeptPlan``). The next walk compares what it puts in with that: a room has gained where a place of
-the former plan is missing, or where something happened to its domain since. In all other rooms no
-start is possible that was not possible then: leases are only expected later as time passes, and
-what is planned beside only takes more. So a start that was found then is still the first one if the
+A walk leaves behind the entries of its profile, in order, and the starts that it found
+(``KeptPlan``). The next walk compares its own entries with those: a room has gained if an entry of
+the former plan is missing, or if an event concerned its domain since. In all other rooms no start
+is possible that was not possible then: as time passes leases are only expected to end later, and
+other planned entries only take more. So a start that was found then is still the first one if the
 rooms that gained have none before it. docs/design/planning.md.
 """
 
@@ -19,9 +19,9 @@ from quorate.model.state.free_slots import IslandKey
 
 
 class KeptStart(NamedTuple):
-    """A start that a walk found, and nothing but room kept the run from an earlier one.
+    """A start that a walk found; only room kept the run from an earlier one.
 
-    ``ask`` is what the run asked for; ``placed`` is how many places were put in before.
+    ``ask`` is the run's request; ``placed`` is how many entries were in the profile before it.
     """
 
     ask: object
@@ -30,11 +30,11 @@ class KeptStart(NamedTuple):
 
 
 Base = tuple[int, Kept]
-"""The GPUs of a domain that were free, and when its leases end."""
+"""The free GPUs of a domain, and the ends of its leases."""
 
 
 class KeptPlan:
-    """What a walk at ``now_ms`` put into its profile, in order, and the starts that it found."""
+    """The entries that a walk at ``now_ms`` put in, in order, and the starts that it found."""
 
     __slots__ = ("has_executor", "now_ms", "placed", "rooms", "starts")
 
@@ -47,10 +47,10 @@ class KeptPlan:
 
 
 class GainedRooms:
-    """The rooms that may have gained since the ``former`` plan, kept up as a walk puts places in.
+    """The rooms that may have gained since the ``former`` plan, updated as a walk inserts entries.
 
-    ``made`` is the plan that the walk makes. ``changed`` are the domains to which something has
-    happened since the former one.
+    ``made`` is the plan that the walk makes. ``changed`` are the domains that events have concerned
+    since the former one.
     """
 
     __slots__ = ("_at", "_changed", "_missing", "_present", "former", "made", "rooms")
@@ -68,11 +68,14 @@ class GainedRooms:
         """The rooms that may have gained, and for how many reasons."""
 
     def base_of(self, key: IslandKey) -> Base | None:
-        """Return what was free of a room to which nothing has happened since; None: not known."""
+        """Return the base of a room that no event has concerned since; None if it is not known."""
         return None if key in self._changed else self.former.rooms.get(key)
 
     def put(self, entry: Entry) -> None:
-        """Note that ``entry`` is put in: what is in its place as before is not missing."""
+        """Note that ``entry`` is inserted.
+
+        If the former plan had the same entry, it is not missing.
+        """
         self.made.placed.append(entry)
         self._present[entry.run] = entry
         key = (entry.run, entry.start_ms, entry.end_ms)
@@ -87,12 +90,12 @@ class GainedRooms:
                     del self.rooms[room]
 
     def lift(self, entry: Entry) -> None:
-        """Note that ``entry`` is lifted: its rooms gain until it is put back."""
+        """Note that ``entry`` is removed: its rooms gain until it is inserted again."""
         self._present.pop(entry.run, None)
         self._miss(entry)
 
     def up_to(self, placed: int) -> None:
-        """Count as missing what is not put in of the first ``placed`` places of the former plan."""
+        """Count the first ``placed`` entries of the former plan that are not put in as missing."""
         while self._at < placed:
             entry = self.former.placed[self._at]
             self._at += 1
@@ -109,10 +112,10 @@ class GainedRooms:
 
 
 def _is_same(one: Entry, other: Entry) -> bool:
-    """Return whether two entries of a run certainly take the same of the same rooms.
+    """Return whether two entries of a run certainly take the same GPUs of the same rooms.
 
-    What a start by a conflict takes depends on what others leave, and what a choosy one or one that
-    keeps GPUs free takes on its domain.
+    A start by a conflict takes what others leave; a choosy entry, or one that keeps GPUs free,
+    depends on its domain.
     """
     is_counted = not (one.by_conflict or one.is_choosy or one.keeps)
     return (
@@ -125,6 +128,6 @@ def _is_same(one: Entry, other: Entry) -> bool:
 
 
 def rooms_of(entry: Entry) -> Iterable[IslandKey]:
-    """Return the rooms that ``entry`` takes something of."""
+    """Return the rooms of which ``entry`` takes GPUs."""
     pool, flavor = entry.pool, entry.slice.flavor
     return [IslandKey(pool, flavor, domain) for domain, _ in entry.slice.domains]

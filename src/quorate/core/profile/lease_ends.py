@@ -17,10 +17,10 @@ from quorate.model.state.state_view import StateView
 
 
 def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
-    """Return the rung that work which began at ``from_ms`` is expected to end at.
+    """Return the rung at which work that began at ``from_ms`` is expected to end.
 
     That is ``end_ms``, its declared end, until that has passed; then the first rung after
-    ``now_ms``: overdue work is not expected to end at this very moment, as punctual work is.
+    ``now_ms``: overdue work is not expected to end at exactly this moment, as punctual work is.
     """
     if end_ms >= now_ms:
         return end_ms
@@ -49,7 +49,7 @@ def said_end_ms(view: StateView, lease: Lease) -> int:
 
 
 def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
-    """Return the recall that ends ``lease``: of its bundle, or of its run's first one."""
+    """Return the recall that ends ``lease``: that of its bundle, or of its run's first bundle."""
     recalls = view.recalls
     if not recalls:
         return None
@@ -59,10 +59,10 @@ def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
 
 
 def is_told_late(view: StateView, lease: Lease) -> bool:
-    """Return whether a recalled ``lease`` was told to stop too late to be gone in time.
+    """Return whether a recalled ``lease`` was stopped too late to be gone in time.
 
-    It has its grace all the same, so its deadline is after the end of its notice. That happens
-    where no decision was made when it had to be told, because the program was down.
+    It still gets its full grace, so its deadline is after the end of its notice. That happens if no
+    decision was made when it had to be stopped, because the service was down.
     """
     if lease.ending is None or not view.recalls:
         return False

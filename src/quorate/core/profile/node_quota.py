@@ -1,11 +1,12 @@
 """Quotas of nodes in the plan: how many nodes a place counts for, and the fewest it needs.
 
-A place is counted in GPUs of a domain; its nodes are known only when the run starts. Where nodes
-are shared, each GPU may be on a node of its own. So a place counts for many nodes, or it counts for
-few and keeps so many more GPUs of its domain free for its start that few nodes hold it however free
-GPUs are spread. A start becomes firm where quotas allow the nodes that it counts for and its
-domains have the GPUs that it keeps. It stays firm as long as the fewest nodes fit: nodes that are
-added to a domain raise how many nodes a place may come to hold, and move no firm start.
+A place is counted in GPUs of a domain; its nodes are known only when the run starts. If nodes are
+shared, each GPU may be on a node of its own. So a place either counts for many nodes; or it counts
+for few, and keeps so many more GPUs of its domain free for its start that few nodes hold it however
+the free GPUs are spread. A start becomes firm if quotas allow the nodes that it counts for and its
+domains have the GPUs that it keeps. It stays firm as long as the quotas allow the fewest nodes that
+it needs: nodes that are added to a domain raise how many nodes a place may take, and move no firm
+start.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from quorate.model.state.state_view import StateView
 
 
 def counted(view: StateView, entry: Entry) -> Entry:
-    """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps for that.
+    """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps free for that.
 
     For whole nodes, as many as it takes of the smallest ones. For shared nodes, one for each GPU,
     as far as there are nodes, but no more than half of what its quotas allow unless it needs more.
@@ -60,10 +61,11 @@ def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
 
 
 def promised(profile: Profile, entry: Entry) -> Entry | None:
-    """Return ``entry``, which is not put in, in the form that can be firm; None where it cannot be.
+    """Return ``entry``, which is not in the profile, in a form that can be firm.
 
-    Quotas must allow the nodes that it counts for as long as it takes, and its domains must have
-    what it keeps when it starts, beside what other firm places need.
+    None if it cannot be. Quotas must allow the nodes that it counts for as long as it takes, and
+    its domains must have the GPUs that it keeps free when it starts, beside what other firm places
+    need.
     """
     view, start_ms = profile.view, entry.start_ms
     entry_counted = counted(view, entry)
@@ -81,9 +83,9 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
 
 
 def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
-    """Return from when on ``entry``, which cannot be promised at its start, may be in its domains.
+    """Return from when on ``entry``, which cannot be promised at its start, may fit its domains.
 
-    None where no such instant is known.
+    None if no such instant is known.
     """
     found = counted(profile.view, entry)
     at_ms: int | None = entry.start_ms

@@ -1,4 +1,4 @@
-"""Overstayers: backfilled bundles that are past their declared ends, and what they hold."""
+"""Overstayers: backfilled bundles that are past their declared ends, and the GPUs they hold."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
 def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
     """Return the GPUs that a bundle leaves to ``pin``, by island.
 
-    Whole nodes count where the pool gives whole nodes. Slots do not count that go back to a spare
-    whose run is expected to run at the start of ``pin``.
+    If the pool gives whole nodes, only whole nodes count. Slots that go back to a spare whose run
+    is expected to run at the start of ``pin`` do not count.
     """
     view, masks = profile.view, dict[str, int]()
     for name in each.leases:
@@ -129,14 +129,14 @@ def width_of(view: StateView, lease: str, kind: str, name: str) -> int:
 
 
 def bundle_end_ms(profile: Profile, each: Overstayer) -> int:
-    """Return when a bundle, which was not told to stop, is expected to end."""
+    """Return when a bundle that is not stopping is expected to end."""
     return profile.returns.lease_end_ms(each.leases[0])
 
 
 def take_held(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back
     profile: Profile, pin: Entry, each: Overstayer, from_ms: int, until_ms: int, sign: int
 ) -> None:
-    """Count what a bundle holds as taken for a while (``sign`` 1), or as free (-1)."""
+    """Count the GPUs and width of a bundle as taken for a while (``sign`` 1), or as free (-1)."""
     view = profile.view
     for key, gpus in room_of(profile, pin, each).items():
         profile.room(key).take(from_ms, until_ms, sign * gpus)

@@ -37,7 +37,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 def slice_of(admitted: Admitted) -> Slice:
-    """Return where ``admitted`` goes: GPUs by domain, spares included, in pack order."""
+    """Return the place of ``admitted``: GPUs by domain, spares included, in pack order."""
     domains: dict[str, int] = {}
     for group in admitted.plan.groups:
         spares = sum(mask.bit_count() for _, mask in group.spare_slots)
@@ -46,7 +46,7 @@ def slice_of(admitted: Admitted) -> Slice:
 
 
 def shares_of(legs: Iterable[Leg]) -> tuple[Share, ...]:
-    """Return who pays how much, in cover order."""
+    """Return the payers and their GPUs, in cover order."""
     found: dict[tuple[object, ...], Share] = {}
     for leg in legs:
         key = (leg.payer, leg.tier, leg.hold_ms)

@@ -1,4 +1,4 @@
-"""Accounts as they are expected at an instant: what ``admission/payers.py`` reads of a view."""
+"""Accounts as expected at an instant, in the form that ``admission/payers.py`` reads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from quorate.model.state.records import CapAccount, EnvelopeAccount
 class ExpectedAccounts:
     """Envelopes and caps with the least width that they have from one instant to another.
 
-    GPU-hours are those that are left now, less what entries of the plan will take; hours that are
-    held now are not expected back. Racks are ignored: an envelope that pays in some racks of a
-    domain counts as paying in all of it, and the start is then tried for real.
+    GPU-hours are those left now, less those that entries of the plan will take; hours that are held
+    now are not expected back. Racks are ignored: an envelope that pays in some racks of a domain
+    counts as paying in all of it, and the start is then tried in an expected state.
     """
 
     __slots__ = ("_from_ms", "_profile", "_until_ms", "caps", "envelopes")
@@ -27,9 +27,9 @@ class ExpectedAccounts:
         self._profile, self._from_ms, self._until_ms = profile, from_ms, until_ms
 
     def with_width(self, payers: Payers) -> Payers:
-        """Return those of ``payers`` that have a GPU of width, in their order.
+        """Return those of ``payers`` that have at least one GPU of width, in their order.
 
-        The others pay nothing. In a large family most are such; no account is made for them.
+        The others pay nothing. In a large family most have none; no account is made for them.
         """
         profile, from_ms = self._profile, self._from_ms
         envelopes, caps = profile.view.envelopes, dict[CapId, bool]()

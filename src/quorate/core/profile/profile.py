@@ -1,9 +1,9 @@
-"""The profile: what will be free of everything a start needs, as far as is known now.
+"""The profile: how much of every resource that a start needs will be free, as far as is known now.
 
-Rooms by domain and flavor (GPUs; GPUs of whole nodes where a pool gives whole nodes), payers
-(concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function. Each is
-computed when it is first read, from the view as it was when the profile was made; later starts and
-reservations are put in. The view must not change meanwhile.
+The resources are rooms by domain and flavor (GPUs; GPUs of whole nodes if a pool gives whole
+nodes), payers (concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function.
+Each is computed when it is first read, from the view as it was when the profile was made; later
+starts and reservations are inserted. The view must not change meanwhile.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Profile:
         self.returns = ExpectedReturns(view, now_ms)
         """What leases and filled spares give back, and when."""
         self.headroom = QuotaHeadroom(view, self.returns)
-        """What hard quotas leave."""
+        """The headroom of hard quotas."""
         self._rooms: dict[IslandKey, Resource] = {}
         self._payers: dict[EnvelopeId, Resource] = {}
         self._lent: dict[EnvelopeId, Resource] = {}
         self._caps: dict[CapId, Resource] = {}
         self.bounded: dict[str, Entry] = {}
-        """What is put in and counts under a hard quota, by run."""
+        """The entries that count under a hard quota, by run."""
         self._beside: dict[str, list[tuple[Resource, int, int, int]]] = {}
-        """What firm places take beyond what they need, once the profile is shut, by run.
+        """What firm places take beyond their need, once the profile is shut, by run.
 
         As (resource, from, until, amount).
         """
@@ -75,18 +75,18 @@ class Profile:
         self._squeezed: dict[str, list[Need]] = {}
         self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
-        """While this number stays the same, what is free only decreases."""
+        """While this number stays the same, free amounts only decrease."""
         self._lifted: list[tuple[Entry, int]] = []
-        """What was lifted and not put back, and the era before that."""
+        """The removed entries that were not inserted again, and the era before each removal."""
         self.gains: GainedRooms | None = None
-        """What a walk compares with the walk before it; None in any other profile."""
+        """The comparison of a walk with the previous one; None in any other profile."""
         # GPU-hours that entries take which are not held in the accounts yet.
         self.payer_gpu_ms: dict[EnvelopeId, int] = {}
         self.lent_gpu_ms: dict[EnvelopeId, int] = {}
         self.cap_gpu_ms: dict[CapId, int] = {}
 
     def over(self, view: StateView) -> Profile:
-        """Return the profile of ``view``, where leases have gone, with what is put into this one.
+        """Return the profile of ``view``, which has fewer leases, with the entries of this one.
 
         The result is read-only. A start by a conflict takes no more than in this one, even if more
         is free. ``view`` must have no filled spares.
@@ -107,7 +107,7 @@ class Profile:
     # --- Rooms ---
 
     def room(self, key: IslandKey) -> Resource:
-        """Return the room of the island under ``key``; nothing where the domain has gone."""
+        """Return the room of the island under ``key``; an empty one if the domain has gone."""
         known = self._rooms.get(key)
         if known is None:
             known = self._rooms[key] = self._find_room(key)
@@ -116,12 +116,15 @@ class Profile:
         return known
 
     def planned_room(self, key: IslandKey) -> Resource | None:
-        """Return the room under ``key`` if the plan, or a filled spare, takes something of it."""
+        """Return the room under ``key`` if the plan, or a filled spare, takes some of it.
+
+        Else None.
+        """
         known = self._rooms.get(key)
         return known if known is not None and known.steps_ms else None
 
     def planned_rooms(self) -> Iterator[tuple[IslandKey, Resource]]:
-        """Yield the rooms that the plan, or a filled spare, takes something of."""
+        """Yield the rooms of which the plan, or a filled spare, takes some."""
         for key, room in self._rooms.items():
             if room.steps_ms:
                 yield key, room
@@ -192,23 +195,26 @@ class Profile:
     def planned_payers(
         self, only: Iterable[EnvelopeId] | None = None
     ) -> Iterator[tuple[EnvelopeId, Resource]]:
-        """Yield the payers whose width the plan takes some of, of ``only`` if these are given."""
+        """Yield the payers whose width the plan takes some of; only those in ``only``, if given."""
         return _planned(self._payers, only)
 
     def planned_lenders(
         self, only: Iterable[EnvelopeId] | None = None
     ) -> Iterator[tuple[EnvelopeId, Resource]]:
-        """Yield the payers whose lending the plan takes some of, of ``only`` if these are given."""
+        """Yield the payers whose lending the plan takes some of.
+
+        Only those in ``only``, if given.
+        """
         return _planned(self._lent, only)
 
     def planned_caps(self, only: Iterable[CapId] | None = None) -> Iterator[tuple[CapId, Resource]]:
-        """Yield the caps whose width the plan takes some of, of ``only`` if these are given."""
+        """Yield the caps whose width the plan takes some of; only those in ``only``, if given."""
         return _planned(self._caps, only)
 
     # --- Entries ---
 
     def put(self, entry: Entry) -> None:
-        """Take what ``entry`` needs, for as long as it does."""
+        """Insert ``entry``: what it takes counts as taken from its start to its end."""
         self._put(entry, 1)
         if self.gains is not None:
             self.gains.put(entry)
@@ -216,7 +222,7 @@ class Profile:
             self.era = self._lifted.pop()[1]
 
     def lift(self, entry: Entry) -> None:
-        """Give back what ``entry`` takes; a new era lasts until it is put back."""
+        """Remove ``entry``; a new era lasts until it is inserted again."""
         self._put(entry, -1)
         if self.gains is not None:
             self.gains.lift(entry)
@@ -238,7 +244,7 @@ class Profile:
             self._put_beside(entry, sign)
 
     def _put_beside(self, entry: Entry, sign: int) -> None:
-        """Note what a firm place takes beyond what it needs, or (``sign`` -1) forget it."""
+        """Note what a firm place takes beyond its need, or (``sign`` -1) forget it."""
         start_ms, end_ms = entry.start_ms, entry.end_ms
         if sign > 0:
             key, keeps = IslandKey(entry.pool, entry.slice.flavor, ""), dict(entry.keeps)
@@ -257,10 +263,10 @@ class Profile:
             del self._beside[entry.run]
 
     def shut(self) -> None:
-        """From now on, also take what firm places take beyond what they need.
+        """From now on, count also what firm places take beyond their need.
 
-        Firm places are put in before that, each with what it needs only; otherwise a node of
-        another size, which makes all of them choosy, would displace some of them.
+        Firm places are inserted before that, each with its need only; otherwise a node of another
+        size, which makes all of them choosy, would displace some of them.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -268,7 +274,7 @@ class Profile:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Leave out what firm places take beyond what they need, within a ``with`` block.
+        """Leave out, within a ``with`` block, what firm places take beyond their need.
 
         No search may run meanwhile.
         """
@@ -280,7 +286,7 @@ class Profile:
         self.shut()
 
     def _takes(self, entry: Entry, sign: int) -> list[Need]:
-        """Return what ``entry`` takes, or took when it was put in.
+        """Return what ``entry`` takes, or took when it was inserted.
 
         An entry that starts by a conflict takes what others leave: the conflict frees the rest.
         """
@@ -299,7 +305,7 @@ class Profile:
         return needs
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:
-        """Count the GPU-hours of ``shares`` as taken beside what accounts have, or (-1) as free."""
+        """Count the GPU-hours of ``shares`` as taken beside the accounts, or (-1) as free."""
         for share in shares:
             gpu_ms = sign * share.gpus * share.hold_ms
             self.payer_gpu_ms[share.payer] = self.payer_gpu_ms.get(share.payer, 0) + gpu_ms
@@ -309,7 +315,7 @@ class Profile:
                 self.cap_gpu_ms[key] = self.cap_gpu_ms.get(key, 0) + gpu_ms
 
     def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
-        """Return what ``entry`` takes of a resource of which it needs ``amount``.
+        """Return how much ``entry`` takes of a resource of which it needs ``amount``.
 
         A choosy entry takes all of its domains: which GPUs it leaves to others is not known.
         """
@@ -368,7 +374,7 @@ class Profile:
         return needs
 
     def gpus_total(self, key: IslandKey) -> int:
-        """Return how many GPUs an island has; none where the domain has gone since."""
+        """Return how many GPUs an island has; 0 if the domain has gone since."""
         known = key.domain in self.view.domains(key.pool, key.flavor).numbers
         return self.view.island(key).gpus_total if known else 0
 
@@ -388,7 +394,7 @@ def _take_all(takings: list[tuple[Resource, int, int, int]], sign: int) -> None:
 
 
 def whole_gpus(island: Island) -> int:
-    """Return the GPUs of the nodes of ``island`` no slot of which is taken."""
+    """Return the GPUs of the nodes of ``island`` of which no slot is taken."""
     return sum(
         size * (island.buckets[size] & nodes).bit_count() for size, nodes in island.sizes.items()
     )

@@ -78,7 +78,7 @@ class QuotaHeadroom:
     def hold_nodes(self, owner: str, nodes: Iterable[str], from_ms: int, until_ms: int) -> None:
         """Count ``nodes`` on which work of ``owner`` has just begun.
 
-        Each is counted only from when other work under the same quota has left it.
+        Each is counted only from the instant at which other work under the same quota has left it.
         """
         holdings, named = self._view.holdings, tuple(nodes)
         for name in holdings.bounds_of(owner):
@@ -86,7 +86,7 @@ class QuotaHeadroom:
                 continue
             resource, ends = self.nodes(name), self._node_ends[name]
             for node in named:
-                # What a filled spare or a claim holds comes back at no known instant.
+                # It is not known when a filled spare or a claim gives its nodes back.
                 kept_ms = FOREVER_MS if holdings.has(name, node) else from_ms
                 held_ms = ends.get(node, kept_ms)
                 resource.take(max(from_ms, held_ms), until_ms, 1)

@@ -1,4 +1,4 @@
-"""Loans that their lender may have back: bundles that borrow on terms of recall."""
+"""Loans that their lender may recall: bundles that borrow on terms of recall."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Loan:
     """A bundle that borrows from envelopes whose owner may have it back at ``due_ms``.
 
     ``start_ms`` is when the newest of its borrowed leases began. ``barred`` are all envelopes of
-    that owner: a bundle that is handed to another line of the lender has not come back to it.
+    that owner: handing the bundle to another envelope of the lender would not return it.
     """
 
     run: str

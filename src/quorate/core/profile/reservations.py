@@ -23,7 +23,8 @@ def make_firm(
 ) -> None:
     """Write that the start of ``entry`` is firm from now on.
 
-    ``natural_ms`` is when it could start by itself, which is later where it is ``by_conflict``.
+    ``natural_ms`` is when the run could start without a conflict. With ``by_conflict`` it is later
+    than ``entry.start_ms``.
     """
     number = log.view.runs[entry.run].reservations_ever + 1
     log.write(
@@ -51,7 +52,7 @@ def move_firm(  # noqa: PLR0913 - what, where to, and why
     natural_ms: int | None = None,
     by_conflict: bool = False,
 ) -> None:
-    """Write that a reservation starts as ``entry`` says, or has no start, and why."""
+    """Write the new start of a reservation, that of ``entry`` (None: no start), and the cause."""
     natural_ms = entry.start_ms if natural_ms is None and entry is not None else natural_ms
     log.write(
         ReservationMoved(
@@ -77,10 +78,10 @@ def close_firm(log: DecisionLog, name: str, outcome: ReservationOutcome) -> None
 
 
 def is_cleared(view: StateView, record: ReservationRecord) -> bool:
-    """Return whether a settled conflict has made the room for the start that is planned.
+    """Return whether a settled conflict has made the room for the planned start.
 
     A conflict is called at most the longest grace of its pool ahead of the start that counts on it,
-    so one that was settled earlier than that was for a start that the reservation had before.
+    so a conflict settled earlier than that was for a former start of the reservation.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False
@@ -93,7 +94,7 @@ def is_cleared(view: StateView, record: ReservationRecord) -> bool:
 
 
 def without_hold(view: StateView, name: str) -> State:
-    """Return an overlay of ``view`` in which what a reservation holds is free again."""
+    """Return an overlay of ``view`` in which the holdings of a reservation are free again."""
     trial = view.overlay()
     outcome = ReservationOutcome.CANCELLED
     apply(trial, ReservationClosed(at_ms=view.at_ms, actor="", reservation=name, outcome=outcome))

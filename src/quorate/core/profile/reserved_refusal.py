@@ -1,4 +1,4 @@
-"""Starting beside the plan: a run may start in what firm places and earlier entries leave."""
+"""Starting beside the plan: a run may use the room that firm places and earlier entries leave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def admit_beside(
     answer = admit(view, run, now_ms, has_executor=has_executor)
     if isinstance(answer, Refusal) or not view.reservations:
         return answer
-    # When a claim's nodes will have been wiped is not known: it takes what no firm start needs.
+    # It is not known when a claim's nodes will be wiped, so it takes GPUs no firm start needs.
     until_ms = FOREVER_MS if run.sensitive else None
     room = room_left(view, run, now_ms, exempt=exempt, until_ms=until_ms)
     if room is view:
@@ -37,7 +37,7 @@ def admit_beside(
 def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
     """Return ``short``, the refusal of ``run`` beside the plan, as one for reserved room.
 
-    ``planned`` names what reserves it: reservations, and runs whose start is not firm.
+    ``planned`` names the reservations, and the runs with tentative starts, that reserve it.
     """
     return Refusal(
         code=RefusalCode.RESERVED,

@@ -1,7 +1,7 @@
-"""A resource over time: what is free of it now, what comes back, and what the plan takes.
+"""A resource over time: its free amount now, what comes back, and what the plan takes.
 
-Leases only give back, so what they leave free never falls; what the plan takes is a short list of
-steps. Both are kept apart: the first is shared by all plans, the second is thrown away with one.
+Leases only give back, so the amount they leave free never falls; what the plan takes is a short
+list of steps. Both are kept apart: the first is shared by all plans, the second belongs to one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
 
 
 class Resource:
-    """What is free of one resource over time; negative where a limit was lowered.
+    """The free amount of one resource over time; negative if a limit was lowered.
 
-    What is free at an instant is ``free_now``, plus what the curve has gained by then, minus what
-    the plan takes then. ``steps_ms`` are the instants at which the plan takes more or less,
-    ``taken`` is how much from each on, and ``free`` what is free at it.
+    The amount at an instant is ``free_now``, plus the gains of the curve by then, minus what the
+    plan takes then. ``steps_ms`` are the instants at which the plan takes more or less, ``taken``
+    is how much from each on, and ``free`` the amount free at it.
     """
 
     __slots__ = ("ends_ms", "free", "free_now", "gained", "steps_ms", "taken")
@@ -40,7 +40,7 @@ class Resource:
         self.free: list[int] = []
 
     def planned_as(self, other: Resource) -> Resource:
-        """Return this unplanned resource with what the plan takes of ``other``."""
+        """Return this resource, which has no plan, with what the plan takes of ``other``."""
         self.steps_ms, self.taken = other.steps_ms, other.taken
         self.free = [
             self.unplanned(at_ms) - taken
@@ -49,23 +49,23 @@ class Resource:
         return self
 
     def copy(self) -> Resource:
-        """Return a copy: what is taken of it is not taken of this one."""
+        """Return a copy: taking from it does not change this one."""
         made = Resource(self.free_now, (self.ends_ms, self.gained))
         made.steps_ms, made.taken, made.free = self.steps_ms[:], self.taken[:], self.free[:]
         return made
 
     def unplanned(self, at_ms: int) -> int:
-        """Return what is free at ``at_ms`` if the plan takes nothing."""
+        """Return the amount free at ``at_ms`` if the plan takes nothing."""
         ended = bisect_right(self.ends_ms, at_ms)
         return self.free_now + (self.gained[ended - 1] if ended else 0)
 
     def value(self, at_ms: int) -> int:
-        """Return what is free at ``at_ms``."""
+        """Return the amount free at ``at_ms``."""
         step = bisect_right(self.steps_ms, at_ms)
         return self.unplanned(at_ms) - (self.taken[step - 1] if step else 0)
 
     def least(self, from_ms: int, until_ms: int) -> int:
-        """Return the least that is free from ``from_ms`` until just before ``until_ms``."""
+        """Return the least amount free from ``from_ms`` until just before ``until_ms``."""
         steps_ms = self.steps_ms
         ended = bisect_right(self.ends_ms, from_ms)
         free = self.free_now + (self.gained[ended - 1] if ended else 0)

@@ -1,7 +1,7 @@
-"""What the plan leaves: a view from which everything that entries need meanwhile is taken out.
+"""The room that the plan leaves: a view without everything that its entries need meanwhile.
 
-A run may use planned room if it ends one grace before the room is needed. A start is tried in what
-is left; where that fails, the real state has no room either.
+A run may use planned room if it ends one grace before the room is needed. A start is tried in the
+remaining room; if that fails, the real state has no room either.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def room_left(
 ) -> StateView:
     """Return ``view`` without what firm reservations need while ``run`` would run from ``at_ms``.
 
-    The view itself where no reservation needs anything the run could use. ``exempt`` is the run's
-    own reservation.
+    The view itself is returned if no reservation needs anything the run could use. ``exempt`` is
+    the run's own reservation.
     """
     if not view.reservations:
         return view
@@ -48,11 +48,11 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     whole_last: bool = False,
     payers: Collection[EnvelopeId] | None = None,
 ) -> StateView:
-    """Return ``view``, as it is at ``from_ms``, without what is planned until ``until_ms``.
+    """Return ``view``, as it is at ``from_ms``, without what the plan takes until ``until_ms``.
 
-    A run that has started in ``view`` since ``profile`` was made must have been put into it.
-    With ``whole_last`` the emptiest nodes are left, and else the fullest. ``payers`` are those that
-    may pay for ``run``: where they are given, what others have left is not looked at.
+    A run that has started in ``view`` since ``profile`` was made must be in the profile. With
+    ``whole_last`` the emptiest nodes are left, and else the fullest. ``payers`` are those that may
+    pay for ``run``: if they are given, other payers are not examined.
     """
     islands = _islands_short(view, profile, run, from_ms, until_ms)
     widths = _widths_short(view, profile, payers, from_ms, until_ms)
@@ -77,7 +77,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
 
 
 class _Widths(NamedTuple):
-    """How much of what is free may not be used, of each payer, cap and hard quota."""
+    """How many free GPUs, runs or nodes of each payer, cap and hard quota may not be used."""
 
     payers: dict[EnvelopeId, int]
     lenders: dict[EnvelopeId, int]
@@ -93,7 +93,7 @@ def _widths_short(
     from_ms: int,
     until_ms: int,
 ) -> _Widths:
-    """Return what the plan takes meanwhile of what payers, caps and hard quotas have left now."""
+    """Return how much of the free width of payers, caps and quotas the plan takes meanwhile."""
     envelopes, caps, owners, held = view.envelopes, view.caps, view.owners, view.holdings
 
     def kept(
@@ -168,7 +168,7 @@ def _caps_over(view: StateView, payers: Collection[EnvelopeId]) -> set[CapId]:
 
 
 def _short(room: int, least: int) -> int:
-    """Return how much of ``room`` may not be used when only ``least`` is free all the while."""
+    """Return how much of ``room`` may not be used if only ``least`` is free all the time."""
     return max(0, room - max(0, least))
 
 
@@ -190,9 +190,10 @@ def _islands_short(
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
-    """Return ``view`` with nothing free of a flavor but the GPUs of ``wanted``, as far as they are.
+    """Return ``view`` in which, of one flavor, only GPUs of ``wanted`` are free.
 
-    What is in the slice stays, so a start that was planned there is found there again.
+    The slice itself stays free as far as it is, so a start that was planned there is found there
+    again.
     """
     state, asked = view.overlay(), dict(wanted.domains)
     for free, key in list(state.domains(pool, wanted.flavor).most_free(1)):
@@ -202,7 +203,7 @@ def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
 
 
 def only_domains(view: StateView, pool: str, flavor: str, domains: Collection[str]) -> StateView:
-    """Return ``view`` with nothing free of a flavor but what is free in ``domains``."""
+    """Return ``view`` in which, of one flavor, only GPUs of ``domains`` are free."""
     state = view.overlay()
     for free, key in list(state.domains(pool, flavor).most_free(1)):
         if key.domain not in domains:
@@ -253,7 +254,7 @@ def unplanned(
 def release(
     state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
 ) -> None:
-    """Free the slots of ``leases``, the width they take and what quotas count of them.
+    """Free the slots of ``leases``, their width, and what quotas count for them.
 
     They are leases of ``known``, of which ``state`` is an overlay. ``has_ended`` returns whether a
     lease has ended by then; a run counts until all its leases have. GPU-hours that are held for
@@ -286,7 +287,7 @@ def release(
 
 
 def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId, int]) -> None:
-    """Give their width, and what of it was ``lent``, back to payers."""
+    """Give their width, and its ``lent`` part, back to payers."""
     for payer, gpus in paid.items():
         account = state.envelopes.own(payer)
         account.gpus_active -= gpus

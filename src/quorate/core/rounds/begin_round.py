@@ -77,7 +77,7 @@ def share_out(log: DecisionLog, command: ShareOut) -> Refusal | None:
 
 
 def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None:
-    """Return why round ``command.number`` does not begin now, if so."""
+    """Return a refusal if round ``command.number`` does not begin now; else None."""
     pool = view.pools.get(command.pool)
     if pool is None:
         return Refusal(
@@ -104,7 +104,7 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
 
 
 def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
-    """Return which grant or share is for a run that is not in this pool, or comes twice."""
+    """Return a refusal for a grant or share of a run that is not in this pool, or occurs twice."""
     seen: set[str] = set()
     for grant in command.grants:
         for name in (grant.run,) if grant.partner is None else (grant.run, grant.partner):
@@ -135,7 +135,10 @@ def are_a_pair(one: Run, other: Run) -> bool:
 
 
 def pair_terms(run: Run) -> Hashable:
-    """Return what two runs that share a lease must have in common: size, placement and grace."""
+    """Return the properties that two runs sharing a lease must have in common.
+
+    These are size, placement and grace.
+    """
     return (
         run.gpus,
         run.selector,
@@ -152,12 +155,12 @@ def _wrong(subject: str) -> Refusal:
 def step_counts(
     view: StateView, pool: str, steps: Iterable[tuple[str, int]], now_ms: int
 ) -> Iterator[StepCount]:
-    """Yield what each run has done since its steps were last counted, and on which flavor.
+    """Yield the steps that each run has done since the last count, and on which flavor.
 
     A run that had several flavors since then did an unknown part on each. Steps that were repeated
     after a loss count once. A run that has done none yet is counted later, with the time it took.
-    The time is all in which it held GPUs, the grace included: it may have advanced then, too. What
-    a run did while it shared its GPUs says nothing about its speed alone.
+    The time is all in which it held GPUs, the grace included: it may have advanced then, too. Steps
+    done while a run shared its GPUs say nothing about its speed alone.
     """
     sharing = _sharing(view, pool)
     for run, reported in steps:
@@ -191,7 +194,7 @@ def _sharing(view: StateView, pool: str) -> set[str]:
 
 
 def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, marked as staying where its run already has exactly these GPUs.
+    """Return ``grant``, marked as staying if its run already has exactly these GPUs.
 
     A run that is granted other nodes leaves its present ones to another run.
     """
@@ -226,7 +229,7 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
 
 
 def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
-    """Stop and yield runs that would use what their payers have promised to others for this round.
+    """Stop and yield runs that would use money promised to others for this round.
 
     The last in the order of grants first, and no more than necessary.
     """
@@ -245,7 +248,10 @@ def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterat
 
 
 def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
-    """Pay for what a run has until the end of the round: its payers, or the next in cover order."""
+    """Pay for the leases of a run until the end of the round.
+
+    Its present payers pay, or the next in cover order.
+    """
     if _extend(log, record, until_ms):
         return
     if hand_over(log, record.spec.name, 0, at_ms=log.now_ms):
@@ -263,7 +269,7 @@ def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
 def _extend(log: DecisionLog, record: RunRecord, until_ms: int) -> bool:
     """Write longer holds for every lease of a run; return whether all could be paid.
 
-    One payer may pay for several leases: what the first takes is not available to the next.
+    One payer may pay for several leases: the hold of the first leaves less for the next.
     """
     for name in record.leases:
         view = log.view

@@ -10,7 +10,7 @@ from quorate.model.state.state_view import StateView
 
 
 class LeaseBound(NamedTuple):
-    """What a run may do under a lease of a round: so many steps, until then, after so long."""
+    """The bound of a lease of a round: a number of steps, an instant and a duration."""
 
     steps: int
     length_ms: int
@@ -25,9 +25,9 @@ class LeaseBounds:
         self._shares: dict[str, dict[str, RoundShare]] = {}
 
     def shared(self, run: str) -> tuple[RoundShared, RoundShare] | None:
-        """Return the round that the pool of ``run`` is in, and what the run was to have of it.
+        """Return the round that the pool of ``run`` is in, and the run's share of it.
 
-        None where the run shares in no rounds, or was not there when the round began.
+        None if the run shares in no rounds, or was not there when the round began.
         """
         known = self._view.in_rounds.get(run)
         record = None if known is None else self._view.rounds.get(known.pool)
@@ -41,10 +41,10 @@ class LeaseBounds:
         return None if share is None else (record.shared, share)
 
     def of(self, fact: LeaseStarted, run: str) -> LeaseBound | None:
-        """Return what ``run`` may do under a lease; None outside pools that share in rounds.
+        """Return the bound of ``run`` under a lease; None outside pools that share in rounds.
 
-        Steps are what the run does alone in that time at the rate that the round was shared out
-        with, and no more than it has left to do.
+        The steps are those that the run does alone in that time at the rate that the round was
+        shared out with, and no more than it has left to do.
         """
         found = self.shared(run)
         if found is None:

@@ -1,7 +1,7 @@
-"""What a run may be in a pool that shares in rounds, and whether its deadline can be kept.
+"""Checks of a run in a pool that shares in rounds, and whether its deadline can be kept.
 
 An owner is promised its target share of every flavor, whatever other owners submit. A deadline is
-accepted where that share alone keeps it, beside the owner's deadlines that were accepted before: a
+accepted if that share alone keeps it, beside the owner's deadlines that were accepted before: a
 deadline gets no owner a larger share.
 """
 
@@ -60,12 +60,17 @@ def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
             what = f"has a rate of {flavor}, which it does not ask for"
             yield RefusalCode.INVALID, ".throughputs", what, f"add {flavor} to gpuTypes, or remove"
     if not any(rate > 0 for _, rate in work.throughputs):
-        what = "is 0 everywhere: it would never get on"
-        yield RefusalCode.INVALID, ".throughputs", what, "say where it runs, and how fast"
+        what = "all rates are 0: the run would make no progress"
+        yield (
+            RefusalCode.INVALID,
+            ".throughputs",
+            what,
+            "give a rate above 0 for at least one flavor",
+        )
 
 
 def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
-    """Yield what the pool's table, if it has one, lacks of a run's type."""
+    """Yield the rates of a run's type that the pool's table, if it has one, lacks."""
     if not pool.throughputs:
         return
     by_flavor = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
@@ -84,7 +89,7 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
 
 
 def _other_types(pool: Pool, run: Run, job_type: str) -> str:
-    """Return the remedy for a type that is not in the table: the nearest that is."""
+    """Return the remedy for a type that is not in the table: the nearest type that is."""
     known = [each for flavor in run.flavors for each in known_types(pool, flavor)]
     widths = sorted({each.gpus for each in known if each.job_type == job_type})
     if widths:
@@ -120,9 +125,9 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
 
 
 def target_ppm(view: StateView, owner: str) -> int:
-    """Return the part of a pool that ``owner`` has at least: its target, as its quota states it.
+    """Return the least part of a pool that ``owner`` has: its target, as its quota states it.
 
-    Where targets add up to more than 1, each is cut in proportion.
+    If targets add up to more than 1, each is cut in proportion.
     """
     return targets_ppm(view, (owner,))[owner]
 
@@ -140,10 +145,10 @@ def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
 
 
 def slo_short_ppm(view: StateView, run: Run) -> int:
-    """Return by how much its owner's share falls short of what ``run``'s deadline takes, in ppm.
+    """Return by how much its owner's share is too small for the deadline of ``run``, in ppm.
 
     Deadlines of the owner's other runs come first, in the order of submission. Each takes the
-    fastest flavors that are left. This finds a schedule wherever flavors are not contended, and
+    fastest flavors that are left. This finds a schedule whenever flavors are not contended, and
     never accepts a deadline that cannot be kept.
     """
     left = _share_gpus_ppm(view, run.pool, run.owner)
@@ -186,13 +191,13 @@ def pool_flavors(view: StateView, pool: str) -> Mapping[str, int]:
 
 
 def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms: int) -> int:
-    """Take what ``run`` needs to end in ``time_ms``; return what it does not get, in ppm."""
+    """Take the GPUs that ``run`` needs to end in ``time_ms``; return the missing part, in ppm."""
     work = run.rounds
     assert work is not None, run
     steps = max(0, (work.total_steps or 0) - known.steps)
     flavors = list(left)
     rates, _ = rates_of(run, known, pool, flavors)
-    # Millionths of a step per second, rounded up: what it must do on average.
+    # The rate it needs on average, in millionths of a step per second, rounded up.
     needed = all_needed = -(-steps * PPM * SECOND_MS // time_ms)
     time_ppm = PPM
     for rate, flavor in sorted(zip(rates, flavors, strict=True), key=lambda e: (-e[0], e[1])):
@@ -202,7 +207,7 @@ def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms:
         left[flavor] -= part * run.gpus
         time_ppm -= part
         needed -= part * rate // PPM
-    # What rounding loses of each part is no reason to refuse.
+    # The loss by rounding of each part is no reason to refuse.
     if needed <= len(flavors) + 1:
         return 0
     return max(1, needed * PPM // all_needed)

@@ -22,7 +22,7 @@ _TOO_BIG: Final = "it would not fit even if the pool were empty: "
 
 
 def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
-    """Return when the next round of ``pool`` begins; a late one may begin at any moment."""
+    """Return when the next round of ``pool`` begins; ``now_ms`` if it is due already."""
     known = view.rounds.get(pool)
     return now_ms if known is None else max(now_ms, known.shared.until_ms)
 
@@ -70,7 +70,7 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
 
 
 def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
-    """Yield on which of its flavors a run has no share for want of room, as text."""
+    """Yield, as text, each flavor on which a run has no share because it would not fit."""
     share, flavors = _share(view, record), view.rounds[record.spec.pool].shared.flavors
     rates = () if share is None else zip(flavors, share.rates, strict=True)
     for flavor in (f for f, rate in rates if not rate and f in record.spec.flavors):
@@ -80,7 +80,7 @@ def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
 
 
 def _spare(view: StateView, record: RunRecord) -> str:
-    """Return which GPUs a run has without a share of them, as text; empty where it has none."""
+    """Return, as text, which GPUs a run has without a share of them; empty if it has none."""
     shared, share = view.rounds[record.spec.pool].shared, _share(view, record)
     grant = next((each for each in shared.grants if each.run == record.spec.name), None)
     if grant is None or share is None or grant.partner is not None:
@@ -97,7 +97,7 @@ def _spare(view: StateView, record: RunRecord) -> str:
 
 
 def _beside(view: StateView, record: RunRecord) -> str:
-    """Return with which run a run shares GPUs now, as text; empty where it shares none."""
+    """Return, as text, the run with which a run shares GPUs now; empty if there is none."""
     known = view.in_rounds[record.spec.name]
     if known.lease:
         return f"it shares the GPUs of run {view.leases[known.lease].fact.run}"
@@ -109,7 +109,7 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
     """Return why a run without a share of its round can have none, whatever the policy.
 
     Either its owner is at its limit of running runs, or the run would not fit even if the pool were
-    empty. Payers are not checked. None where it has a share, or could have one.
+    empty. Payers are not checked. None if it has a share, or could have one.
     """
     share, run = _share(view, record), record.spec
     if share is None or any(share.shares_ppm) or any(share.rates):
@@ -126,9 +126,9 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
 
 
 def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
-    """Return why a run that shares in rounds has no GPUs now; None where it has some.
+    """Return why a run that shares in rounds has no GPUs now; None if it has some.
 
-    Includes what was refused to it in this round, or keeps it from any share.
+    This may be a refusal recorded in this round, or the reason why it can have no share at all.
     """
     if record.leases or view.in_rounds[record.spec.name].lease:
         return None

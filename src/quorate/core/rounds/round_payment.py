@@ -1,9 +1,9 @@
 """Round money: grants that wait for one payer are paid in their order.
 
-Grants start as GPUs come free, and the first to find GPUs would take money that is meant for an
-earlier grant. Where a payer has enough for all waiting grants, the order does not matter; where it
-has not, the grants behind one that waits for it wait as well. When all stopping leases have ended
-there is nothing to wait for, and grants are tried in their order anyway.
+Grants start as GPUs come free, and the first to get GPUs would take money that is meant for an
+earlier grant. If a payer has enough for all waiting grants, the order does not matter; if it has
+not, the grants behind one that waits for that payer wait as well. When all stopping leases have
+ended there is nothing to wait for, and grants are tried in their order anyway.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MoneyInTurn:
         return sum(payer_list.room(key, tier) for key, tier in payers) >= run.gpus
 
     def waits(self, run: Run, flavor: str) -> None:
-        """Note that ``run`` waits: later grants leave its payers alone if they are short."""
+        """Note that ``run`` waits: later grants do not use its payers if these are short."""
         self._waiting.append((run, flavor))
 
     def _found_short(self, view: StateView) -> set[EnvelopeId]:

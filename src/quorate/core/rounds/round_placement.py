@@ -55,7 +55,7 @@ def _tried(
 ) -> list[tuple[RoundGrant, Refusal]]:
     """Start those of ``grants`` that can start, in their order; return the others, and why not.
 
-    A grant like another that was refused is not tried.
+    If a grant was refused, others like it are not tried.
     """
     free: dict[str, int] = {}
     grants = tuple(grants)
@@ -103,7 +103,7 @@ def _tried(
 
 
 def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``; for its first run alone where the other is over, or over a quota."""
+    """Return ``grant``; only its first run if the partner is over, or exceeds a quota."""
     if grant.partner is None:
         return grant
     if grant.partner in view.in_rounds:
@@ -114,12 +114,12 @@ def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
 
 
 def _begins(view: StateView, grant: RoundGrant) -> int:
-    """Return how many more runs count as running by ``grant``."""
+    """Return how many more runs count as running if ``grant`` starts."""
     return sum(view.runs[name].started_ms is None for name in _runs_of(grant))
 
 
 def _are_ready(view: StateView, grant: RoundGrant) -> bool:
-    """Return whether the runs of a grant hold no old leases, and are not to end."""
+    """Return whether the runs of a grant hold no old leases, and are not stopping."""
     for name in _runs_of(grant):
         record = view.runs[name]
         if record.leases or view.in_rounds[name].lease or record.stopping is not None:
@@ -171,7 +171,7 @@ def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitte
 
 
 def refuse(log: DecisionLog, record: RunRecord, refusal: Refusal) -> None:
-    """Write why a run does not get what this round granted it."""
+    """Write why a run does not get the GPUs that this round granted it."""
     if refusal.code in HARD:
         refusal = waiting(log.view, record.spec, refusal)
     log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=record.spec.name, refusal=refusal))

@@ -5,8 +5,8 @@ one, flavor by flavor: a false declaration of a run that reports its steps lasts
 A run that never reports steps keeps its declared rates; it has its part of its owner's share by
 them, and misstating them only takes GPUs from it that would serve it better
 (tests/unit/loop/test_round_gaming.py). A run that names its job type has the rates of that type in
-its pool's table: those on several nodes, where its last GPUs were on several nodes and the table
-has them. Where nothing is known of a flavor, it counts as equal to any other until it was tried.
+its pool's table: those on several nodes, if its last GPUs were on several nodes and the table
+has them. If nothing is known of a flavor, it counts as equal to any other until it was tried.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ UNKNOWN_RATE: Final = PPM
 
 
 SPREAD_SUFFIX: Final = "_unconsolidated"
-"""The suffix of a flavor's name where a table has rates on GPUs of several nodes."""
+"""The suffix of a flavor's name under which a table has rates on GPUs of several nodes."""
 
 
 def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
-    """Return what ``pool`` knows of types of jobs on ``flavor``, sorted by type and GPUs."""
+    """Return the rates of job types that ``pool`` has for ``flavor``, sorted by type and GPUs."""
     return next((each.types for each in pool.throughputs if each.flavor == flavor), ())
 
 
 def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates | None:
-    """Return what ``pool`` knows of a type of job on ``flavor``; None where it knows nothing."""
+    """Return the rates that ``pool`` has for a type of job on ``flavor``; None if it has none."""
     types = known_types(pool, flavor)
     at = bisect_left(types, (job_type, gpus), key=lambda each: (each.job_type, each.gpus))
     found = types[at] if at < len(types) else None
@@ -43,7 +43,7 @@ def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates |
 
 
 def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> tuple[int, int]:
-    """Return how fast two types of equal width are on the same GPUs, 0 where they cannot share."""
+    """Return how fast two types of equal width are on the same GPUs, 0 if they cannot share."""
     one, other = sorted(types)
     known = type_rates(pool, flavor, one, gpus)
     for name, *rates in () if known is None else known.beside:
@@ -55,7 +55,7 @@ def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> 
 def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False) -> int | None:
     """Return the declared rate of ``run`` on ``flavor``, by itself or by the table of ``pool``.
 
-    At least 0; None where there is none. ``is_spread``: its GPUs are on several nodes.
+    At least 0; None if there is none. ``is_spread``: its GPUs are on several nodes.
     """
     work = run.rounds
     assert work is not None, run
@@ -76,7 +76,7 @@ def rates_of(
 ) -> tuple[tuple[int, ...], int]:
     """Return the rates of ``run`` in ``pool`` on ``flavors``, and which were measured, as bits.
 
-    A flavor that it does not ask for has none.
+    A flavor that the run does not ask for has no rate.
     """
     rates: list[int] = []
     measured, bit = 0, 1

@@ -1,7 +1,7 @@
 """Room: a pool without its runs, to try which of them fit beside each other.
 
-A round should choose runs that can start, or GPUs are idle until the next. This module tries the
-placement and the limits on nodes; money is not checked. docs/adr/0024-rounds-pools.md.
+A round should choose runs that can start, or GPUs are idle until the next round. This module tries
+the placement and the limits on nodes; money is not checked. docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 200
-"""How many ways to keep within a limit on nodes are tried, before a run is left for the next
+"""How many ways to keep within a limit on nodes are tried before a run is left for the next
 round."""
 
 
@@ -38,7 +38,7 @@ def is_free_to_spread(run: Run) -> bool:
 class Room:
     """The GPUs of a pool, all free but those taken here, or by work outside of the pool.
 
-    Changes here change nothing anywhere else.
+    Changes here do not change the state.
     """
 
     __slots__ = ("_pool", "_state")
@@ -57,7 +57,7 @@ class Room:
         return room
 
     def over(self) -> Room:
-        """Return a copy of this room, which may be taken without changing this one."""
+        """Return a copy of this room; taking from the copy does not change this one."""
         return Room(self._state.overlay(), self._pool)
 
     def shape(self, run: Run, flavor: str) -> Hashable:
@@ -67,7 +67,7 @@ class Room:
         return (flavor, run.gpus, groups, run.selector, owner)
 
     def find(self, run: Run, flavor: str, prefer: frozenset[str] = frozenset()) -> PackPlan | None:
-        """Return where ``run`` fits now; domains that it used (``prefer``) come first."""
+        """Return the placement of ``run`` now; domains that it used (``prefer``) come first."""
         state, headroom = self._state, Headroom.of(self._state, run.owner)
         request = replace(pack_request(run, self._pool, flavor, run.gpus), prefer=prefer)
         domain_offers = DomainOffers(state, request)
@@ -85,7 +85,7 @@ class Room:
         return None
 
     def why_not(self, run: Run, flavor: str) -> Refusal | None:
-        """Return why ``run`` fits nowhere now, with what is missing; None where it fits."""
+        """Return why ``run`` fits nowhere now, with the missing GPUs; None if it fits."""
         if self.find(run, flavor) is not None:
             return None
         headroom = Headroom.of(self._state, run.owner)
@@ -96,7 +96,7 @@ class Room:
         )
 
     def has(self, run: str, parts: Iterable[Slots]) -> bool:
-        """Return whether ``run`` may have all of ``parts``."""
+        """Return whether all of ``parts`` are free for ``run`` within its limits."""
         state, names = self._state, set[str]()
         for name, mask in chain.from_iterable(parts):
             record = state.nodes[name]
@@ -107,12 +107,12 @@ class Room:
         return headroom is None or headroom.refuses(names) is None
 
     def take(self, run: str, slots: Slots) -> None:
-        """Let ``run`` have ``slots``, all of which may be taken."""
+        """Give ``slots``, all of which must be free, to ``run``."""
         self._state.occupy(slots)
         self._state.hold_slots(run, slots)
 
     def leave(self, run: str, slots: Slots) -> None:
-        """Let ``run`` have ``slots`` no more."""
+        """Take ``slots`` back from ``run``."""
         self._state.vacate(slots)
         self._state.drop_slots(run, slots)
 
@@ -134,7 +134,7 @@ def too_big(view: StateView, run: Run, flavor: str) -> Refusal | None:
 
 
 def nodes_of(parts: Iterable[Slots]) -> tuple[tuple[str, int], ...]:
-    """Return how many GPUs of which nodes ``parts`` are, by node."""
+    """Return how many GPUs ``parts`` have on each node, by node."""
     found: dict[str, int] = {}
     for slots in parts:
         for node, mask in slots:

@@ -1,7 +1,7 @@
 """Access tokens: issued, revoked, and removed with their tenant.
 
-The ledger knows a token by its public id and the digest of its secret; a reader of the ledger
-learns no secret from it. Who may issue which token is decided by the operations' permissions.
+The ledger has the public id of a token and the digest of its secret; a reader of the ledger learns
+no secret from it. Who may issue which token is decided by the operations' permissions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OF_TENANTS = frozenset((TokenRole.TENANT_ADMIN, TokenRole.USER))
 
 
 def issue_token(log: DecisionLog, command: IssueToken) -> Decision:
-    """Write a new token, or return everything that is wrong with it."""
+    """Write a new token, or return a refusal for every fault of the request."""
     refusals = tuple(_wrong(log.view, command, log.now_ms))
     if refusals:
         return Decision(refusals=refusals)
@@ -79,7 +79,7 @@ def _invalid(subject: str, remedy: str) -> Refusal:
 
 
 def revoke_token(log: DecisionLog, command: RevokeToken) -> Decision:
-    """Write that a token is revoked; nothing if it is already."""
+    """Write that a token is revoked; nothing if it is revoked already."""
     name = command.token
     token = log.view.tokens.get(name)
     if token is None:
@@ -96,7 +96,7 @@ def revoke_token(log: DecisionLog, command: RevokeToken) -> Decision:
 
 
 def revoke_of_tenant(log: DecisionLog, tenant: str) -> tuple[str, ...]:
-    """Write that every token of ``tenant`` is revoked, and return those that were valid."""
+    """Write that every token of ``tenant`` is revoked, and return the tokens that were valid."""
     found = tuple(
         name
         for name, known in log.view.tokens.items()

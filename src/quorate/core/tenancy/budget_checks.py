@@ -1,4 +1,4 @@
-"""Budgets checked against the state: what a change would leave unpaid, over a limit or unkept."""
+"""Checks of budgets against the state: leases and spares that a change would leave unpaid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.model.state.state_view import StateView
 
 
 def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[Refusal]:
-    """Yield an unknown owner, and changes that would leave open leases unpaid or over a limit."""
+    """Yield a refusal for an unknown owner, and for leases left unpaid or over a limit."""
     path = f"Budget/{budget.name}: spec"
     if budget.owner not in owners:
         yield unknown(f"{path}.owner", "owner", budget.owner)
@@ -43,7 +43,10 @@ def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[
 def _check_used(
     view: StateView, where: str, account: EnvelopeAccount, kept: Envelope | None
 ) -> Iterator[Refusal]:
-    """Yield what ``account`` pays for and could not if its envelope were ``kept`` so, or gone."""
+    """Yield a refusal for leases of ``account`` that ``kept`` (None.
+
+    No envelope) could not pay for.
+    """
     if account.gpus_active and kept is None:
         yield _in_use(where, account.gpus_active, "its envelope cannot go")
     elif account.gpus_reserved:
@@ -56,7 +59,10 @@ def _check_used(
 
 
 def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
-    """Return why a budget cannot have another owner: that owner would see who was paid for."""
+    """Return why a budget cannot have another owner.
+
+    That owner would see whose runs it paid for.
+    """
     return Refusal(
         code=RefusalCode.CONFLICT,
         subject=f"{path}.owner: envelope {name!r} has paid, or holds money, for {account.owner!r}",
@@ -74,7 +80,7 @@ def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterat
 
 
 def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:
-    """Yield each limit of ``account`` that is below what it has spent or promised to spend.
+    """Yield a refusal for each limit of ``account`` below what it has spent or promised.
 
     Its concurrency may be lowered: ``preemption/tightening.py`` handles that.
     """
@@ -108,10 +114,10 @@ def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterato
 def _spares_unpaid(
     view: StateView, where: str, account: EnvelopeAccount, kept: Envelope | None
 ) -> Iterator[Refusal]:
-    """Yield that filled spares of ``account`` could not come back once it is ``kept`` so, or gone.
+    """Yield a refusal if filled spares of ``account`` could not come back under ``kept``.
 
-    None: the envelope goes. A window may stay too short for a spare, as time passes; it may not be
-    made shorter than what is held.
+    None: the envelope is removed. A window may become too short for a spare as time passes; it may
+    not be made shorter than the present holds.
     """
     pledges = [p for p in view.pledges.values() if p.payer == account.envelope_id]
     gpus, was = sum(pledge.gpus for pledge in pledges), account.spec
@@ -135,7 +141,7 @@ def _kept_spares(where: str, gpus: int, why: str) -> Refusal:
 
 
 def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
-    """Yield each cap on GPU-hours that is below what its envelopes have already promised."""
+    """Yield a refusal for each cap on GPU-hours below what its envelopes have already promised."""
     for cap in budget.caps:
         accounts = [
             account

@@ -1,7 +1,7 @@
 """Reports of accounting systems about owners' budgets, and their absence (docs/adr/0022).
 
 A decision must follow from the ledger alone, so a report is an event, and so is the lack of an
-answer. Only a change is written: asking every minute adds nothing to the ledger.
+answer. Only a change is written: a poll every minute adds nothing to the ledger.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
 
 
 def fall_back(log: DecisionLog, command: FallBack) -> Decision:
-    """Write that the ledger's own figures count, unless they do; or return why that is refused."""
+    """Write that the ledger's own figures count, unless they do already; or return a refusal."""
     refusal = _unknown(log.view, command.owner)
     if refusal is not None:
         return Decision(refusals=(refusal,))

@@ -1,4 +1,4 @@
-"""What must hold for declared owners: known parents, no cycles, shares that fit."""
+"""Checks of declared owners: known parents, no cycles, shares that fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POOLS_SHOWN_MAX: Final = 8
 
 
 def unknown(path: str, kind: str, name: str) -> Refusal:
-    """Return that ``path`` names a ``kind`` that is not there."""
+    """Return the refusal that ``path`` names a ``kind`` that does not exist."""
     return Refusal(
         code=RefusalCode.UNKNOWN_NAME,
         subject=f"{path}: there is no {kind} {name!r}",
@@ -25,7 +25,10 @@ def unknown(path: str, kind: str, name: str) -> Refusal:
 
 
 def unknown_pool(path: str, name: str, pools: Iterable[str]) -> Refusal:
-    """Return that ``path`` names a pool that is not there; those that are may be named to all."""
+    """Return the refusal 'unknown pool'.
+
+    It lists the existing pools: pool names are visible to every caller.
+    """
     there = sorted(pools)
     listing = ", ".join(there[:_POOLS_SHOWN_MAX])
     more = ", ... (quorate get pools)" if len(there) > _POOLS_SHOWN_MAX else ""
@@ -37,7 +40,7 @@ def unknown_pool(path: str, name: str, pools: Iterable[str]) -> Refusal:
 
 
 def check_owners(view: StateView, new: Mapping[str, Owner]) -> Iterator[Refusal]:
-    """Yield unknown parents of the ``new`` owners, and cycles that they would close."""
+    """Yield a refusal for unknown parents of the ``new`` owners, and for cycles."""
     if not new:
         return
     parents = {name: owner.parents for name, owner in view.owners.items()}
@@ -74,11 +77,11 @@ def cycle_through(parents: Mapping[str, Sequence[str]], start: str) -> list[str]
 
 
 def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
-    """Yield each group of siblings, one of ``names`` among them, whose targets exceed 1.
+    """Yield a warning for each group of siblings of ``names`` whose targets exceed 1.
 
-    Owners without parents count as siblings of each other: together they share the whole fleet.
-    Where no group exceeds 1, also yield a warning if all families together do, since every target
-    is a part of the whole fleet.
+    Owners without parents count as siblings of each other: together they share the whole fleet. If
+    no group exceeds 1, also yield a warning if all families together do, since every target is a
+    part of the whole fleet.
     """
     groups: dict[str, None] = {}
     for name in names:
@@ -106,7 +109,7 @@ def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
 
 
 def _family_warnings(view: StateView) -> Iterator[str]:
-    """Yield a warning where the targets of all families together exceed 1.
+    """Yield a warning if the targets of all families together exceed 1.
 
     The target of a family is the target of its head or the sum of its members' targets, whichever
     is more; an owner with several parents counts in the family of the first.

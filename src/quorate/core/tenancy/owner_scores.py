@@ -1,7 +1,7 @@
 """The scores of owners: how far each is below its share of a flavor. docs/design/tenancy.md.
 
-A score is computed from what an owner has and had, its targets and its budgets of hours; GPUs that
-a plan gives to an owner count as its share. The formula is ``share_score``.
+A score is computed from an owner's present and past use, its targets and its budgets of hours; GPUs
+that a plan gives to an owner count as its share. The formula is ``share_score``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Use = tuple[int, int, int]
 """(used until now, used each millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
 _SHORT_MS: Final = 10 * MINUTE_MS
-"""For how long it is tried to cache a rank that may not last for the rest of the hour."""
+"""How far ahead a rank is proven to last if it may not last for the rest of the hour."""
 
 
 class _OwnUse(NamedTuple):
-    """What makes up the score of an owner in a flavor, without what is planned.
+    """The terms of the score of an owner in a flavor, without planned GPUs.
 
     ``gpus`` are in use; the rest is as in ``Terms``.
     """
@@ -61,11 +61,11 @@ class Scores:
         self._now_ms = now_ms
         self._known: dict[tuple[str, str], Terms] = {}
         self._uses: dict[tuple[str, str], _OwnUse] = {}
-        """What makes up scores, without what is planned."""
+        """The terms of scores, without planned GPUs."""
         self._gpus: dict[str, tuple[int, int]] = {}
         self._planned: dict[tuple[str, str], int] = {}
         self._ranks: dict[Line, tuple[Rank, int]] = {}
-        """The ranks of lines, and how often something was planned for their owners by then."""
+        """The ranks of lines, and how often GPUs were planned for their owners by then."""
         self._versions: dict[str, int] = {}
 
     def plan(self, owner: str, flavor: str, gpus: int) -> None:
@@ -76,15 +76,15 @@ class Scores:
         self._known.pop(whose, None)
 
     def versions(self) -> dict[str, int]:
-        """Return how often something was planned for each owner for which anything was."""
+        """Return how often GPUs were planned for each owner; owners without any are left out."""
         return self._versions.copy()
 
     def version(self, owner: str) -> int:
-        """Return how often something was planned for ``owner``."""
+        """Return how often GPUs were planned for ``owner``."""
         return self._versions.get(owner, 0)
 
     def of(self, owner: str, flavor: str) -> Terms:
-        """Return what makes up the score of ``owner`` in ``flavor``."""
+        """Return the terms of the score of ``owner`` in ``flavor``."""
         terms = self._known.get((owner, flavor))
         if terms is None:
             terms = self._known[owner, flavor] = self._terms(owner, flavor)
@@ -107,14 +107,14 @@ class Scores:
         )
 
     def _use_of(self, owner: str, flavor: str) -> _OwnUse:
-        """Return what makes up the score of ``owner`` in ``flavor``, without what is planned."""
+        """Return the terms of the score of ``owner`` in ``flavor``, without planned GPUs."""
         known = self._uses.get((owner, flavor))
         if known is None:
             known = self._uses[owner, flavor] = self._find(owner, flavor)
         return known
 
     def _flavor_gpus(self, flavor: str) -> tuple[int, int]:
-        """Return how many GPUs of ``flavor`` there are and are free: added up over all domains."""
+        """Return (total, free) GPUs of ``flavor`` over all domains."""
         known = self._gpus.get(flavor)
         if known is None:
             known = self._gpus[flavor] = self._view.flavor_gpus(flavor)
@@ -161,7 +161,7 @@ class Scores:
     def lasting(self, line: Line) -> Lasting:
         """Return the rank of the runs of ``line``, and an instant before which it stays the same.
 
-        It does as long as no event concerns their owner. The instant is now where the rank may
+        That holds as long as no event concerns their owner. The instant is now if the rank may
         change at any time: the rank of an owner that may burst depends on how many GPUs are free.
         """
         rank, now_ms = self.rank(line), self._now_ms
@@ -175,7 +175,7 @@ class Scores:
         return rank, now_ms
 
     def _near_step_ms(self, line: Line, until_ms: int) -> int:
-        """Return an estimate of shortly before a score of ``line`` leaves its step.
+        """Return an estimated instant shortly before a score of ``line`` leaves its step.
 
         It is ``until_ms`` if none does before. Scores are taken as straight lines until then.
         """
@@ -210,7 +210,10 @@ class Scores:
         return least == min((found[1] for found in bounds), default=0) == -rank[1]
 
     def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
-        """Return the lowest and highest step of the owner's score until then; any if unknown."""
+        """Return the lowest and highest step of the owner's score until then.
+
+        The full range if unknown.
+        """
         terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
         if meter is None:
             return terms.step, terms.step
@@ -245,12 +248,12 @@ class Scores:
 
 
 def _averaged(recent: int, system: System) -> int:
-    """Return what was used lately, over the time that counts, in parts of ``ONE``."""
+    """Return the average of recent use over the time that counts, in parts of ``ONE``."""
     return recent * ONE // (system.half_life_ms * _LOG2_E_PPB // 1_000_000_000)
 
 
 def _share(instant: int, decayed: int, system: System) -> int:
-    """Return the share that an owner has of a flavor, from its present and its past use."""
+    """Return the share of a flavor that an owner has, from its present and its past use."""
     weight = system.instant_weight_ppm
     return (instant * weight + decayed * (PPM - weight)) // PPM
 
@@ -264,7 +267,7 @@ def _of_ppm(ppm: int) -> int:
 
 
 def target_ppm(view: StateView, owner: Owner) -> int:
-    """Return the target share of ``owner``: where it has none, an equal part of what is left."""
+    """Return the target share of ``owner``; without a stated one, an equal part of the rest."""
     stated = owner.quota.fair_share_target_ppm
     return view.soft.rest_target_ppm if stated is None else stated
 
@@ -279,12 +282,12 @@ def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
 
 
 def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield how much of each budget of hours of ``owner`` is used, as it counts in the queue."""
+    """Yield the use of each budget of hours of ``owner``, as it counts in the queue."""
     return _uses(view, counted(view, owner), now_ms)
 
 
 def metered_usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield how much of each budget of its quota is used by the ledger's own count."""
+    """Yield the use of each budget of its quota by the ledger's own count."""
     return _uses(view, [(meters, 0, budget) for meters, budget in metered(view, owner)], now_ms)
 
 

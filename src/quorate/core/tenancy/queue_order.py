@@ -1,8 +1,8 @@
 """The queue: in which order waiting runs are tried. docs/design/tenancy.md.
 
-Owners that have used up a soft budget come last; then the owner furthest below its share comes
-first, in steps of a score (``owner_scores``); then the run that could have started longest; then
-the order of submission. The order blocks no run: with room for all, all start.
+Owners that have used up a soft budget come last. Before them, the owner furthest below its share
+comes first, in steps of a score (``owner_scores``); then the run that could have started longest;
+then the order of submission. The order blocks no run: with room for all, all start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def line_of(record: RunRecord) -> Line:
 def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
     """Return the lines of all waiting runs, in the order in which their first runs are tried.
 
-    Nothing that is planned counts yet.
+    GPUs planned for owners do not count yet.
     """
     scores = Scores(view, now_ms)
 
@@ -65,8 +65,8 @@ class Queue:
 
     ``ranked`` has the lines in order, as ranked at these ``versions`` of the plan (by default an
     empty plan). A line is ranked again when it is its turn and more was planned for its owner.
-    Lines of a closed pool are skipped. ``skip`` returns which run of a line is called up next: its
-    number, from a given one on.
+    Lines of a closed pool are skipped. ``skip`` returns the number of the run of a line to call up
+    next, from a given number on.
     """
 
     __slots__ = (
@@ -156,7 +156,7 @@ def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
     The runs of one rank are ordered when the first of them is asked for: the first few of a long
     queue cost no more than the number of lines.
 
-    A run that an upstream blocks is shown where it would be if it could have started at once.
+    A run that waits for an upstream is placed as if it could have started at once.
     """
     scores, by_rank = Scores(view, now_ms), dict[Rank, list[Sequence[Place]]]()
     for line, places in view.waiting.lines.items():

@@ -1,6 +1,6 @@
 """Standing: the place of a waiting run in the queue, and the reasons for it.
 
-The same terms by which the queue is ordered, and which runs are ahead for which reason.
+It has the terms by which the queue is ordered, and how many runs are ahead for which reason.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Ahead:
 class Standing:
     """The place of a run, from 1, with its owner's terms in the one of its flavors that counts.
 
-    ``is_stated`` says that the owner has stated its target; ``eligible_since_ms`` is None while the
-    run waits for others to complete. ``ahead`` is in the order of the queue. ``report`` is what the
-    accounting system reported of the owner's budget, where it is linked to one.
+    ``is_stated`` says that the owner's quota states its target; ``eligible_since_ms`` is None while
+    the run waits for others to complete. ``ahead`` is in the order of the queue. ``report`` is the
+    accounting system's report of the owner's budget, if it is linked to one.
     """
 
     position: int
@@ -69,8 +69,8 @@ def standing_of(
 ) -> Standing:
     """Return the place of ``run`` in the queue of ``view``, and how many are ahead and why.
 
-    Counts lines, however long they are. Where runs follow others it examines each run ahead:
-    ``queue`` returns every waiting run in order, where the caller may have that already.
+    Lines are counted as a whole, however long they are. If runs follow others, each run ahead is
+    examined: ``queue`` returns every waiting run in order, if the caller has that already.
     """
     scores, record = Scores(view, now_ms), view.runs[run]
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))

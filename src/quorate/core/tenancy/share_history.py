@@ -1,4 +1,4 @@
-"""Share history: what part of each flavor an owner had, hour by hour, as meters have counted it."""
+"""Share history: which part of each flavor an owner had, hour by hour, as counted by meters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorShares:
-    """What an owner had of the ``gpus`` that there are of a flavor: a share for each step.
+    """The shares of an owner in a flavor of ``gpus`` GPUs, one for each step.
 
     Shares are in parts of ``ONE``. ``terms`` are those of now, with the targets.
     """
@@ -70,9 +70,9 @@ def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
 
 
 def used_in_steps(meter: Meter, edges_ms: tuple[int, ...]) -> list[int]:
-    """Return what was used in each step; the last edge is now, and the others are whole hours.
+    """Return the use in each step; the last edge is now, and the others are whole hours.
 
-    A step in which a late record was corrected by more than was used counts as none.
+    A step in which a late record was corrected by more than was used counts as 0.
     """
     now_ms = edges_ms[-1]
     since = [*(meter.used(edge_ms, now_ms) for edge_ms in edges_ms[:-1]), 0]

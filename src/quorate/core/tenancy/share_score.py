@@ -11,23 +11,23 @@ from typing import Final
 from msgspec import Struct
 
 ONE: Final = 1 << 40
-"""One, in the parts that everything here is counted in."""
+"""The number that represents 1: every figure here is counted in such parts."""
 STEPS: Final = 32
-"""How many steps scores are cut into: within one, the run that waited longest is first."""
+"""How many steps scores are cut into: within a step, the run that waited longest is first."""
 _PI: Final = 3_454_217_652_358
 """Pi, in parts of ``ONE``."""
 _FLOOR: Final = ONE // 20
 """The part of the score that an owner keeps when it has used up a budget."""
 _EASY: Final = ONE * 8 // 10
-"""Up to here a budget costs no score; and below this a fleet is idle enough to burst."""
+"""Up to this part a used budget costs no score; below this utilisation owners may burst."""
 _TERMS: Final = 14
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """What the score of one owner in one flavor is made of, in parts of ``ONE``.
+    """The terms of the score of one owner in one flavor, in parts of ``ONE``.
 
-    ``used`` is the worse of its budgets, None where it has none; ``instant`` and ``decayed`` make
-    up its ``share``; ``effective`` is its ``target``, more where it may burst.
+    ``used`` is the worse of its budgets, None if it has none; ``instant`` and ``decayed`` make up
+    its ``share``; ``effective`` is its ``target``, more if it may burst.
     """
 
     used: int | None
@@ -42,7 +42,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     @property
     def step(self) -> int:
-        """The step of the score, the higher the sooner."""
+        """The step of the score; a higher step is tried sooner."""
         return self.score * STEPS // ONE
 
     @property
@@ -61,7 +61,7 @@ def penalty(used: int) -> int:
 
 
 def effective(target: int, burst: int, utilisation: int) -> int:
-    """Return how much of a flavor an owner may come to: its target, more while others leave room.
+    """Return the effective target of a flavor: the target, more while others leave room.
 
     ``burst`` is how many times its target that is on an idle fleet.
     """
@@ -70,7 +70,7 @@ def effective(target: int, burst: int, utilisation: int) -> int:
 
 
 def deficit(share: int, eff: int) -> int:
-    """Return how far ``share`` is below ``eff``, as a part of it; 0 where it is not below."""
+    """Return how far ``share`` is below ``eff``, as a part of it; 0 if it is not below."""
     return max(0, eff - share) * ONE // eff if eff > 0 else 0
 
 

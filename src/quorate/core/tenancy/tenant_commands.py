@@ -1,8 +1,8 @@
 """Tenants: owners created, changed field by field, and removed once they hold nothing.
 
-``declare`` replaces a whole owner by what a document says. Here only the given fields change, and
-only if the owner is still at the version that was read, so two concurrent changes of one owner
-cannot undo each other unseen.
+``declare`` replaces a whole owner by its document. Here only the given fields change, and only if
+the owner is still at the version that was read, so two concurrent changes of one owner cannot undo
+each other unseen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMES_SHOWN_MAX = 5
 
 
 def change_owner(log: DecisionLog, command: CreateOwner | UpdateOwner | RemoveOwner) -> Decision:
-    """Write what ``command`` asks for, or return why it is refused."""
+    """Write the events of ``command``, or return why it is refused."""
     match command:
         case CreateOwner():
             return _create_owner(log, command)
@@ -54,7 +54,7 @@ def _create_owner(log: DecisionLog, command: CreateOwner) -> Decision:
 
 
 def _update_owner(log: DecisionLog, command: UpdateOwner) -> Decision:
-    """Write the owner with the given fields changed; nothing if they are so already."""
+    """Write the owner with the given fields changed; nothing if they have these values already."""
     refusal = _not_as_read(log.view, command.name, command.version)
     if refusal is not None:
         return Decision(refusals=(refusal,))
@@ -72,7 +72,7 @@ def merged(owner: Owner, command: UpdateOwner) -> Owner:
 
 
 def _remove_owner(log: DecisionLog, command: RemoveOwner) -> Decision:
-    """Write the removal of the owner, or return everything that it still holds."""
+    """Write the removal of the owner, or return a refusal for everything that it still holds."""
     view, name = log.view, command.name
     refusal = _not_as_read(view, name, command.version)
     if refusal is not None:
@@ -109,7 +109,7 @@ def _shares(owner: Owner) -> tuple[object, ...]:
 
 
 def _not_as_read(view: StateView, name: str, version: int | None) -> Refusal | None:
-    """Return that no such owner exists, or that it has changed since ``version`` was read."""
+    """Return a refusal if no such owner exists, or it has changed since ``version`` was read."""
     if name not in view.owners:
         return Refusal(
             code=RefusalCode.UNKNOWN_NAME,
@@ -132,7 +132,7 @@ def _not_as_read(view: StateView, name: str, version: int | None) -> Refusal | N
 
 
 def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
-    """Yield what the owner still has: children, runs, and envelopes in use."""
+    """Yield a refusal for everything the owner still has: children, runs, envelopes in use."""
     children = view.children.get(name, ())
     if children:
         yield _held(
@@ -166,7 +166,7 @@ def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
 
 
 def _line_holds(view: StateView, account: EnvelopeAccount, now_ms: int) -> Iterator[Refusal]:
-    """Yield that an envelope pays for something now, or keeps something for later."""
+    """Yield a refusal if an envelope pays for leases now, or keeps GPU-hours for later."""
     key = account.envelope_id
     if account.gpus_active:
         runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.payer_leases[key])
@@ -195,7 +195,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _retired(view: StateView, name: str) -> Iterator[str]:
-    """Yield which budgets are retired with the owner."""
+    """Yield a warning that names the budgets retired with the owner."""
     budgets = view.owner_budgets.get(name, ())
     if budgets:
         what = "budget {} pays" if len(budgets) == 1 else "budgets {} pay"
@@ -203,7 +203,7 @@ def _retired(view: StateView, name: str) -> Iterator[str]:
 
 
 def _lent_to(view: StateView, name: str) -> Iterator[str]:
-    """Yield which budgets still name the owner as a borrower."""
+    """Yield a warning that names the budgets that still list the owner as a borrower."""
     lenders = sorted(
         budget.name
         for budget in view.budgets.values()

@@ -1,7 +1,7 @@
-"""What tenants use now, as hard quotas count it: an owner's own use and its descendants'.
+"""The present use of tenants, as hard quotas count it: an owner's own and its descendants'.
 
 ``view.holdings`` keeps these numbers for owners with a hard quota, one event at a time. Here they
-are counted anew for any owner, in one walk over what is open.
+are counted from scratch for any owner, in one pass over open leases and claims.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_USE: Final = Use()
 
 
 def uses(view: StateView) -> Mapping[str, Use]:
-    """Return what each owner uses, descendants included; those that use nothing are left out."""
+    """Return the use of each owner, descendants included; owners that use nothing are left out."""
     by_owner: dict[str, Use] = {}
     bounds: dict[str, list[Use]] = {}
 
@@ -53,7 +53,10 @@ def uses(view: StateView) -> Mapping[str, Use]:
 
 
 def _held(view: StateView) -> Iterator[tuple[str, Collection[str]]]:
-    """Yield runs and nodes they hold: under leases, filled spares, or not wiped after a claim."""
+    """Yield runs and the nodes they hold.
+
+    Under leases, filled spares, or not wiped after a claim.
+    """
     for lease in view.leases.values():
         yield lease.fact.run, [node for node, _ in lease.fact.slots]
     for pledge in view.pledges.values():

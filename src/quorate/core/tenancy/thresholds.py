@@ -1,4 +1,4 @@
-"""Thresholds: the ledger says when an owner has used 80, 100 and 120 % of a soft budget.
+"""Thresholds: events record when an owner has used 80, 100 and 120 % of a soft budget.
 
 A crossing is recorded once, and again only after use has fallen five points below. Use grows at a
 known rate between two events, so the instant at which the next threshold is crossed can be computed
@@ -36,7 +36,7 @@ def settle_thresholds(log: DecisionLog) -> None:
 
 
 def _in_turn(view: StateView, names: set[str]) -> list[str]:
-    """Return ``names`` in order; those that have no budget left come last, as they crossed."""
+    """Return ``names`` in order; owners that no longer have a budget come last, as they crossed."""
     found = sorted(name for name in names if is_budgeted(view, name))
     if len(found) < len(names):
         found += [name for name in view.thresholds if name in names.difference(found)]
@@ -80,7 +80,7 @@ def crossed(uses: Sequence[Use], known: int) -> int:
 
 
 def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next threshold is crossed, past ``after_ms``, if use continues as now.
+    """Return when the next threshold is crossed, after ``after_ms``, if use continues as now.
 
     Examines owners up to the first that cannot be earlier.
     """

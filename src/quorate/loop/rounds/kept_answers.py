@@ -32,12 +32,12 @@ class KeptAnswers:
     _last: dict[str, tuple[PoolPolicy, Problem, Answer]] = field(default_factory=dict)
 
     def policy(self, name: str | None) -> PoolPolicy | None:
-        """Return the policy of that name; None where there is none."""
+        """Return the policy of that name; None if there is none."""
         policies = known_policies().by_name if self.policies is None else self.policies
         return policies.get(name or "")
 
     def of(self, pool: str, policy: PoolPolicy, problem: Problem) -> Answer:
-        """Return the answer of ``policy``: the kept one, where it would be the same again."""
+        """Return the answer of ``policy``: the kept one, if it would be the same again."""
         if policy.reads_progress:
             return self.solve(policy, problem)
         last = self._last.get(pool)

@@ -1,8 +1,8 @@
-"""What a pool is shared by in a round: its policy's answer, or equal shares where it has none.
+"""What a pool is shared by in a round: its policy's answer, or equal shares if it has none.
 
 Whatever a policy or the numbers of one run cause, the other runs are served. A run that the policy
 names as the reason why it has no answer is left out of the round, and the policy is called again.
-Where that does not help, or not enough, all runs share by weight, which needs no solver: owners
+If that does not help, or not enough, all runs share by weight, which needs no solver: owners
 have their parts then, whatever the policy gave them.
 """
 

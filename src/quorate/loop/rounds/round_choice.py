@@ -33,7 +33,7 @@ def choose_rows(
 ) -> tuple[RoundGrant, ...]:
     """Return the grants of the next round, the most deserving run first.
 
-    What every run is owed comes from the ledger, so a choice needs no memory of its own. Where a
+    What every run is owed comes from the ledger, so a choice needs no memory of its own. If a
     run fits nowhere beside more deserving ones, or its owner's money or quotas are too small for
     it, the next in turn is chosen in its place, and the run stays owed. The rest goes to other runs
     that can use it, whatever their shares, and before that to chosen runs that are slower where
@@ -105,7 +105,7 @@ class _ChoicePass:
         return True
 
     def nodes(self, chosen: Candidate) -> Nodes:
-        """Return the nodes meant for a chosen run; empty where it stays, or any nodes will do.
+        """Return the nodes meant for a chosen run; empty if it stays, or any nodes will do.
 
         A run whose payers have to change starts again, on the nodes that it has.
         """

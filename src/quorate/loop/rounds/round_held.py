@@ -34,7 +34,7 @@ class HeldLeases:
         self._known: dict[Row, _Held] = {}
 
     def of(self, row: Row, flavor: str) -> list[Lease]:
-        """Return the leases that a row keeps if it stays; empty where it has none it can keep.
+        """Return the leases that a row keeps if it stays; empty if it has none it can keep.
 
         Of a pair, the run that is first by name has the leases, and the pair must be the same as
         before.

@@ -62,7 +62,7 @@ class Limits:
                 _add(self._kept, parts, 1)
 
     def bill(self, chosen: Candidate) -> Bill | None:
-        """Return what ``chosen`` would count for; None where payers or quotas have no room for it.
+        """Return what ``chosen`` would count for; None if payers or quotas have no room for it.
 
         A run that stays keeps its payers, if they have room. Else payers pay in cover order: from
         what is kept for no other run or, if that is not enough, from everything that is left.
@@ -112,7 +112,7 @@ class Limits:
         return sum([members[name].record.started_ms is None for name in chosen.row])
 
     def _runs_left(self, tenant: str) -> int | None:
-        """Return how many more runs may begin under ``tenant``; None where nothing limits them."""
+        """Return how many more runs may begin under ``tenant``; None if nothing limits them."""
         limit = self._view.owners[tenant].quota.concurrent_runs_max
         if limit is None:
             return None

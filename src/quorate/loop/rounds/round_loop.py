@@ -43,8 +43,8 @@ def share_out(
 ) -> ShareOut:
     """Return the command that begins the next round of ``pool``, by one of the policies ``kept``.
 
-    Where the policy has no answer all runs share by weight, and the round says why. Runs keep their
-    GPUs only where no run can run, or the choice itself has a fault of ours: a round that ended the
+    If the policy has no answer all runs share by weight, and the round says why. Runs keep their
+    GPUs only if no run can run, or the choice itself has a fault of ours: a round that ended the
     service would be due again as soon as it is back.
     """
     funds = Funds(view, pool, now_ms)
@@ -70,7 +70,7 @@ def share_out(
 def _answer(
     view: StateView, floor: Floor, by: tuple[PoolPolicy | None, KeptAnswers], now_ms: int
 ) -> Answered | None:
-    """Return what the round is shared by; None where no run can run."""
+    """Return what the round is shared by; None if no run can run."""
     members = [m for m in floor.members if any(m.rates)]
     if not members or not floor.flavors:
         return None

@@ -20,7 +20,7 @@ from quorate.policy.problem import Pairs
 
 PAIRS_MAX: Final = 20_000
 """How many pairs a policy is asked about, unless it says fewer: those of 200 runs of one owner.
-Where there are more each owner has its part, and of its runs those that came last are looked at
+If there are more each owner has its part, and of its runs those that came last are looked at
 alone."""
 
 _Both = tuple[float, float]
@@ -33,8 +33,8 @@ def pairs_of(
 ) -> Pairs | None:
     """Return the pairs of runs that can share GPUs: one owner's, alike, of types the pool pairs.
 
-    On some flavor both runs make progress and an envelope pays for each. Two runs are no pair where
-    a limit of their owner keeps them from running at the same time, or where one of them is still
+    On some flavor both runs make progress and an envelope pays for each. Two runs are no pair if
+    a limit of their owner keeps them from running at the same time, or if one of them is still
     stopping: no run has to wait for another.
     """
     table = _Table(floor.pool, floor.flavors)
@@ -63,7 +63,7 @@ class _Table:
         self._paired: dict[tuple[_Kind, str], list[tuple[int, int]]] = {}
 
     def alone(self, kind: _Kind) -> list[int]:
-        """Return how fast a type is alone on each flavor, 0 where that is not known."""
+        """Return how fast a type is alone on each flavor, 0 if that is not known."""
         if kind not in self._alone:
             known = [type_rates(self._pool, flavor, *kind) for flavor in self._flavors]
             self._alone[kind] = [0 if each is None else each.alone for each in known]
@@ -101,7 +101,7 @@ def _parts(
 ) -> list[tuple[int, int]]:
     """Return at most ``pairs_max`` pairs of runs that may share GPUs, in the order of their owners.
 
-    Where there are more, the owners take turns, so that each has as many pairs as any other, or all
+    If there are more, the owners take turns, so that each has as many pairs as any other, or all
     of its own. Pairs of older runs come first.
     """
     of_owner: dict[str, list[int]] = {}

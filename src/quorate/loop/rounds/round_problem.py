@@ -50,7 +50,7 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def is_smooth(self) -> bool:
-        """Whether what each run gets changes little where rates do."""
+        """Whether what each run gets changes little when rates do."""
         ...
 
     @property
@@ -74,7 +74,7 @@ def problem_of(
 ) -> Problem:
     """Return the problem for ``policy``: owners are the entities, with the targets of their quotas.
 
-    A run's own weight only divides its owner's part among the owner's runs. Where the policy reads
+    A run's own weight only divides its owner's part among the owner's runs. If the policy reads
     no entities, the weights of an owner's runs are scaled to add up to the owner's target.
     """
     specs = [member.record.spec for member in members]
@@ -112,7 +112,7 @@ def problem_of(
 
 
 def _costs(floor: Floor) -> Floats:
-    """Return what a GPU of each flavor costs for an hour; 0 where the pool does not say."""
+    """Return what a GPU of each flavor costs for an hour; 0 if the pool does not say."""
     known = dict(floor.pool.costs_micros)
     return np.array([known.get(flavor, 0) for flavor in floor.flavors]) / MICRO
 
@@ -157,7 +157,7 @@ def _age_s(member: Member, now_ms: int) -> float:
 def _deadlines_s(
     members: Sequence[Member], seconds_left: Floats, pool: Pool, now_ms: int
 ) -> Floats:
-    """Return by when each run is to end: a round before its deadline, where it can be as fast.
+    """Return by when each run is to end: a round before its deadline, if it can be as fast.
 
     Shares are given out in whole rounds, so that a run may be one round behind its share.
     """

@@ -158,7 +158,7 @@ class Seats:
                         yield held
 
     def _open_to(self, run: Run, flavor: str) -> frozenset[IslandKey]:
-        """Return the domains where ``run`` may go; all, where its owner's nodes are limited."""
+        """Return the domains where ``run`` may go; all, if its owner's nodes are limited."""
         view, selector = self._view, () if self._bounds_of(run.owner) else run.selector
         key = (flavor, selector)
         if key not in self._open:
@@ -186,7 +186,7 @@ class Seats:
                 self._rise(held)
 
     def _held(self, chosen: Candidate, place: int) -> _Held | None:
-        """Return what a row would keep if it were chosen; None where it has none."""
+        """Return what a row would keep if it were chosen; None if it has none."""
         leases = self._held_leases.of(chosen.row, chosen.flavor)
         if not leases:
             return None

@@ -24,10 +24,10 @@ STEADY_PARTS: Final = 20
 class Member(NamedTuple):
     """A run that takes part in the next round, with its rates and what it is owed so far.
 
-    ``rates`` are millionths of a step per second by flavor, 0 where it cannot start: no envelope
+    ``rates`` are millionths of a step per second by flavor, 0 if it cannot start: no envelope
     pays for it, it does not fit even in the empty pool, or its owner is at its limit of running
     runs. ``owed_ms`` is by flavor what it was due and did not get, the round that ends included;
-    below 0 where it is ahead. ``had_ms`` is how long it had GPUs so far, whichever.
+    below 0 if it is ahead. ``had_ms`` is how long it had GPUs so far, whichever.
     """
 
     record: RunRecord
@@ -43,7 +43,7 @@ class Floor:
     """A pool at the end of a round: the GPUs to share, and the runs that share them.
 
     ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` what
-    they have: neither can be chosen. ``room`` is the pool as if empty; None where all GPUs are
+    they have: neither can be chosen. ``room`` is the pool as if empty; None if all GPUs are
     alike, and counting them is enough.
     """
 

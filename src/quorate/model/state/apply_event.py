@@ -404,7 +404,7 @@ def _use(  # noqa: PLR0913, PLR0917 - by position, which is the quickest
 ) -> EnvelopeAccount:
     """Count ``gpus`` more (negative: fewer) in use by ``owner`` under ``fact``; return the payer.
 
-    The payer and its caps are charged ``gpu_ms``, and its lending as well where the lease is
+    The payer and its caps are charged ``gpu_ms``, and its lending as well if the lease is
     borrowed. The owner's meter changes as in ``Meter.add``, whose body is repeated here because a
     replay runs this for every second event.
     """
@@ -529,7 +529,7 @@ def _run_ended(  # noqa: C901 - a replay comes here for every run: no calls
     run.phase = _PHASES[event.outcome]
     if run.since_ms is not None and event.outcome is not _CANCELLED:
         _note_duration(state, run, event.at_ms)
-    # There are very many such events, so a field is written only where it changes.
+    # There are very many such events, so a field is written only if it changes.
     if run.stopping is not None:
         run.stopping = None
     if run.via_conflict or run.backfills or state.recalls:

@@ -76,7 +76,7 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
 
 
 def _more(state: State, fact: LeaseStarted) -> str:
-    """Return another open lease of the run with the same start; empty where there is none."""
+    """Return another open lease of the run with the same start; empty if there is none."""
     return next(
         (
             name

@@ -1,7 +1,7 @@
 """Actual against declared durations: what each owner's last runs took, of what planning expected.
 
 The declared duration of a run is the one that planning uses: what the run states, or what its pool
-expects where it states nothing, and one hold quantum at least. The ratio of the actual duration to
+expects if it states nothing, and one hold quantum at least. The ratio of the actual duration to
 it is kept as the number of a bucket. There are 256 buckets, eight to an octave: bucket ``b`` holds
 the ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). A ratio of exactly
 1 is thus the upper bound of bucket 128; the first bucket ends at 1/65536 and has all that is below,
@@ -61,14 +61,14 @@ def grace_ms(run: Run, pool: Pool) -> int:
 
 
 def bucket_of(actual_ms: int, expected_ms: int) -> int:
-    """Return the bucket of a run that took ``actual_ms`` where ``expected_ms`` were declared."""
+    """Return the bucket of a run that took ``actual_ms`` when ``expected_ms`` were declared."""
     # Rounded up, so that a ratio just above a bound does not count as the bound.
     ratio = -((-actual_ms << RATIO_BITS) // expected_ms)
     return min(bisect_left(RATIO_BOUNDS, ratio), BUCKETS - 1)
 
 
 def bucket_end_ms(bucket: int, expected_ms: int) -> int:
-    """Return after how long runs in ``bucket`` have ended where ``expected_ms`` were declared."""
+    """Return after how long runs in ``bucket`` have ended when ``expected_ms`` were declared."""
     return -((-expected_ms * RATIO_BOUNDS[bucket]) >> RATIO_BITS)
 
 
@@ -78,7 +78,7 @@ class DurationHistory(Struct, frozen=True, gc=False):
     recent: bytes = b""
 
     def after(self, bucket: int) -> DurationHistory:
-        """Return the history with one more run; the oldest leaves it where it is full."""
+        """Return the history with one more run; the oldest leaves it if it is full."""
         return DurationHistory(self.recent[1 - RECENT_RUNS :] + _BYTES[bucket])
 
     def copy(self) -> DurationHistory:

@@ -1,4 +1,4 @@
-"""Cached expected ends of leases, updated where a lease changes.
+"""Cached expected ends of leases, updated when a lease changes.
 
 An overlay has a layer of its own: what it computes about something that has not changed in it is
 stored below, for the next reader.

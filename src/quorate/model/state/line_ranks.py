@@ -46,7 +46,7 @@ class LineRanks:
     def __init__(self, below: LineRanks | None = None) -> None:
         self.below = below
         self.asked_ms = -1
-        """When it was last read; -1 where it never was."""
+        """When it was last read; -1 if it never was."""
         self.order: list[Ranked] = []
         self.known: dict[Line, Ranked] = {}
         self.by_owner: dict[str, set[Line]] = {}
@@ -64,7 +64,7 @@ class LineRanks:
 
     @property
     def last_asked_ms(self) -> int:
-        """When the order was last read, here or below; -1 where it never was."""
+        """When the order was last read, here or below; -1 if it never was."""
         return self.asked_ms if self.below is None else self.below.last_asked_ms
 
     def owner_changed(self, owner: str) -> None:

@@ -92,7 +92,7 @@ class Meter:
         self.hours = [hour]
         self.sums = [0]
         """Everything used before an hour began, of ``known`` hours; evenly from each to the next
-        where hours are left out."""
+        if hours are left out."""
         self.known = 1
         self.looked_back = (0, 0, 0)
         """(half-life, hours read, what was used before the last of them, as it counts then):
@@ -131,7 +131,7 @@ class Meter:
     def add(self, amount: int, at_ms: int) -> None:
         """Record that ``amount`` more (negative: less) is in use since ``at_ms``.
 
-        Where ``at_ms`` lies in a past hour, the correction is counted in the present one.
+        If ``at_ms`` lies in a past hour, the correction is counted in the present one.
         """
         if at_ms >= self.ends_ms:
             self.turn(at_ms)
@@ -199,7 +199,7 @@ class Meter:
     def past_ms(self, from_ms: int, amount: int) -> int | None:
         """Return the first instant by which ``amount`` was used, counted from ``from_ms`` on.
 
-        Assumes that what is in use now stays in use; None where ``amount`` is then never reached.
+        Assumes that what is in use now stays in use; None if ``amount`` is then never reached.
         No hour since ``from_ms`` may be corrected (``was_corrected``).
         """
         if from_ms >= self.ends_ms:
@@ -238,7 +238,7 @@ class Meter:
     ) -> tuple[int, int] | None:
         """Return a lower and an upper bound of ``recent`` between two instants.
 
-        None where the instants are not in one hour, or a correction made a sum negative. The bounds
+        None if the instants are not in one hour, or a correction made a sum negative. The bounds
         are the values at both instants, widened by how far use and decay can bend the curve between
         them.
         """

@@ -52,7 +52,7 @@ class _ReadOnlyRuns(Runs):
 
     @property
     def archive(self) -> ArchivedRuns | None:
-        """The archive behind the runs in memory; None where nothing was archived."""
+        """The archive behind the runs in memory; None if nothing was archived."""
         return self._runs.archive
 
     def kept(self) -> Iterable[tuple[str, RunRecord]]:
@@ -96,7 +96,7 @@ class _ReadOnlyRuns(Runs):
 
 
 def _wrapped(found: Any) -> Any:
-    """Return ``found``, or a mapping over it that refuses changes where it is a table."""
+    """Return ``found``, or a mapping over it that refuses changes if it is a table."""
     if not isinstance(found, Table):
         return found
     return _ReadOnlyRuns(found) if isinstance(found, RunTable) else MappingProxyType(found)

@@ -79,7 +79,7 @@ class NodeRecord(Record):
 class NodeMark(Struct, frozen=True, gc=False):
     """Who marked a node that is not ready: the ``actor`` of its status.
 
-    ``cordoned_by`` is the actor of its cordon, which stays while the node is failed; empty where
+    ``cordoned_by`` is the actor of its cordon, which stays while the node is failed; empty if
     the node is not cordoned.
     """
 
@@ -163,7 +163,7 @@ class EnvelopeAccount:
 
     @property
     def gpus_left(self) -> int:
-        """How many more GPUs it can pay at once; negative where it was tightened below its use."""
+        """How many more GPUs it can pay at once; negative if it was tightened below its use."""
         return self.spec.concurrency - self.gpus_active - self.gpus_reserved
 
     def spent_gpu_ms(self, now_ms: int) -> int:
@@ -282,7 +282,7 @@ class RunRecord(Record):
     def overstay_seq(self) -> int | None:
         """The event from which on bundles that started may be stopped for it if they overstay.
 
-        None where the run was itself stopped because it overstayed: otherwise runs that take longer
+        None if the run was itself stopped because it overstayed: otherwise runs that take longer
         than they declare, and lose their work when they stop, could stop each other for ever.
         """
         return None if self.has_overstayed else self.waiting_seq
@@ -330,7 +330,7 @@ class ArrayRecord(Record):
     """What became of an array: its first task, which has its document, and how its tasks ended.
 
     ``open_tasks`` wait or run, ``uncompleted`` have failed or were cancelled, the first of them at
-    ``failed_ms``; ``ended_ms`` is when the last one ended that has ended. Where the array has a
+    ``failed_ms``; ``ended_ms`` is when the last one ended that has ended. If the array has a
     limit, ``released`` are the open tasks that may run, each with the instant since when, and
     ``next_position`` is that of the first task that never was among them.
     """
@@ -403,7 +403,7 @@ class NextChain(Struct, frozen=True, array_like=True):
 class Lottery(Struct, frozen=True, array_like=True):
     """The committed hash chain: the last link known (hex), and the number of the next one.
 
-    ``sealed`` is its secret, encrypted; empty where the ledger does not have it.
+    ``sealed`` is its secret, encrypted; empty if the ledger does not have it.
     """
 
     commitment: str = ""
@@ -495,9 +495,9 @@ class RequestRecord(Record):
 class ReportRecord(Record):
     """What an accounting system, to which an owner is linked, reported of its budget.
 
-    ``gpu`` and ``node`` are None where it reported no such hours. Both are None while it does not
+    ``gpu`` and ``node`` are None if it reported no such hours. Both are None while it does not
     answer; then ``note`` says why. ``since_ms`` is when it last began, or ceased, to answer.
-    ``resource`` is what the owner is linked to there; empty where that was not recorded.
+    ``resource`` is what the owner is linked to there; empty if that was not recorded.
     """
 
     source: str

@@ -76,7 +76,7 @@ class RoomIndex:
     def __init__(self, below: RoomIndex | None = None) -> None:
         self.below = below
         self.asked_ms = -1
-        """The instant for which bounds were last read; -1 where they never were."""
+        """The instant for which bounds were last read; -1 if they never were."""
         self.kept: dict[Hashable, Any] = {}
         """Cached results that no lease changes: where a run may go, and who may pay there."""
         self.sites = 0
@@ -85,7 +85,7 @@ class RoomIndex:
         self.changed: set[IslandKey] = set()
         """The domains that are not as they are below."""
         self.plan: Any = None
-        """What the last walk has planned, at the bottom; None where nothing was."""
+        """What the last walk has planned, at the bottom; None if nothing was."""
         self.touched: set[IslandKey] = set()
         """The domains that have changed since that walk."""
 
@@ -95,7 +95,7 @@ class RoomIndex:
 
     @property
     def last_asked_ms(self) -> int:
-        """The instant for which bounds were last read, here or below; -1 where they never were."""
+        """The instant for which bounds were last read, here or below; -1 if they never were."""
         return self.base.asked_ms
 
     @property

@@ -49,7 +49,7 @@ class ArchivedRuns(Protocol):
     """Runs that are over, read from disk a page at a time. Its records must not be changed."""
 
     def get(self, name: str) -> RunRecord | None:
-        """Return the record of the run ``name``; None where it is not archived."""
+        """Return the record of the run ``name``; None if it is not archived."""
         ...
 
     def count(self, owner: str | None = None) -> int:
@@ -76,7 +76,7 @@ class Runs(Mapping[str, RunRecord]):
     @property
     @abstractmethod
     def archive(self) -> ArchivedRuns | None:
-        """The archive behind the runs in memory; None where nothing was archived."""
+        """The archive behind the runs in memory; None if nothing was archived."""
 
     @abstractmethod
     def kept(self) -> Iterable[tuple[str, RunRecord]]:

@@ -86,7 +86,7 @@ class MoneyState(WorkState):
         return self._holds_ending
 
     def list_hold(self, name: str, lease: Lease) -> None:
-        """Add the renewal and the end of the hold of ``lease`` to the heaps, where in use."""
+        """Add the renewal and the end of the hold of ``lease`` to the heaps, if in use."""
         if self._holds_due is not None:
             heappush(self._holds_due, (lease.renew_ms, name))
         if self._holds_ending is not None:

@@ -100,11 +100,11 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key
 
     def items(self) -> ItemsView[K, V]:
-        """Return keys and records; those of the table below, where nothing is here."""
+        """Return keys and records; those of the table below, if nothing is here."""
         return super().items() if self._local or self._gone else self._base.items()
 
     def values(self) -> ValuesView[V]:
-        """Return the records; those of the table below, where nothing is here."""
+        """Return the records; those of the table below, if nothing is here."""
         return super().values() if self._local or self._gone else self._base.values()
 
     def __bool__(self) -> bool:

@@ -72,7 +72,7 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
     """Return since when no upstream keeps a run from starting; None while one does.
 
     That is when it was submitted or, for a follower, when the last of its upstreams completed or,
-    where any end is enough, ended in any way.
+    if any end is enough, ended in any way.
     """
     run, since_ms = record.spec, record.submitted_ms
     if not is_released(view, run):

@@ -40,7 +40,7 @@ def read_cluster(text: str) -> Cluster | Faulty:
 
 
 def cluster_of(text: str, at: At) -> Cluster | None:
-    """Return the cluster that ``text`` describes; None, with faults, where it describes none."""
+    """Return the cluster that ``text`` describes; None, with faults, if it describes none."""
     if "=" in text:
         return _named(text, at)
     counts = text.split(":")
@@ -81,7 +81,7 @@ def cluster_text(cluster: Cluster) -> str:
 
 
 def published_text(cluster: Cluster) -> str | None:
-    """Return ``cluster`` in the form without names; None where it has other flavors."""
+    """Return ``cluster`` in the form without names; None if it has other flavors."""
     if cluster.flavors != PUBLISHED_ORDER:
         return None
     return ":".join(map(str, cluster.gpus))
@@ -109,7 +109,7 @@ def _listed(value: object, at: At) -> Cluster | None:
 
 
 def write_clusters(clusters: Mapping[str, tuple[Cluster, ...]]) -> bytes:
-    """Return the file that names ``clusters``: without names of flavors, where it can be."""
+    """Return the file that names ``clusters``: without names of flavors, if it can be."""
     listed = {
         trace: [published_text(each) or cluster_text(each) for each in several]
         for trace, several in clusters.items()

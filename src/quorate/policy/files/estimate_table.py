@@ -121,7 +121,7 @@ def estimated(table: ThroughputTable) -> Estimated | Faulty:
 def _likes(
     table: ThroughputTable, family: Family, at: At, matches: list[TypeMatch]
 ) -> dict[int, int]:
-    """Return the type that each type of ``family`` matches: itself, where it is known."""
+    """Return the type that each type of ``family`` matches: itself, if it is known."""
     known = family.known()
     if not known:
         scale = table.types[family.types[0]].scale

@@ -82,7 +82,7 @@ def shown(value: object) -> str:
 
 
 def entries_of(value: object, at: At) -> dict[str, Any] | None:
-    """Return ``value`` where it is an object; else None, with a fault."""
+    """Return ``value`` if it is an object; else None, with a fault."""
     if isinstance(value, dict):
         return value
     if value is not UNREADABLE:
@@ -91,7 +91,7 @@ def entries_of(value: object, at: At) -> dict[str, Any] | None:
 
 
 def items_of(value: object, at: At) -> list[Any] | None:
-    """Return ``value`` where it is a list; else None, with a fault."""
+    """Return ``value`` if it is a list; else None, with a fault."""
     if isinstance(value, list):
         return value
     if value is not UNREADABLE:
@@ -115,7 +115,7 @@ def _few(names: frozenset[str]) -> str:
 
 
 def text_of(value: object, at: At) -> str | None:
-    """Return ``value`` where it is a text that is not empty; else None, with a fault."""
+    """Return ``value`` if it is a text that is not empty; else None, with a fault."""
     if isinstance(value, str) and value:
         return value
     at.fault(f"must be a text, got {shown(value)}", 'write it in quotes, such as "a100"')
@@ -123,7 +123,7 @@ def text_of(value: object, at: At) -> str | None:
 
 
 def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
-    """Return ``value`` where it is finite and ``least`` or above; else None, with a fault."""
+    """Return ``value`` if it is finite and ``least`` or above; else None, with a fault."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         at.fault(f"must be a number, got {shown(value)}", "write a number without quotes")
         return None
@@ -144,7 +144,7 @@ def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
 
 
 def quantity_of(value: object, at: At) -> float:
-    """Return ``value`` where it can be divided by, or is 0; else 0, with a fault."""
+    """Return ``value`` if it can be divided by, or is 0; else 0, with a fault."""
     found = number_of(value, at) or 0.0
     if 0 < found < NUMBER_MIN:
         at.fault(f"is too small: {shown(value)}", f"write 0, or at least {NUMBER_MIN:g}")
@@ -153,7 +153,7 @@ def quantity_of(value: object, at: At) -> float:
 
 
 def above_0(value: object, at: At) -> float:
-    """Return ``value`` where it is above 0 and can be divided by; else 1, with a fault."""
+    """Return ``value`` if it is above 0 and can be divided by; else 1, with a fault."""
     faults = len(at.faults)
     found = quantity_of(value, at)
     if found == 0 and len(at.faults) == faults:
@@ -162,7 +162,7 @@ def above_0(value: object, at: At) -> float:
 
 
 def whole_of(value: object, at: At, *, least: int = 0, most: int = WHOLE_MAX) -> int | None:
-    """Return ``value`` where it is a whole number in these limits; else None, with a fault."""
+    """Return ``value`` if it is a whole number in these limits; else None, with a fault."""
     if isinstance(value, bool) or not isinstance(value, int):
         at.fault(f"must be a whole number, got {shown(value)}", "write digits only")
     elif not least <= value <= most:

@@ -56,8 +56,8 @@ FIELDS: Final = frozenset(
 class JobState:
     """One job: its type, its progress, and what it is owed.
 
-    ``steps_left`` is NaN where unknown. ``deadline_s`` counts from now, and is infinite without
-    one. ``rates`` are its own, by flavor; None where a table has those of its type.
+    ``steps_left`` is NaN if unknown. ``deadline_s`` counts from now, and is infinite without
+    one. ``rates`` are its own, by flavor; None if a table has those of its type.
     """
 
     name: str

@@ -16,7 +16,7 @@ def encoded(tree: object) -> bytes:
 
 
 def decoded(data: bytes, at: At) -> Any:
-    """Return the JSON of ``data``; ``UNREADABLE``, with a fault, where it is none.
+    """Return the JSON of ``data``; ``UNREADABLE``, with a fault, if it is none.
 
     Numbers that are not finite are let through, to be named by their place. A key that is given
     twice would lose one of its values, and is a fault; so is half of a character, which cannot be

@@ -144,7 +144,7 @@ def _pair_rates(rates: dict[str, Any], flavors: tuple[str, ...], at: At) -> list
 def _entities(
     fields: dict[str, Any], problem: Problem, at: At
 ) -> tuple[tuple[Entity, ...], Ints | None]:
-    """Return the entities and the one that each job belongs to; where there are any, it has one."""
+    """Return the entities and the one that each job belongs to; if there are any, it has one."""
     members = entries_of(fields.get("entities", {}), at.below("entities")) or {}
     weights = entries_of(fields.get("entity_weights", {}), at.below("entity_weights")) or {}
     rules = entries_of(fields.get("entity_policies", {}), at.below("entity_policies")) or {}

@@ -24,7 +24,7 @@ def problem_from_table(
 ) -> Problem | Faulty:
     """Return the problem of sharing ``cluster`` among ``jobs``, or every fault.
 
-    A job's own rates win over those of its type. Two jobs are a pair where the table has their
+    A job's own rates win over those of its type. Two jobs are a pair if the table has their
     types together, and both make progress on some flavor; jobs with their own rates are in no pair.
     """
     at = At()

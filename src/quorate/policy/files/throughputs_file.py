@@ -6,7 +6,7 @@ pair may be listed under one of its types only, and is written back under both. 
 ``('ResNet-18 (batch size 16)', 1)``: a model and how many GPUs it takes. Rates of a flavor whose
 GPUs are on several nodes are listed under its name with ``_unconsolidated``.
 
-A wrong value is a fault; a missing value is a gap, which is reported, and refused where a policy
+A wrong value is a fault; a missing value is a gap, which is reported, and refused if a policy
 needs it.
 """
 
@@ -52,7 +52,7 @@ class ThroughputTable:
     """The rates of every type on every flavor.
 
     ``together`` are those on GPUs that are near each other, ``spread`` those on GPUs that are not;
-    the latter are NaN where the table has only one of the two. A pair is two rows of ``types``,
+    the latter are NaN if the table has only one of the two. A pair is two rows of ``types``,
     ``first <= second``, and its rates are those of the first and of the second.
     """
 
@@ -68,7 +68,7 @@ class ThroughputTable:
         return tuple(_gaps(self, self.together, ""))
 
     def spread_gaps(self) -> tuple[Fault, ...]:
-        """Return every rate that is missing where a flavor has rates of GPUs not together.
+        """Return every rate that is missing if a flavor has rates of GPUs not together.
 
         Types of one GPU have none to be apart.
         """
@@ -86,7 +86,7 @@ class _Reading:
         self.keys: dict[str, int | None] = {}
 
     def row(self, key: str, at: At) -> int | None:
-        """Return the row of the type that ``key`` names; None, with a fault, where it is none."""
+        """Return the row of the type that ``key`` names; None, with a fault, if it is none."""
         if key not in self.keys:
             found = parse_type(key)
             self.keys[key] = (

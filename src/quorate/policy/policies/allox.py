@@ -146,7 +146,7 @@ def _places(problem: Problem) -> _Places:
 
 
 def _seconds(problem: Problem) -> Floats:
-    """Return how long each job takes on each flavor: infinite, where it makes no progress."""
+    """Return how long each job takes on each flavor: infinite, if it makes no progress."""
     found = np.full(problem.shape, np.inf)
     steps = np.broadcast_to(problem.steps_left[:, None], problem.shape)
     np.divide(steps, problem.rates, out=found, where=problem.rates > 0)

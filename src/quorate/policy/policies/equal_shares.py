@@ -30,7 +30,7 @@ def isolated(problem: Problem) -> Allocation | Unsolved:
 def proportional(problem: Problem) -> Allocation | Unsolved:
     """Return for every job the same part of its time, on the mix of flavors that the cluster has.
 
-    The mix is the one that rates are measured against (Gavel, section 4.1); where the jobs do not
+    The mix is the one that rates are measured against (Gavel, section 4.1); if the jobs do not
     all fit, each has as much of its time as the GPUs allow, whatever its scale.
     """
     if (refusal := without_anything(problem)) is not None:

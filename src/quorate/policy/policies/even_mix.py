@@ -33,7 +33,7 @@ def evenly_mixed(
     the job moves. Time that is left over is given out by ``raised``: to the jobs that have least of
     it, until all have the same or none is left, unless set otherwise. Flavors are given out from
     the fastest on. Jobs that cannot run on every flavor are mixed over those on which they can, and
-    are served first. Where that does not leave room for all, ``found`` is the answer.
+    are served first. If that does not leave room for all, ``found`` is the answer.
     """
     assert (found.second == ALONE).all(), "a policy that knows no flavors knows no pairs"
     scales, moves = problem.scales.astype(np.float64), (problem.rates > 0) & (problem.gpus > 0)
@@ -112,7 +112,7 @@ def _level(problem: Problem, time: Floats) -> float:
 
 
 def _given_out(problem: Problem, wanted: float) -> Floats:
-    """Return how many GPUs of each flavor are given out where ``wanted`` are, the fastest first.
+    """Return how many GPUs of each flavor are given out if ``wanted`` are, the fastest first.
 
     A flavor is as fast as jobs are on it on average, each relative to its fastest flavor.
     """

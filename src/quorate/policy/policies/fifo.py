@@ -53,7 +53,7 @@ def fifo_perf(problem: Problem) -> Allocation | Unsolved:
 
 
 def fifo_packed(problem: Problem) -> Allocation | Unsolved:
-    """Return the jobs of ``fifo_perf``, and those that wait sharing with them where that gains.
+    """Return the jobs of ``fifo_perf``, and those that wait sharing with them if that gains.
 
     The next waiting job shares with the job, of the same scale and not sharing yet, with which it
     gains most; the first waiting job that gains nowhere ends the search. As published, a job that

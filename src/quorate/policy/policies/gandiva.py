@@ -25,7 +25,7 @@ from quorate.policy.solvers.chance import Chance
 
 
 def gandiva(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
-    """Return equal parts of the GPUs for jobs alone, or for pairs where the jobs do not all fit.
+    """Return equal parts of the GPUs for jobs alone, or for pairs if the jobs do not all fit.
 
     Two jobs are drawn at a time, as often as there are jobs; a draw of two that are no pair of the
     problem, as those of different scales are not, is lost. Rates are not read: Gandiva tries a pair

@@ -1,7 +1,7 @@
 """Max-min fairness: the job that is worst off is as well off as can be (Gavel, section 4.1).
 
 How well off a job is: its rate with this allocation over its rate with the same part of every GPU,
-times the GPUs it takes at a time, over its weight. Where several allocations are best for the job
+times the GPUs it takes at a time, over its weight. If several allocations are best for the job
 that is worst off, one is taken that is best for all jobs together, by the sum of the same measure:
 else GPUs are idle, or jobs are on slow ones, that no job is better off for.
 """

@@ -1,8 +1,8 @@
-"""The most steps in all, or for the money, with deadlines kept where they can be.
+"""The most steps in all, or for the money, with deadlines kept if they can be.
 
 Rates are added as they are, in steps per second and whatever a step is, so that the faster kind of
 job wins (Gavel, section 4.2). With deadlines every job that has one must be fast enough to meet it.
-Where that is impossible, as many deadlines as possible are kept; among sets of that size the one
+If that is impossible, as many deadlines as possible are kept; among sets of that size the one
 that gains most; the others are named.
 """
 
@@ -208,7 +208,7 @@ MAX_SUM: Final = (
         metric=_FOR_MONEY,
         reads_steps=True,
         reads_costs=True,
-        # Where deadlines cannot all be kept, which ones are is a search for whole numbers.
+        # If deadlines cannot all be kept, which ones are is a search for whole numbers.
         jobs_max=400,
     ),
     Policy(

@@ -38,11 +38,11 @@ ASKED_MAX: Final = 200
 MISSED: Final = 1e-9
 """How far below its level a job may usually be, relative to its largest first level."""
 MISSED_MAX: Final = 1e-7
-"""The same where a solver's rounding leaves it further below."""
+"""The same when a solver's rounding leaves it further below."""
 RAISED: Final = 1e-7
 """How far a job that counts as stuck might usually still be raised, relative to the same."""
 RAISED_MAX: Final = 1e-5
-"""The same where rates differ by a factor of a million, so that walls are known less well."""
+"""The same when rates differ by a factor of a million, so that walls are known less well."""
 UNSURE_MAX: Final = 1e-2
 """The largest such tolerance; an answer that needs more than ``RAISED_MAX`` reports it."""
 TOGETHER: Final = 10.0
@@ -78,7 +78,7 @@ def water_filling(
 
     The objective is the level at which the first job is stuck, of those that rise from the start:
     without entities it is that of max-min fairness. Which of several allocations with the same
-    rates is returned depends on the order of jobs and flavors only. Where a problem bounds the
+    rates is returned depends on the order of jobs and flavors only. If a problem bounds the
     work, later levels may be left out: the rest is then shared by weight, and the answer names
     those jobs.
     """
@@ -151,7 +151,7 @@ def _filled(
 def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
     """Return how far every job is filled when all that can still rise do.
 
-    From ``many`` jobs on, and without pairs, prices say where to begin. Where a solver's rounding
+    From ``many`` jobs on, and without pairs, prices say where to begin. If a solver's rounding
     leads nowhere from there, all is done again from nothing.
     """
     jobs, _ = space.problem.shape
@@ -176,7 +176,7 @@ def _too_much(jobs: int) -> Unsolved:
 def _fill(
     space: Space, groups: Groups, work: WorkCount, *, is_near: bool
 ) -> Filled | Unsolved | None:
-    """Return how far jobs are filled; None where even the first level is too much work."""
+    """Return how far jobs are filled; None if even the first level is too much work."""
     problem = space.problem
     jobs, _ = problem.shape
     tops = space.fastest()
@@ -230,13 +230,13 @@ def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
 def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unsolved | None:
     """Return the highest level of ``path`` that can be had, and shares that reach it.
 
-    None where that is too much work.
+    None if that is too much work.
 
     Each answer that falls short puts up a wall, and the level is lowered to it: Newton's method
     from above, which ends at a wall that is met.
     """
     before, stalled = np.inf, 0
-    # Where a wall does not lower the level any more, what is short is rounding: every job's.
+    # If a wall does not lower the level any more, what is short is rounding: every job's.
     rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
     level = walls.highest(path)
     for _ in range(ASKED_MAX):
@@ -280,7 +280,7 @@ def _evened(space: Space, found: Filled) -> Floats:
     """Return the time of each job spread evenly over the GPUs that can run it, as far as it fits.
 
     To a policy that knows no rates all flavors are alike; to the jobs they are not, and an even
-    spread is as fair as one can be without knowing. Where the demand for a flavor is too high, all
+    spread is as fair as one can be without knowing. If the demand for a flavor is too high, all
     jobs on it are cut in proportion, and get the rest elsewhere.
     """
     gpus = space.problem.gpus.astype(np.float64)

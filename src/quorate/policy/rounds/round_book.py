@@ -26,7 +26,7 @@ that long is not made up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
 """How many rounds a row can be ahead then: more is what no other job wanted, and is no debt."""
 SHARE_LEAST: Final = 0.02
-"""A smaller share counts as this one where turns are compared. Else what a row is owed from an
+"""A smaller share counts as this one when turns are compared. Else what a row is owed from an
 earlier allocation would come before everything as soon as its share is next to nothing."""
 DUE_ROUNDS: Final = 0.25
 """How much of a round a row must be owed to be due. Else many rows with small shares would each
@@ -128,7 +128,7 @@ class Book:
 
 
 def share_of(shares: Shares, row: Row, flavor: str) -> float:
-    """Return the share that ``row`` has of ``flavor``: 0 where there is none."""
+    """Return the share that ``row`` has of ``flavor``: 0 if there is none."""
     return shares.get(row, _NONE).get(flavor, 0.0)
 
 
@@ -209,7 +209,7 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
 def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
     """Return what ``row`` is owed on ``flavor`` at ``at_s``, in seconds of its time.
 
-    Where the rules use owed time only to break ties, time owed under the current allocation is not
+    If the rules use owed time only to break ties, time owed under the current allocation is not
     counted.
     """
     if rules.forgets_owed:
@@ -245,7 +245,7 @@ def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> f
     A row that had nothing for a time is that far behind, however small its share is and however
     many GPUs it takes. So a wide row with a small share gets its turn (docs/adr/0037-turns.md).
     A row that would stay counts as ``STAY_ROUNDS`` behind, less what it is ahead, unless another
-    round would make it more than one round ahead; a new one as its share of that. Where rows are
+    round would make it more than one round ahead; a new one as its share of that. If rows are
     further behind than that, because less can be given than is due, they take turns in every round.
     Rounding makes rows equal that are equal but for the last digits of their shares.
     """

@@ -83,10 +83,10 @@ def choose(
     """Return the rows that get GPUs, by flavors in ``order``, each in the order of choice.
 
     The highest (priority, deficit, share) goes first; ties go to the flavor that is earlier in
-    ``order``, then to the row that is earlier in ``found``. A row is chosen where the flavor has
+    ``order``, then to the row that is earlier in ``found``. A row is chosen if the flavor has
     enough GPUs left and none of its jobs is chosen yet. So no GPUs stay free that a row with a
     share of them could use; without a share no row is chosen, unless the rules say so. Flavors that
-    ``order`` leaves out are not shared. Where the number of GPUs is not the only condition,
+    ``order`` leaves out are not shared. If the number of GPUs is not the only condition,
     ``admits`` is called last, for one row after the other: a row it accepts is chosen.
     """
     of_flavor: dict[str, list[Candidate]] = {flavor: [] for flavor in order}

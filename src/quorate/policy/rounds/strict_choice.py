@@ -1,6 +1,6 @@
 """The published choice of rows, without looking at rows that cannot be chosen.
 
-A row with a share goes before every row without one, so rows without a share matter only where GPUs
+A row with a share goes before every row without one, so rows without a share matter only if GPUs
 are left over. With pairs there are thousands of these, and most rounds leave nothing. What follows
 from the allocation and from who is there, and not from the last round, is kept between rounds.
 """

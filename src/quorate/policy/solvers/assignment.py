@@ -1,7 +1,7 @@
 """An assignment at least cost: each row of a matrix gets a column of its own.
 
 Rows are added one after another, each along the cheapest way of moving those before it (Crouse, On
-implementing 2D rectangular assignment algorithms, 2016). Where columns cost the same, a free one is
+implementing 2D rectangular assignment algorithms, 2016). If columns cost the same, a free one is
 taken before a taken one; of several free ones the last visited, of others the first. Columns are
 visited from the last to the first, and when one is finished, the one that would be visited last
 takes its place. The published results of AlloX depend on that order.
@@ -19,7 +19,7 @@ FREE: Final = -1
 
 
 def assign(costs: Floats) -> Ints | None:
-    """Return the column of each row, at least cost together; None where there is no way.
+    """Return the column of each row, at least cost together; None if there is no way.
 
     There are at least as many columns as rows; a cost may be infinite, and none is below 0. Takes
     O(rows * rows * columns) at worst.

@@ -265,7 +265,7 @@ class Cheapest:
 def _first_highest(points: Floats) -> Ints:
     """Return for each column the first row with its highest point.
 
-    Rows are few, and where they are long this takes a third of what numpy's argmax does.
+    Rows are few, and if they are long this takes a third of what numpy's argmax does.
     """
     if points.shape[1] < LONG:
         soon: Ints = points.argmax(axis=0)

@@ -52,7 +52,7 @@ class Groups:
 
 
 def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
-    """Return the units that are filled in ``problem``, where jobs represent ``counts`` of them."""
+    """Return the units that are filled in ``problem``, when jobs represent ``counts`` of them."""
     jobs, _ = problem.shape
     of_jobs = problem.entity_of
     counts = np.ones(jobs, dtype=np.int64) if counts is None else counts

@@ -20,7 +20,7 @@ from quorate.policy.solvers.walls import Wall, wall_of
 from quorate.policy.solvers.work_count import WorkCount
 
 OUTGROWN: Final = 2.0
-"""How far beyond its unit a job may get where rounding matters, before it gets a larger one."""
+"""How far beyond its unit a job may get when rounding matters, before it gets a larger one."""
 
 
 class Gauge:
@@ -45,9 +45,9 @@ class Gauge:
         self._work.spend_beginning(len(self._space.rows))
 
     def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
-        """Begin near the highest level of ``path`` where prices find it; return the wall there.
+        """Begin near the highest level of ``path`` if prices find it; return the wall there.
 
-        There is none where less than ``missed`` is short; the highest level is near a wall.
+        There is none if less than ``missed`` is short; the highest level is near a wall.
         """
         begun = near(self._scaled, self.units, path, first)
         if begun is None:
@@ -61,7 +61,7 @@ class Gauge:
     def solve(self, filled: Floats) -> Solution | Status | None:
         """Return shares that miss ``filled`` by the least part of the units, or why there are none.
 
-        None where that takes too much work.
+        None if that takes too much work.
         """
         if self._standing is None:
             self._standing = Standing(_shortfall(self._scaled))

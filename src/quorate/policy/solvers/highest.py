@@ -49,7 +49,7 @@ class Aim:
     """What a policy raises: the fields of a job it reads, and the needs that follow from them.
 
     ``needs`` is given the jobs, or a member of each class, and how many jobs there are in all.
-    ``worth`` is what a unit of each job's rate is worth beyond the level, where the program decides
+    ``worth`` is what a unit of each job's rate is worth beyond the level, if the program decides
     which of several best allocations is taken.
     """
 
@@ -72,7 +72,7 @@ def highest(
     """Return shares at the highest level that all jobs can have, the level being the objective.
 
     ``ways`` are those that may be tried, all of them if not given; the plain program always may.
-    Pairs are used where ``problem`` has any.
+    Pairs are used if ``problem`` has any.
     """
     refusal = without_anything(problem)
     if refusal is not None:
@@ -179,7 +179,7 @@ def _failed(status: Status) -> Unsolved:
 def turned(allocation: Allocation, objective: Callable[[float], float], slope: float) -> Allocation:
     """Return the allocation with what the policy calls its objective in place of the level.
 
-    ``slope`` is by how much the objective changes with the level, where it was reached.
+    ``slope`` is by how much the objective changes with the level, if it was reached.
     """
     prices = allocation.prices
     return replace(

@@ -51,7 +51,7 @@ class Needs(Protocol):
 
     @property
     def at_rest(self) -> float:
-        """A level at which no job needs anything; minus infinity where there is none."""
+        """A level at which no job needs anything; minus infinity if there is none."""
         ...
 
     def at(self, level: float) -> tuple[Floats, Floats]:
@@ -72,7 +72,7 @@ class Linear:
 
     @property
     def at_rest(self) -> float:
-        """A level at which no job needs anything; minus infinity where there is none."""
+        """A level at which no job needs anything; minus infinity if there is none."""
         return -np.inf if np.any(self.floor > 0) else 0.0
 
     def at(self, level: float) -> tuple[Floats, Floats]:

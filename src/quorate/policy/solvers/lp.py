@@ -211,7 +211,7 @@ class Standing:
     """A program that is solved again and again, with other lower limits of its first rows.
 
     Each solution starts from the one before, which is much quicker than from scratch, and the first
-    from ``start``, where given. Limits are kept to ``EXACT``. The answers depend only on the order
+    from ``start``, if given. Limits are kept to ``EXACT``. The answers depend only on the order
     of the calls.
     """
 

@@ -66,7 +66,7 @@ class Mixture:
         self._count += 1
 
     def solve(self) -> Mix | None:
-        """Return the best mixture, or None where it was not found."""
+        """Return the best mixture, or None if it was not found."""
         values, taken = self._values[: self._count], self._taken[: self._count]
         basis, rows = self._basis, self._limits + 1
         ones = np.ones(rows)

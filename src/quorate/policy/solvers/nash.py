@@ -23,7 +23,7 @@ STEPS_MAX: Final = 120
 """How many steps are taken at most; about twenty-five are usual."""
 CLOSE: Final = 1e-12
 NEAR: Final = 1e-10
-"""When to stop: what the mean logarithm of the rates may still gain, and what it may where a step
+"""When to stop: what the mean logarithm of the rates may still gain, and what it may if a step
 does not halve it any more, for then the rest is rounding."""
 LEFT: Final = 1e-3
 """What the mean logarithm may still gain where problems without a job begin."""
@@ -51,7 +51,7 @@ class Point:
     """Shares, spare time and spare GPUs, and the prices of each of them; all above 0.
 
     The spare amounts are stored: as the rest of 1 they would soon be nothing but rounding. They may
-    be less than the true rest, where a job was removed; that is given out on the way.
+    be less than the true rest, if a job was removed; that is given out on the way.
     """
 
     shares: Floats
@@ -250,7 +250,7 @@ def _bends(point: Point, slopes: Floats) -> Floats:
     found += (point.times / point.spare_time)[:, :, None, None]
     each = np.arange(slopes.shape[2])
     found[:, :, each, each] += point.floors / point.shares
-    # Where equally good shares abound the rest is nearly singular: hold them where they are.
+    # If equally good shares abound the rest is nearly singular: hold them where they are.
     steepest = found[:, :, each, each].max(axis=2)
     found[:, :, each, each] += (_STIFF * steepest)[:, :, None]
     return found
@@ -283,7 +283,7 @@ def _told(point: Point, asked: _Asked) -> Products:
 
 
 def _keep(best: Products, found: Products, places: Ints) -> None:
-    """Put what was found into its places in ``best``, where less is missing than before."""
+    """Put what was found into its places in ``best``, if less is missing than before."""
     wins = found.missing < best.missing[places]
     put = places[wins]
     best.shares[put] = found.shares[wins]

@@ -25,25 +25,25 @@ PASSES_MAX: Final = 400
 FIRST_STEPS: Final = 2
 """Newton's steps at the first prices: they find where the levels worth looking at are."""
 ABOVE: Final = 1.2
-"""How many times the level that rough choices reach the first one is, where levels begin at rest.
+"""How many times the level that rough choices reach the first one is, if levels begin at rest.
 Choices at a level that is too high can be mixed with the empty choice."""
 NEAR: Final = 0.1
 """What needs may cost above 1 for the first steps to end."""
 LEANING: Final = 0.9
 """How much of the next prices comes from those in the mixture; the rest comes from the program."""
 KEPT: Final = 0.7
-"""How much of the best prices so far the next ones keep where that gains nothing."""
+"""How much of the best prices so far the next ones keep if that gains nothing."""
 SLOW: Final = 0.8
 """A gap that is still so much of the one before: the mixture's prices gain little."""
 HALF: Final = 0.5
 """Above this part of the empty choice, the mixture's prices say nothing yet."""
 SAME: Final = 0.01
 """A level that has risen by so little of the gap: the mixture is the same, and there is nothing to
-keep. Where its prices are the best ones, looking at them ends the search."""
+keep. If its prices are the best ones, looking at them ends the search."""
 STUCK: Final = KEPT / 10
 """Prices of which so little is kept have gained nothing three times and more."""
 PENALTY: Final = 100.0
-"""How far below the first level the empty choice is valued, in levels that the fleet buys, where
+"""How far below the first level the empty choice is valued, in levels that the fleet buys, if
 needs have no level at which no job needs anything."""
 NEGLIGIBLE: Final = 1e-9
 """The part of the empty choice in a mixture that is rounding."""
@@ -57,7 +57,7 @@ def level_by_prices(
     Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
     that is low enough. The level is ``within`` so much of its bound. A pass reads every job and
     flavor once or twice; three flavors take about 15 passes, eight about 50. ``start`` are the
-    prices of a problem much like this one, where they are known: a few passes less.
+    prices of a problem much like this one, if they are known: a few passes less.
     """
     there = demand.gpus > 0
     if there.all():
@@ -125,7 +125,7 @@ class _Search:
         """Return the prices to try next.
 
         Mostly those of the choices in the mixture, each by its part: if used GPUs were linear in
-        prices, jobs would choose the mixture there. Where that gains nothing, between the best
+        prices, jobs would choose the mixture there. If that gains nothing, between the best
         prices so far and those of the program.
         """
         asked = np.maximum(mix.prices, 0.0)
@@ -142,7 +142,7 @@ class _Search:
     def _level(self, level: float, kept: float) -> float:
         """Return the level to try: the bound, whose choices can be mixed with the empty choice.
 
-        Where that gains nothing any more, the choices at the level and prices of the mixture do.
+        If that gains nothing any more, the choices at the level and prices of the mixture do.
         """
         return level if kept < STUCK else self.bound
 

@@ -1,4 +1,4 @@
-"""An assignment at least cost where a column has room for several rows.
+"""An assignment at least cost when a column has room for several rows.
 
 As ``assignment``, one row after another along the cheapest way of moving those before it; columns
 that cost every row the same are one with more room, so that there are few of them. The least cost
@@ -17,7 +17,7 @@ _NONE: Final = -1
 
 
 def assign_rooms(costs: Floats, rooms: Ints, levels: Ints) -> Ints | None:
-    """Return the column of each row, at least cost together; None where there is no way.
+    """Return the column of each row, at least cost together; None if there is no way.
 
     ``rooms`` is how many rows a column takes. Columns are sorted by ``levels``; a column is used
     once a row is on the level before. Of columns that cost the same the first is taken, and
@@ -56,7 +56,7 @@ class _Board:
     def add(self, row: int, count: int) -> int | None:
         """Put ``row`` into one of the first ``count`` columns; return which one has less room now.
 
-        None, and nothing is changed, where there is no way.
+        None, and nothing is changed, if there is no way.
         """
         price = self._price[:count]
         least = self._costs[row, :count] - price

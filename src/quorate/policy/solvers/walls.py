@@ -18,7 +18,7 @@ from quorate.policy.solvers.lp import Solution
 from quorate.policy.solvers.work_count import WorkCount
 
 _FIRST: Final = 16
-"""For how many walls there is room at first; it is doubled where there are more."""
+"""For how many walls there is room at first; it is doubled if there are more."""
 _NEAREST: Final = 8
 """How many of the last walls are tried before the others."""
 _ROUNDING: Final = 1e-15
@@ -112,7 +112,7 @@ def wall(
 ) -> Wall:
     """Return the wall of these dual prices, after they are made to hold exactly.
 
-    A column may not bring more than its jobs' time and its GPUs cost (weak duality); where a
+    A column may not bring more than its jobs' time and its GPUs cost (weak duality); if a
     solver's rounding lets it, the time of its first job is made to cost more. With ``gains``, what
     the columns gain is on the side of the sums.
     """

@@ -20,7 +20,7 @@ PER_STEP_AND_COLUMN: Final = 2
 
 @dataclass(slots=True)
 class WorkCount:
-    """What is left of a bound on the work; None where there is no bound."""
+    """What is left of a bound on the work; None if there is no bound."""
 
     left: int | None
 

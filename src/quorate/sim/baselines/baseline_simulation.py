@@ -164,7 +164,7 @@ def _stop(each: Live, now_ms: int) -> None:
 
 
 def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
-    """Return the first of the ends of what runs and of ``others``; None where there is none."""
+    """Return the first of the ends of what runs and of ``others``; None if there is none."""
     ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
     return min([*ends, *(each for each in others if each is not None)], default=None)
 

@@ -1,7 +1,7 @@
 """Outcomes side by side: paired differences over seeds, with bootstrap intervals.
 
 Two policies are compared on the same seeds, so that what a seed makes easy or hard counts for both.
-The warm-up and the time after the last submission are left out. No order is claimed where the
+The warm-up and the time after the last submission are left out. No order is claimed if the
 interval of a difference holds 0.
 
 Intervals are of the mean difference, at 95 %: percentiles of resampled means, at levels widened for
@@ -43,9 +43,9 @@ class CannotCompareError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure by which outcomes are compared; ``read`` gives None where an outcome has none.
+    """A figure by which outcomes are compared; ``read`` gives None if an outcome has none.
 
-    ``sign`` is 1 where less is better, -1 where more is.
+    ``sign`` is 1 if less is better, -1 if more is.
     """
 
     key: str
@@ -58,7 +58,7 @@ class Figure:
 class Difference:
     """By how much ``second`` exceeds ``first`` in one figure, as a mean over seeds.
 
-    ``better`` is the name that the interval speaks for; None where the interval holds 0.
+    ``better`` is the name that the interval speaks for; None if the interval holds 0.
     """
 
     figure: Figure
@@ -81,7 +81,7 @@ class Comparison:
     differences: tuple[Difference, ...]
 
     def mean_of(self, figure: Figure, name: str) -> float | None:
-        """Return the mean of a figure over the seeds; None where a seed has none."""
+        """Return the mean of a figure over the seeds; None if a seed has none."""
         values = [figure.read(self.metrics[name, seed]) for seed in self.seeds]
         known = [value for value in values if value is not None]
         return math.fsum(known) / len(known) if len(known) == len(values) else None
@@ -121,8 +121,8 @@ FIGURES: Final = (
 def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Comparison:
     """Return the comparison of outcomes that share seeds, in the order in which their names come.
 
-    Raises ``CannotCompareError`` where there are fewer than two names or ``SEEDS_MIN`` seeds, where
-    a name lacks a seed of another, or where two outcomes of one seed have different runs.
+    Raises ``CannotCompareError`` if there are fewer than two names or ``SEEDS_MIN`` seeds, if
+    a name lacks a seed of another, or if two outcomes of one seed have different runs.
     """
     if not 0 <= warm_up < 1:
         raise CannotCompareError(f"warm-up must be at least 0 and below 1, got {warm_up}")
@@ -147,7 +147,7 @@ def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Compari
 def window_of(outcome: Outcome, *, warm_up: float) -> Window:
     """Return the time of submissions without its first part ``warm_up``.
 
-    All of the outcome where everything was submitted at once.
+    All of the outcome if everything was submitted at once.
     """
     submitted = [run.submitted_ms for run in outcome.runs]
     if not submitted or min(submitted) == max(submitted):
@@ -207,7 +207,7 @@ def _paired(
     second: str,
     seeds: Sequence[int],
 ) -> dict[int, float] | None:
-    """Return the difference for each seed; None where a seed has no such figure."""
+    """Return the difference for each seed; None if a seed has no such figure."""
     found: dict[int, float] = {}
     for seed in seeds:
         one, other = figure.read(metrics[first, seed]), figure.read(metrics[second, seed])

@@ -22,7 +22,7 @@ from quorate.model.state.state import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredStart:
-    """One forecast, and when the run started; None where it had not by the end of the ledger."""
+    """One forecast, and when the run started; None if it had not by the end of the ledger."""
 
     run: str
     owner: str
@@ -149,7 +149,7 @@ def _ask(asked: _Asked, foresight: Foresight, state: State, name: str) -> None:
 def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQuantiles | None:
     """Return the quantiles that ``quorate plan`` shows of a planned start.
 
-    None where there is only a bound, or where the start is by a conflict.
+    None if there is only a bound, or if the start is by a conflict.
     """
     foreseen = foresight.start_of(record)
     if foreseen.state not in {PlanState.FIRM, PlanState.TENTATIVE}:
@@ -162,7 +162,7 @@ def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQu
 def _answered(
     each: ScoredStart, started: dict[str, int], ended: dict[str, int]
 ) -> ScoredStart | None:
-    """Return a forecast with its start; None where the run was over before it started."""
+    """Return a forecast with its start; None if the run was over before it started."""
     if each.run not in started and each.run in ended:
         return None
     return ScoredStart(

@@ -72,13 +72,13 @@ class OwnerShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The figures of one outcome. A distribution is None where no run is in it.
+    """The figures of one outcome. A distribution is None if no run is in it.
 
     ``finish_time_fairness`` is how long a run took over how long it would take alone on a fleet as
     crowded as it was in its life: with the GPUs that were asked for over those there were, if that
     is more than 1. ``idle_while_wanted`` is the part of the capacity that was idle while a run
     waited that asked for no more GPUs than were idle of its flavor. ``share_gap`` is by how much
-    shares were off their targets over time, 0 to 1; None where no owner has a target.
+    shares were off their targets over time, 0 to 1; None if no owner has a target.
     """
 
     name: str
@@ -160,7 +160,7 @@ def is_complete(run: SimulatedRun) -> bool:
 
 
 def spread_of(values: Iterable[float]) -> Spread | None:
-    """Return the distribution of ``values``; None where there are none."""
+    """Return the distribution of ``values``; None if there are none."""
     ranked = sorted(values)
     if not ranked:
         return None

@@ -269,7 +269,7 @@ def _work(story: _Story) -> tuple[int, float, float]:
     """Return how long the run takes alone, the work it asked for, and what it has done of it.
 
     Of a run that counts no steps this is the time of its last attempt, which is all of its work
-    where it completed.
+    if it completed.
     """
     spec, is_complete = story.spec, story.outcome is e.Outcome.COMPLETED
     work = spec.rounds

@@ -96,7 +96,7 @@ def separated(text: str, mark: str, columns: Sequence[str]) -> Iterator[Line]:
 
 
 def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
-    """Yield the lines after the header of ``text``; raises where a column of ``needed`` is not."""
+    """Yield the lines after the header of ``text``; raises if a column of ``needed`` is not."""
     reader = csv.reader(text.splitlines(), delimiter=mark)
     header = [name.strip() for name in next(reader, [])]
     twice = [name for name in header if header.count(name) > 1]

@@ -17,7 +17,7 @@ class TraceJob:
     whose rates a table has, or a ``duration_s`` that it ran for, or both. ``slo`` is how many times
     its duration it may take; None without a deadline. ``flavors`` are those it asked for: none is
     any of them. ``order`` is its place in the file it is from. ``declared_s`` is what it is said to
-    take; None where that is what it takes.
+    take; None if that is what it takes.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Trace:
     """Jobs in the order in which they come, those of one instant as the file has them.
 
     ``origin_ms`` is the instant at which the trace begins, by the clock of the machine that was
-    recorded; 0 where the file has no dates.
+    recorded; 0 if the file has no dates.
     """
 
     jobs: tuple[TraceJob, ...]

@@ -11,7 +11,7 @@ from quorate.sim.report.metrics import Metrics, is_complete, metrics_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifference:
-    """A run of which something came out otherwise; None where it is in one of the two only."""
+    """A run of which something came out otherwise; None if it is in one of the two only."""
 
     run: str
     owner: str
@@ -20,7 +20,7 @@ class RunDifference:
 
     @property
     def waits_more_ms(self) -> int:
-        """How much longer it waits; negative where it waits less."""
+        """How much longer it waits; negative if it waits less."""
         return _waited(self.now) - _waited(self.was)
 
 

@@ -36,7 +36,7 @@ _WOKEN: Final = (CLOCK_ACTOR, ROUND_ACTOR)
 """The actors of what a driver does that wakes up, rounds among them."""
 
 Action = Callable[[], bool]
-"""What happens at an instant; False where it has become void, and nothing has happened."""
+"""What happens at an instant; False if it has become void, and nothing has happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def fork(
     """Return what becomes of a ledger, given as the events of its blocks, with ``changes``.
 
     They are applied at ``at_ms``; then the recorded arrivals come until the ledger's end. Raises
-    ``CannotForkError`` where the ledger begins later, or has what cannot be played, or where the
+    ``CannotForkError`` if the ledger begins later, or has what cannot be played, or if the
     changes are refused.
     """
     return _Fork(blocks, at_ms, lottery_secret).play(changes)
@@ -152,7 +152,7 @@ class _Fork:
         heappush(self._heap, (max(at_ms, self._at_ms), seq, self._planned, action))
 
     def _due(self) -> int | None:
-        """Return when the driver steps first: where it does, at once."""
+        """Return when the driver steps first: if it does, at once."""
         return self._at_ms if self._has_driver else None
 
     def _step(self) -> int | None:

@@ -31,12 +31,12 @@ class ClaimedNodes:
         self._leases: dict[str, tuple[str, str]] = {}
 
     def claim_of(self, lease: str) -> str | None:
-        """Return the claim that has ``lease``; None where no claim has it."""
+        """Return the claim that has ``lease``; None if no claim has it."""
         found = self._leases.get(lease)
         return None if found is None else found[0]
 
     def enter(self, event: e.Event) -> tuple[str, str] | None:
-        """Count an event, and return (claim, node) where a claim has left a node by it."""
+        """Count an event, and return (claim, node) if a claim has left a node by it."""
         if isinstance(event, e.LeaseStarted) and event.role is e.Role.CLAIM:
             self._leases[event.lease] = event.run, event.slots[0][0]
         if not isinstance(event, e.LeaseEnded) or event.lease not in self._leases:
@@ -50,7 +50,7 @@ class RecordedClaims:
 
      ``ends_ms`` has the stated end of each; ``released`` are those that a person ended before.
     ``wipes`` has what became of each node after each
-     claim, in order, and ``usual`` what became of a node usually; None where none was ever wiped.
+     claim, in order, and ``usual`` what became of a node usually; None if none was ever wiped.
     """
 
     def __init__(self, events: Iterable[e.Event]) -> None:

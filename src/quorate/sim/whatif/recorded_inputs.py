@@ -83,7 +83,7 @@ def inputs_of(
     ``owners`` are those that there were before.
 
     A block of people's without any command that is known is a command that changed nothing, after
-    which was decided what time had made due: a tick. Where no driver was at work (not
+    which was decided what time had made due: a tick. If no driver was at work (not
     ``has_driver``), time made nothing happen by itself, and every such block is one.
     """
     found: list[RecordedInput] = []
@@ -226,7 +226,7 @@ def _spec_of(event: _DECLARED) -> System | Pool | Node | Owner | Budget:
 def _command_of(  # noqa: PLR0911 - one answer per kind of event
     event: e.Event, over: set[str], now: set[str], *, drained: bool
 ) -> Command | None:
-    """Return the command that ``event`` is the record of; None where it follows from others.
+    """Return the command that ``event`` is the record of; None if it follows from others.
 
     ``now`` are the runs of this block that were cancelled without grace; each is taken out.
     """
@@ -258,7 +258,7 @@ def _command_of(  # noqa: PLR0911 - one answer per kind of event
 
 
 def _release_of(event: e.Event, known: _Known) -> Command | None:
-    """Return the release that ``event`` is the record of; None where it is of none."""
+    """Return the release that ``event`` is the record of; None if it is of none."""
     if not isinstance(event, e.RunStopping | e.RunEnded):
         return None
     if event.outcome is not e.Outcome.COMPLETED or event.run in known.over:

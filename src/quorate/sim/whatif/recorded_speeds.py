@@ -90,7 +90,7 @@ class ToldSteps:
     def at(self, work: int, step: int) -> int:
         """Return what the run tells of when it has done ``work``, of which a step takes ``step``.
 
-        Where it was counted after exactly so much work this is what was counted. If that was in
+        If it was counted after exactly so much work this is what was counted. If that was in
         several rounds, because it waited, each call returns the count of the next of them.
         """
         first, last = bisect_left(self.works, work), bisect_right(self.works, work) - 1

@@ -4,7 +4,7 @@ The work of a run that binds its GPUs is GPU time under its leases, spares left 
 run that shares in rounds is counted in steps, by how fast it is on each flavor
 (``recorded_speeds.py``). A run that ended has done what it had; one that had not ended has at least
 a bit more to do, or what it declared. A stop takes as long as it took, or as long as stops took in
-the middle of all, where it is new. The leases of a claim are no work: a claim ends at its time.
+the middle of all, if it is new. The leases of a claim are no work: a claim ends at its time.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Lengths:
         return max(declared, known.done_work(self.end_ms) + fastest)
 
     def steps(self, effort: Effort, now_ms: int) -> int | None:
-        """Return how many steps a run tells of that has come so far; None where it tells of none.
+        """Return how many steps a run tells of that has come so far; None if it tells of none.
 
         A run that had no GPUs in the ledger tells of its steps if others did.
         """

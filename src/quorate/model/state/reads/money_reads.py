@@ -71,7 +71,7 @@ class MoneyView(Protocol):
         ...
 
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
-        """Return whether a hold may be due by ``now_ms``; where this is False, none is."""
+        """Return whether a hold may be due by ``now_ms``; if this is False, none is."""
         ...
 
     def holds_due(self) -> list[tuple[int, str]]:

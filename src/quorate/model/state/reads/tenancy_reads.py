@@ -105,7 +105,7 @@ class TenancyView(Protocol):
 
     @property
     def durations(self) -> Mapping[str, DurationHistory]:
-        """Actual against declared durations of each owner's last runs; where any has ended."""
+        """Actual against declared durations of each owner's last runs; if any has ended."""
         ...
 
     @property

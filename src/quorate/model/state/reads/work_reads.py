@@ -45,7 +45,7 @@ class WorkView(Protocol):
 
     @property
     def queued_counts(self) -> Mapping[tuple[str, str], int]:
-        """How many runs are ``queued`` by (pool, owner), where there are any."""
+        """How many runs are ``queued`` by (pool, owner), if there are any."""
         ...
 
     @property
@@ -118,7 +118,7 @@ class WorkView(Protocol):
 
     @property
     def round_sizes(self) -> Mapping[str, int]:
-        """How many runs are in each pool that shares in rounds, where there are any."""
+        """How many runs are in each pool that shares in rounds, if there are any."""
         ...
 
     @property
