@@ -5,7 +5,7 @@ A document by itself was checked when it was parsed; here it is checked against 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from quorate.core.commands import Applied, Apply, Change, Decision
 from quorate.core.decision_log import DecisionLog
@@ -260,17 +260,36 @@ def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
     ``_check_follow`` refuses them.
     """
     units = _units(specs)
-    after = _followed_units(units)
-    ordered: dict[str, list[Run]] = {}
-    waiting = list(units)
-    while waiting:
-        ready = [unit for unit in waiting if not (after[unit] - {unit}) - ordered.keys()]
-        ordered |= {unit: units[unit] for unit in ready or waiting}
-        waiting = [unit for unit in waiting if unit not in ordered]
-    runs = [run for unit in ordered.values() for run in unit]
+    ordered = dict.fromkeys(_ordered(_followed_units(units)))
+    ordered |= dict.fromkeys(units)  # Those in a circle, and those that follow them.
+    runs = [run for unit in ordered for run in units[unit]]
     if len({run.name for run in runs}) < len(runs):
         return list(specs)  # Two of one name: ``_check_names`` refuses them.
     return [*(spec for spec in specs if not isinstance(spec, Run)), *runs]
+
+
+def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Yield the keys of ``after``, each behind those that it names, in their order where possible.
+
+    A key that names itself is taken as if it did not. Keys in a circle are left out, and so are
+    those that lead into one.
+    """
+    left = {name: len(set(names) - {name}) for name, names in after.items()}
+    behind: dict[str, list[str]] = {}
+    for name, names in after.items():
+        for each in set(names) - {name}:
+            behind.setdefault(each, []).append(name)
+    place = {name: number for number, name in enumerate(after)}
+    ready = [name for name, count in left.items() if not count]
+    while ready:
+        yield from ready
+        freed = []
+        for name in ready:
+            for each in behind.get(name, ()):
+                left[each] -= 1
+                if not left[each]:
+                    freed.append(each)
+        ready = sorted(freed, key=place.__getitem__)
 
 
 def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
@@ -308,11 +327,16 @@ def _stated(run: Run) -> tuple[str, ...]:
 
 
 def _check_follow(specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield each circle of runs that follow each other, once."""
-    after = {unit: tuple(names) for unit, names in _followed_units(_units(specs)).items()}
+    """Yield circles of runs that follow each other; none that shares a run with one before it."""
+    followed = _followed_units(_units(specs))
+    own = {name for name, names in followed.items() if name in names}
+    within = followed.keys() - (set(_ordered(followed)) - own)
+    after = {name: tuple(followed[name] & within) for name in sorted(within)}
+    seen: set[str] = set()
     for name in after:
-        cycle = cycle_through(after, name)
-        if cycle and name == min(cycle):
+        cycle = [] if name in seen else cycle_through(after, name)
+        if cycle:
+            seen.update(cycle)
             yield Refusal(
                 code=RefusalCode.CONFLICT,
                 subject=f"Run/{name}: spec.follow.after: makes a cycle: {' -> '.join(cycle)}",

@@ -10,14 +10,23 @@ from types import FrameType
 
 import pytest
 
-from quorate.core.commands import Apply, Cancel, Command, Complete, Fail, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    CancelTasks,
+    Command,
+    Complete,
+    Fail,
+    Submit,
+    Tick,
+)
 from quorate.core.tenancy.queue_order import queue_order
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RunRefused
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Follow, Pool, Run, TaskArray, UpstreamFailure
 from quorate.model.state.records import Phase
-from quorate.model.task_arrays import task_runs
+from quorate.model.task_arrays import task_names, task_runs
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.lives import Life
 
@@ -107,6 +116,53 @@ def test_a_follower_beyond_the_depth_is_refused_when_its_upstream_fails() -> Non
     events = life.do(Fail("up"), NOW_MS + MINUTE_MS).events
     (told,) = [each for each in events if isinstance(each, RunRefused) and each.run == "after"]
     assert told.refusal.code is RefusalCode.UPSTREAM_FAILED
+
+
+def test_each_follower_of_a_cancelled_array_is_refused_once() -> None:
+    """Each was refused once for every task: a square of them, more than a block may have."""
+    life = new_life()
+    up, count = TaskArray(name="up", tasks="0-9"), 10
+    life.do(Apply(task_runs(run("up", 1, array=up))))
+    life.do(Apply(tuple(run(f"w{n}", 1, follow=Follow(after=("up",))) for n in range(count))))
+    events = life.do(CancelTasks(tuple(task_names(up))), NOW_MS + 1).events
+    told = [each.run for each in events if isinstance(each, RunRefused)]
+    assert sorted(told) == [f"w{n}" for n in range(count)]
+
+
+def test_a_released_follower_beyond_the_depth_says_what_it_lacks() -> None:
+    life = new_life(depth=1)
+    life.do(Submit(run("up", 1)))
+    life.do(Submit(run("full", 15, "other", expected_duration_ms=9 * HOUR_MS)))
+    life.do(Apply(tuple(run(f"w{n}", 16) for n in range(3))))
+    life.do(Submit(run("after", 8, follow=Follow(after=("up",)))))
+    life.do(Complete("up"), NOW_MS + MINUTE_MS)
+    known = life.state.runs["after"].refusal
+    assert known is not None
+    assert known.code is RefusalCode.INSUFFICIENT_CAPACITY
+
+
+def test_a_follower_of_two_runs_names_the_one_that_is_not_over() -> None:
+    life = new_life()
+    life.do(Apply((run("u1", 1), run("u2", 1))))
+    life.do(Submit(run("after", 8, follow=Follow(after=("u1", "u2")))))
+    life.do(Complete("u1"), NOW_MS + 1)
+    known = life.state.runs["after"].refusal
+    assert known is not None
+    assert known.subject == "run u2"
+
+
+def test_a_chain_of_runs_costs_its_length() -> None:
+    """The order of a chain in one command was found anew for each of its runs."""
+
+    def calls_for(count: int) -> int:
+        chain = tuple(
+            run(f"c{n:03d}", 1, follow=Follow(after=(f"c{n - 1:03d}",)) if n else None)
+            for n in range(count)
+        )
+        life = new_life()
+        return calls_of(partial(life.ask, Apply(chain)))
+
+    assert calls_for(160) < 5 * calls_for(40)
 
 
 def test_a_follower_stands_in_the_queue_where_it_was_released() -> None:

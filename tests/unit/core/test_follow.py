@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from quorate.core.audit.history_audit import audit
 from quorate.core.commands import Apply, Cancel, Complete, Fail, Submit, Tick
 from quorate.core.lifecycle.follow import follow_due_ms
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import RunEnded
+from quorate.model.events import RunEnded, RunSubmitted
 from quorate.model.refusal import RefusalCode
-from quorate.model.specs import Follow, Run, UpstreamFailure
+from quorate.model.specs import Follow, Run, TaskArray, UpstreamFailure
 from quorate.model.state.records import Phase
 from quorate.model.state.upstreams import eligible_since_ms
+from quorate.model.task_arrays import task_runs
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.lives import Life
 
@@ -192,3 +195,34 @@ def test_a_submitted_run_cannot_follow_itself() -> None:
     decision = new_life().ask(Submit(after("a", "a")))
     assert not decision.events
     assert [refusal.code for refusal in decision.refusals] == [RefusalCode.UNKNOWN_NAME]
+
+
+def test_the_audit_finds_a_follower_that_starts_before_its_upstream_is_over() -> None:
+    life = Life(nodes=fleet({"A": 8}), budgets=[budget("b", "team", envelope("e", 8))])
+    life.do(Submit(run("up", 1)))
+    life.do(Submit(run("later", 1)))
+    follow = Follow(after=("up",))
+    forged = [
+        replace(event, run=replace(event.run, follow=follow))
+        if isinstance(event, RunSubmitted) and event.run.name == "later"
+        else event
+        for event in life.events
+    ]
+    (found,) = audit(forged)
+    assert (found.rule, found.subject) == ("I6", "later")
+    assert found.found == "started, and up, which it follows, is not over"
+
+
+def test_the_audit_finds_an_array_with_more_tasks_than_its_limit() -> None:
+    life = Life(nodes=fleet({"A": 8}), budgets=[budget("b", "team", envelope("e", 8))])
+    life.do(Apply(task_runs(run("w", 1, array=TaskArray(name="w", tasks="0-1")))))
+    limited = TaskArray(name="w", tasks="0-1", at_once_max=1)
+    forged = [
+        replace(event, run=replace(event.run, array=limited))
+        if isinstance(event, RunSubmitted)
+        else event
+        for event in life.events
+    ]
+    (found,) = audit(forged)
+    assert (found.rule, found.subject) == ("I6", "w_1")
+    assert "2 tasks of w, which may have 1 at once" in found.found

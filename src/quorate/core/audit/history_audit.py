@@ -14,6 +14,7 @@ from typing import Final
 from quorate.core.audit.claim_audit import ClaimBooks
 from quorate.core.audit.continuity import Continuity
 from quorate.core.audit.duration_audit import DurationBooks
+from quorate.core.audit.follow_audit import FollowBooks
 from quorate.core.audit.invariants import (
     END_REASONS,
     START_REASONS,
@@ -107,6 +108,7 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
         claims,
         durations,
         RecallBooks(),
+        FollowBooks(),
     )
     violations: list[Violation] = []
     for event in events:

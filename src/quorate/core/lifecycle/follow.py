@@ -10,6 +10,8 @@ already, and ``declare`` refuses a cycle among runs of one command.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.stops import finish
 from quorate.model.events import EndReason, Outcome
@@ -18,7 +20,7 @@ from quorate.model.specs import Run
 from quorate.model.state.records import Phase
 from quorate.model.state.state_view import StateView
 from quorate.model.state.upstreams import ended, is_released
-from quorate.model.task_arrays import upstreams_of
+from quorate.model.task_arrays import task_name, upstreams_of
 
 
 def is_upstream(view: StateView, name: str) -> bool:
@@ -60,6 +62,28 @@ def unready_upstreams(view: StateView, run: Run) -> list[str]:
     ]
 
 
+def names_of(run: Run) -> tuple[str, ...]:
+    """Return the names under which others follow ``run``: its own, and that of its array."""
+    return (run.name,) if run.array is None else (run.name, run.array.name)
+
+
+def woken_by(view: StateView, name: str, now_ms: int) -> Iterator[str]:
+    """Yield the runs that may wait for something else since the run or array ``name`` ended now.
+
+    Those are its followers and, of an array with a limit, the tasks that are released now. A task
+    that ends changes nothing for the followers of its array, unless it is the first that fails or
+    the last.
+    """
+    found = ended(view, name)
+    if now_ms in (found.failed_ms, found.over_ms):
+        yield from view.follower_index.after.get(name, ())
+    array = view.arrays.get(name)
+    if array is not None:
+        for index, at_ms in array.released.items():
+            if at_ms == now_ms:
+                yield task_name(name, index)
+
+
 def follow_due_ms(view: StateView) -> int | None:
     """Return the first instant at which a waiting follower fails; None if none has to."""
     return min(view.follower_index.dues, default=None)
@@ -69,20 +93,24 @@ def fail_followers(log: DecisionLog) -> None:
     """End the followers whose upstream failed one grace ago, and those that follow them in turn."""
     if not (log.any_run_waits or log.shares_in_rounds):
         return
-    while True:
-        known = log.view.follower_index
-        due = sorted(
-            (at_ms, name, known.failing[name].upstream)
-            for at_ms, names in known.dues.items()
-            if at_ms <= log.now_ms
-            for name in names
-        )
-        if not due:
-            return
-        for _, name, upstream in due:
-            phase = ended(log.view, upstream).phase
-            note = f"{_subject(log.view, upstream)}, which it follows, {_FAILED[phase]}"
+    known = log.view.follower_index
+    names = {name for at_ms in known.dues if at_ms <= log.now_ms for name in known.dues[at_ms]}
+    while names:
+        due = sorted((known.failing[name].at_ms, name) for name in names)
+        upstreams = {name: known.failing[name].upstream for name in names}
+        for _, name in due:
+            phase = ended(log.view, upstreams[name]).phase
+            note = f"{_subject(log.view, upstreams[name])}, which it follows, {_FAILED[phase]}"
             finish(log, name, EndReason.FAIL, Outcome.FAILED, note)
+        # Only followers of these can have become due.
+        known = log.view.follower_index
+        names = {
+            follower
+            for _, name in due
+            for upstream in names_of(log.view.runs[name].spec)
+            for follower in known.after.get(upstream, ())
+            if follower in known.failing and known.failing[follower].at_ms <= log.now_ms
+        }
 
 
 _FAILED = {Phase.FAILED: "failed", Phase.CANCELLED: "was cancelled"}

@@ -12,9 +12,11 @@ A reader may have the walk go on beyond the depth, up to one run (``Reach``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from quorate.core.admission.admit import Admitted
 from quorate.core.decision_log import DecisionLog
-from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.lifecycle.follow import names_of, waits_for_upstream, woken_by
 from quorate.core.lifecycle.held_back import held_back, held_until_ms
 from quorate.core.lifecycle.run_phases import grant_claim
 from quorate.core.planning.beyond_depth import start_beyond
@@ -155,6 +157,7 @@ class Walk:
     def _tell_others(self) -> None:
         """Write why runs wait that were not examined, if this decision may have changed that."""
         plan = self.plan
+        ended: dict[str, None] = {}
         for event in tuple(plan.log.events):
             match event:
                 case RunSubmitted():
@@ -162,9 +165,10 @@ class Walk:
                 case RunRequeued():
                     self._told(event.run)
                 case RunEnded():
-                    self._tell_followers(plan.view.runs[event.run].spec)
+                    ended |= dict.fromkeys(names_of(plan.view.runs[event.run].spec))
                 case _:
                     pass
+        self._tell_followers(ended)
 
     def _told(self, name: str) -> None:
         """Write why a run waits that began to wait in this decision and was not examined."""
@@ -184,16 +188,20 @@ class Walk:
         else:
             self.reasons.refuse(record)
 
-    def _tell_followers(self, ended: Run) -> None:
-        """Write that an upstream failed for runs that follow ``ended``, or its array."""
-        view = self.plan.view
-        after = view.follower_index.after
-        for upstream in (ended.name, "" if ended.array is None else ended.array.name):
-            for name in tuple(after.get(upstream, ())):
-                record = view.runs[name]
-                waits = waits_for_upstream(view, record.spec)
-                if waits is not None and record.spec.rounds is None:
-                    self.reasons.tell(record, waits)
+    def _tell_followers(self, ended: Iterable[str]) -> None:
+        """Write why the runs wait that followed ``ended``, runs and arrays: each of them once."""
+        plan = self.plan
+        view = plan.log.view  # With the starts and refusals that this walk has written.
+        followers = (each for name in ended for each in woken_by(view, name, plan.log.now_ms))
+        for name in dict.fromkeys(followers):
+            record = view.runs[name]
+            if record.spec.rounds is not None or name not in view.pending:
+                continue
+            waits = waits_for_upstream(view, record.spec)
+            if waits is not None:
+                self.reasons.tell(record, waits)
+            elif name not in plan.seen:
+                self.reasons.refuse(record)
 
     def _firm(self, record: RunRecord, promise: ReservationRecord) -> None:
         """Start a firm run, at its turn in the queue, if it can; else keep or move its place."""

@@ -137,11 +137,13 @@ class WhyWaiting:
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:
     """Return whether ``refusal`` says something else than ``known``.
 
-    That is: another code or, for two refusals by a quota, the quota of another owner, or shortages
-    in only one of the two.
+    That is: another code; another upstream; or, for two refusals by a quota, the quota of another
+    owner, or shortages in only one of the two.
     """
     if known is None or known.code is not refusal.code:
         return True
+    if refusal.code is RefusalCode.WAITING_FOR_UPSTREAM:
+        return known.subject != refusal.subject
     if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
         return False
     return known.subject != refusal.subject or bool(known.shortages) != bool(refusal.shortages)
