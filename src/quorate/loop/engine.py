@@ -194,7 +194,8 @@ class Engine:
     @property
     def view(self) -> StateView:
         """The state as of the last commit, for reading."""
-        self._recover()
+        if self._is_behind or not self._is_whole:
+            self._recover()
         return self._view
 
     def read_on(self, store: EventStore) -> Engine:
