@@ -7,6 +7,7 @@ events applied. A decision that never reads its own events never makes an overla
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from quorate.model.events import (
     Event,
@@ -18,6 +19,9 @@ from quorate.model.events import (
 from quorate.model.state.apply_event import apply
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
+
+_WAITING: Final = frozenset[type[Event]]({RunSubmitted, RunRequeued})
+"""Events after which a run waits."""
 
 GoOn = Callable[[], bool]
 """Returns whether the decision may continue."""
@@ -52,6 +56,7 @@ class DecisionLog:
         "_applied",
         "_base",
         "_go_on",
+        "_kinds",
         "_overlay",
         "actor",
         "before",
@@ -76,6 +81,7 @@ class DecisionLog:
         self._go_on = go_on
         self._overlay: State | None = None
         self._applied = 0
+        self._kinds: set[type[Event]] = set()
         self.events: list[Event] = []
         self.began_ms = view.at_ms
         self.now_ms = max(now_ms, view.at_ms)
@@ -103,21 +109,19 @@ class DecisionLog:
     @property
     def any_run_waits(self) -> bool:
         """Whether any run waits; answered without an overlay, unless a run was written."""
-        return bool(self._base.pending) or any(
-            isinstance(event, RunSubmitted | RunRequeued) for event in self.events
-        )
+        return bool(self._base.pending) or not self._kinds.isdisjoint(_WAITING)
 
     @property
     def any_reservation(self) -> bool:
         """Whether any run has a reservation; answered without an overlay, unless one was made."""
-        return bool(self._base.reservations) or any(
-            isinstance(event, ReservationMade) for event in self.events
-        )
+        return bool(self._base.reservations) or ReservationMade in self._kinds
 
     @property
     def shares_in_rounds(self) -> bool:
         """Whether any run is in a pool that shares in rounds; answered without an overlay."""
-        return bool(self._base.in_rounds) or any(
+        if self._base.in_rounds or RunSubmitted not in self._kinds:
+            return bool(self._base.in_rounds)
+        return any(
             isinstance(event, RunSubmitted) and event.run.rounds is not None
             for event in self.events
         )
@@ -128,3 +132,4 @@ class DecisionLog:
             started = {each.run for each in self.events if isinstance(each, LeaseStarted)}
             raise DecisionCutError(len(started))
         self.events.append(event)
+        self._kinds.add(type(event))

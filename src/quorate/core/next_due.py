@@ -98,18 +98,25 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     the next window opens, or the queue is to be planned again. A late reservation with an open
     conflict waits for the conflict, whenever that can be settled.
     """
+    # A simulation comes here after every commit, and mostly there is none of these.
     least_ms = 0 if after_ms is None else after_ms + 1
-    dues = list(_starts_ms(view, least_ms, has_executor=has_executor))
-    stops = stop_instants_ms(view, has_executor=has_executor)
-    dues.extend(stop_ms for stop_ms in stops if stop_ms >= least_ms)
-    recalls = recall_instants_ms(view, has_executor=has_executor)
-    dues.extend(max(stop_ms, least_ms) for stop_ms in recalls)
-    conflicts = (view.conflicts[name].declared.due_ms for name in view.open_conflicts)
-    dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
+    dues: list[int] = []
+    if view.reservations:
+        dues.extend(_starts_ms(view, least_ms, has_executor=has_executor))
+        stops = stop_instants_ms(view, has_executor=has_executor)
+        dues.extend(stop_ms for stop_ms in stops if stop_ms >= least_ms)
+    if view.recalls:
+        recalls = recall_instants_ms(view, has_executor=has_executor)
+        dues.extend(max(stop_ms, least_ms) for stop_ms in recalls)
+    if view.open_conflicts:
+        conflicts = (view.conflicts[name].declared.due_ms for name in view.open_conflicts)
+        dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
     seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)
-    others = [follow_due_ms(view), pledges_due_ms(view), release_due_ms(view, seen_ms)]
-    others.append(threshold_due_ms(view, seen_ms))
-    others.append(min(deferrals_due_ms(view, seen_ms), default=None))
+    others = [follow_due_ms(view), release_due_ms(view, seen_ms), threshold_due_ms(view, seen_ms)]
+    if view.pledges:
+        others.append(pledges_due_ms(view))
+    if view.deferred:
+        others.append(min(deferrals_due_ms(view, seen_ms), default=None))
     if view.pending:
         others.append(view.next_opening_ms(seen_ms))  # It may be what a run waits for.
         others.append(replan_due_ms(view, seen_ms))

@@ -105,14 +105,15 @@ _BODY: Final = Decoder(_Body)
 _BODY_PARTS: Final = Decoder(_BodyParts)
 
 
-def seal(head: Head, events: Sequence[Event]) -> Block:
+def seal(head: Head, events: Sequence[Event], encoded: bytes = b"") -> Block:
     """Return the block that follows ``head`` and holds ``events``, in their order.
 
-    The caller makes sure that times never decrease; ``open_block`` checks it.
+    ``encoded`` are the events as ``encode_events`` makes them, where the caller has them. The
+    caller makes sure that times never decrease; ``open_block`` checks it.
     """
     assert 0 < len(events) <= EVENTS_PER_BLOCK_MAX, len(events)
     height, first_seq = head.height + 1, head.seq + 1
-    body = _ENCODER.encode(_Body(FORMAT, height, first_seq, Raw(encode_events(events))))
+    body = _ENCODER.encode(_Body(FORMAT, height, first_seq, Raw(encoded or encode_events(events))))
     return Block(
         height=height,
         first_seq=first_seq,

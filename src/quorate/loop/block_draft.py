@@ -36,6 +36,7 @@ class BlockDraft:
         "_state",
         "ahead",
         "decided",
+        "encoded",
         "events",
     )
 
@@ -44,34 +45,41 @@ class BlockDraft:
         self._group_bytes_max, self._block_bytes_max = group_bytes_max, block_bytes_max
         self._size = 0
         self.events: list[Event] = []
+        self.encoded = b""
+        """The events of the block as bytes, where they are those of one decision; else nothing."""
         self.decided: list[tuple[Decision, int, Exception | None]] = []
 
     def deny(self, error: Exception) -> None:
         """Add a command that is forbidden by ``error``."""
         self.decided.append((Decision(), self.ahead.seq + 1, error))
 
-    def room_for(self, events: Sequence[Event]) -> int | None:
-        """Return the bytes of ``events``; None if they do not fit in beside the others.
+    def room_for(self, events: Sequence[Event]) -> bytes | None:
+        """Return ``events`` as bytes; None if they do not fit in beside the others.
 
         Raises ``BlockTooLargeError`` when they do not fit into any block.
         """
-        size = len(encode_events(events)) if events else 0
+        encoded = encode_events(events) if events else b""
+        size = len(encoded)
         if self.events:
-            return size if self._size + size <= self._group_bytes_max else None
+            return encoded if self._size + size <= self._group_bytes_max else None
         if size > self._block_bytes_max:
             raise BlockTooLargeError(events=len(events), size=size, size_max=self._block_bytes_max)
-        return size
+        return encoded
 
-    def add(self, decision: Decision, size: int, *, is_apart: bool) -> None:
-        """Add ``decision`` with its ``size``; unless ``is_apart``, the state itself is changed."""
+    def add(self, decision: Decision, encoded: bytes, *, is_apart: bool) -> None:
+        """Add ``decision`` as ``room_for`` has ``encoded`` it.
+
+        Unless ``is_apart``, the state itself is changed.
+        """
         self.decided.append((decision, self.ahead.seq + 1, None))
         if not decision.events:
             return
         if is_apart and self.ahead is self._state:
             self.ahead = self._state.overlay()
         apply_all(self.ahead, decision.events)
+        self.encoded = b"" if self.events else encoded
         self.events.extend(decision.events)
-        self._size += size
+        self._size += len(encoded)
 
     def receipts(self, head: Head) -> list[Receipt]:
         """Return the receipts of all commands, recorded at ``head``."""

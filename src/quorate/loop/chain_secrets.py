@@ -33,6 +33,11 @@ class ChainSecrets:
         self._links: Preimages | None = None
         self._warned = ""
 
+    @property
+    def can_seal(self) -> bool:
+        """Whether this machine has a key by which secrets of chains are sealed."""
+        return self._seal is not None
+
     def links(self, lottery: Lottery) -> Preimages | None:
         """Return the links of the present chain; None if this machine has no secret of it."""
         sought = (lottery.commitment, bool(lottery.sealed))

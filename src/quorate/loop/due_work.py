@@ -79,8 +79,10 @@ class DueWork:
 
     def settle(self) -> None:
         """Settle every conflict that is due, and begin every round that is due."""
-        self._draw_due()
-        self._seal_due()
+        if self._engine.view.open_conflicts:
+            self._draw_due()
+        if self._secrets.can_seal:
+            self._seal_due()
         if self._engine.view.in_rounds:
             self._share_out_due()
 

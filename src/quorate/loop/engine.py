@@ -194,7 +194,8 @@ class Engine:
     @property
     def view(self) -> StateView:
         """The state as of the last commit, for reading."""
-        self._recover()
+        if self._is_behind or not self._is_whole:
+            self._recover()
         return self._view
 
     def read_on(self, store: EventStore) -> Engine:
@@ -395,15 +396,15 @@ class Engine:
                     draft.deny(each.denied)
                     continue
                 decision = self._decide(draft.ahead, each.command, each.actor, go_on=each.go_on)
-                size = draft.room_for(decision.events)
-                if size is None:
+                encoded = draft.room_for(decision.events)
+                if encoded is None:
                     break
                 if decision.events and not self.is_shared:
                     self._is_whole = False
-                draft.add(decision, size, is_apart=self.is_shared)
+                draft.add(decision, encoded, is_apart=self.is_shared)
                 self._check_draft(draft, decision.events)
             if draft.events:
-                self._append(draft.events, draft.ahead)
+                self._append(draft.events, draft.ahead, draft.encoded)
         except StaleHeadError:
             raise
         except BaseException as error:
@@ -570,12 +571,13 @@ class Engine:
         """Have snapshots written on a thread of their own from now on."""
         self._snapshots.is_beside = True
 
-    def _append(self, events: Sequence[Event], ahead: State) -> None:
+    def _append(self, events: Sequence[Event], ahead: State, encoded: bytes = b"") -> None:
         """Record ``events`` as one block after the head, and move the state to it.
 
-        ``ahead`` is the state with them: an overlay, or the engine's own.
+        ``ahead`` is the state with them: an overlay, or the engine's own. ``encoded`` are the
+        events as bytes, where they are known.
         """
-        block = seal(self._head, events)
+        block = seal(self._head, events, encoded)
         self._is_behind = True
         self._store.append(block, expected=self._head)
         self._is_behind = False

@@ -183,7 +183,7 @@ class FleetPlay:
         costs = fleet.costs
         self._executor = SimExecutor(
             self._timeline,
-            truth_of=lambda run: self._run_of(self._jobs[run.name])[1],
+            truth_of=lambda run: self._truth_of(self._jobs[run.name]),
             stop_delay=lambda left_ms: min(left_ms, costs.stop_ms),
             notice_ms=HOUR_MS,
             saves_at_stop=costs.saves_at_stop,
@@ -326,13 +326,39 @@ class FleetPlay:
     def _arrive(self, job: TraceJob) -> None:
         self.came += 1
         self._plan_next()
-        run, _ = self._run_of(job)
-        receipt = self._simulation.send(Submit(run), actor=ACTOR)
+        receipt = self._simulation.send(Submit(self._run_of(job)), actor=ACTOR)
         if receipt is not None and receipt.decision.refusals:
             self.refused.append(f"{job.name}: {sentence(receipt.decision.refusals[0])}")
 
-    def _run_of(self, job: TraceJob) -> tuple[Run, Truth]:
-        """Return the run that is submitted for ``job``, and what it really is."""
+    def _run_of(self, job: TraceJob) -> Run:
+        """Return the run that is submitted for ``job``."""
+        fleet = self.fleet
+        flavors, rates, work_ms = self._needs(job)
+        return Run(
+            name=job.name,
+            owner=job.owner,
+            flavors=tuple(rates) or flavors,
+            gpus=job.gpus,
+            pool=fleet.pool.name,
+            expected_duration_ms=work_ms if job.declared_s is None else max(1, _ms(job.declared_s)),
+            checkpoint_ms=fleet.costs.stop_ms,
+            on_quota=OnQuota.WAIT,
+            nonce=sha256(f"{self.seed}/{job.name}".encode()).hexdigest()[:16],
+            rounds=self._rounds_work(job, flavors, rates, work_ms),
+        )
+
+    def _truth_of(self, job: TraceJob) -> Truth:
+        """Return what the run of ``job`` really is."""
+        _, rates, work_ms = self._needs(job)
+        fastest = max(rates.values(), default=1.0)
+        return Truth(
+            work_ms=work_ms,
+            checkpoint_every_ms=self.fleet.costs.checkpoint_every_ms,
+            speeds_ppm=tuple((f, max(1, round(PPM * r / fastest))) for f, r in rates.items()),
+        )
+
+    def _needs(self, job: TraceJob) -> tuple[tuple[str, ...], dict[str, float], int]:
+        """Return the flavors of ``job``, its rates, and how long it takes where it is fastest."""
         fleet = self.fleet
         flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
         if not flavors:
@@ -354,26 +380,7 @@ class FleetPlay:
                 f"of job {job.name} is not known, and no table has its rates",
                 "add it, or give a table of rates and the job's type and steps",
             )
-        work_ms = max(1, work_ms)
-        fastest = max(rates.values(), default=1.0)
-        truth = Truth(
-            work_ms=work_ms,
-            checkpoint_every_ms=fleet.costs.checkpoint_every_ms,
-            speeds_ppm=tuple((f, max(1, round(PPM * r / fastest))) for f, r in rates.items()),
-        )
-        run = Run(
-            name=job.name,
-            owner=job.owner,
-            flavors=tuple(rates) or flavors,
-            gpus=job.gpus,
-            pool=fleet.pool.name,
-            expected_duration_ms=work_ms if job.declared_s is None else max(1, _ms(job.declared_s)),
-            checkpoint_ms=fleet.costs.stop_ms,
-            on_quota=OnQuota.WAIT,
-            nonce=sha256(f"{self.seed}/{job.name}".encode()).hexdigest()[:16],
-            rounds=self._rounds_work(job, flavors, rates, work_ms),
-        )
-        return run, truth
+        return flavors, rates, max(1, work_ms)
 
     def _rates(self, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
         """Return the steps per second of ``job`` on each flavor that runs it.

@@ -8,13 +8,13 @@ and nothing is allocated but the result, the runs that need a check in detail.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.model.events import Role, StartReason, Tier
 from quorate.model.selector import ANY, CLUSTER, DOMAIN, REGION, Selector
-from quorate.model.specs import CapId, Node, Run
+from quorate.model.specs import CapId, EnvelopeId, Node, Run
 from quorate.model.state.free_slots import IslandKey
-from quorate.model.state.records import CapAccount, EnvelopeAccount, Lease, Phase
+from quorate.model.state.records import CapAccount, EnvelopeAccount, Lease, NodeRecord, Phase
 from quorate.model.state.state_view import StateView
 
 # Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
@@ -24,13 +24,29 @@ _ACTIVE: Final = Role.ACTIVE
 _BORROWED: Final = Tier.BORROWED
 
 
+class _Tables(NamedTuple):
+    """What runs are compared with, read from a view once for all of them."""
+
+    leases: Mapping[str, Lease]
+    envelopes: Mapping[EnvelopeId, EnvelopeAccount]
+    caps: Mapping[CapId, CapAccount]
+    nodes: Mapping[str, NodeRecord]
+    node_leases: Mapping[str, Mapping[str, None]]
+    at_ms: int
+
+    @classmethod
+    def of(cls, view: StateView) -> _Tables:
+        """Return the tables of ``view``."""
+        return cls(view.leases, view.envelopes, view.caps, view.nodes, view.node_leases, view.at_ms)
+
+
 def doubtful_runs(view: StateView, touched: Mapping[str, int]) -> list[str]:
     """Return the runs of ``touched`` that are not plain or not sound, for a check in detail.
 
     ``touched`` has, for each run, how many of its leases the events started. For every other run,
     and for the slots and money of those leases, I1, I2, I3, I5, I6, I7 and I11 hold.
     """
-    runs = view.runs
+    runs, tables = view.runs, _Tables.of(view)
     doubtful = []
     for name, started in touched.items():
         record = runs[name]
@@ -38,7 +54,7 @@ def doubtful_runs(view: StateView, touched: Mapping[str, int]) -> list[str]:
         if phase is _RUNNING:
             leases = record.leases
             is_sound = not is_over and (not started or started == len(leases))
-            is_sound = is_sound and _is_sound(view, record.spec, leases)
+            is_sound = is_sound and _is_sound(tables, record.spec, leases)
         else:
             is_sound = not started and not record.leases and is_over is (phase in _OVER)
         if not is_sound:
@@ -47,13 +63,12 @@ def doubtful_runs(view: StateView, touched: Mapping[str, int]) -> list[str]:
 
 
 def _is_sound(  # noqa: C901 - a service comes here with every lease that starts: few calls
-    view: StateView, run: Run, names: Iterable[str]
+    tables: _Tables, run: Run, names: Iterable[str]
 ) -> bool:
     """Return whether ``run`` works in one plain group and its leases ``names`` are sound."""
     if run.malleable is not None or run.group_gpus is not None or run.sensitive:
         return False
-    leases, envelopes, caps, at_ms = view.leases, view.envelopes, view.caps, view.at_ms
-    nodes, node_leases = view.nodes, view.node_leases
+    leases, envelopes, caps, nodes, node_leases, at_ms = tables
     place: IslandKey | None = None
     home: Node | None = None
     gpus, last, width, shared = run.gpus, 0, 0, ""

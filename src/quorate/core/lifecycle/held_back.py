@@ -78,8 +78,11 @@ def held_back(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None
 
 def release_due_ms(view: StateView, after_ms: int) -> int | None:
     """Return when the next run that is held back may start or grow, after ``after_ms``."""
+    held = view.held_runs
+    if not held:
+        return None
     found = []
-    for name in view.held_runs:
+    for name in held:
         record = view.runs[name]
         if name in view.queued:
             found.append(held_until_ms(view, record))

@@ -162,25 +162,28 @@ def step_counts(
     The time is all in which it held GPUs, the grace included: it may have advanced then, too. Steps
     done while a run shared its GPUs say nothing about its speed alone.
     """
-    sharing = _sharing(view, pool)
+    sharing, in_rounds = _sharing(view, pool), view.in_rounds
     for run, reported in steps:
-        member = view.in_rounds.get(run)
+        member = in_rounds.get(run)
         if member is None or member.pool != pool:
             continue
         # A larger report is false, and a rate made of it could not be recorded.
-        more = min(max(0, reported - member.steps), STEPS_MAX)
+        more = reported - member.steps
+        more = 0 if more <= 0 else min(more, STEPS_MAX)
         shares = run in sharing
         if not (more or shares):
             continue
-        had = received_ms(view, run, now_ms)
-        ran = {f: ms - member.counted_ms.get(f, 0) for f, ms in had.items()}
-        ran = {flavor: ms for flavor, ms in ran.items() if ms > 0}
+        had, counted = received_ms(view, run, now_ms), member.counted_ms
+        ran, ran_on, ran_ms = 0, "", 0
+        for flavor, had_ms in had.items():
+            ms = had_ms - counted.get(flavor, 0)
+            if ms > 0:
+                ran, ran_on, ran_ms = ran + 1, flavor, ms
         if shares:
             if more or ran:
                 yield StepCount(run, "", more, 0)
-        elif len(ran) == 1:
-            ((flavor, ran_ms),) = ran.items()
-            yield StepCount(run, flavor, more, ran_ms)
+        elif ran == 1:
+            yield StepCount(run, ran_on, more, ran_ms)
         else:
             yield StepCount(run, "", more, 0)
 
@@ -198,15 +201,14 @@ def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
 
     A run that is granted other nodes leaves its present ones to another run.
     """
-    record = view.runs[grant.run]
-    partners = {view.leases[name].fact.partner for name in record.leases}
+    record, leases = view.runs[grant.run], view.leases
     stays = (
         record.stopping is None
         and not grant.nodes
-        and partners == {grant.partner}
         and is_sound(view, record, grant.flavor)
+        and {leases[name].fact.partner for name in record.leases} == {grant.partner}
     )
-    return replace(grant, stays=stays)
+    return grant if stays is grant.stays else replace(grant, stays=stays)
 
 
 def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None:
@@ -217,9 +219,9 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
     view = log.view
     staying = {grant.run for grant in grants if grant.stays}
     here = [name for name, member in view.in_rounds.items() if member.pool == pool]
+    runs = view.runs
     for name in here:
-        record = view.runs[name]
-        if record.leases and name not in staying:
+        if name not in staying and (record := runs[name]).leases:
             stop_run(log, record, EndReason.ROUND_END, None)
     until_ms = log.now_ms + view.pools[pool].round_ms
     delaying = set(_delaying(log, [g.run for g in grants if g.stays], until_ms))

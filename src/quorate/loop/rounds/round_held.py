@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from quorate.core.rounds.round_placement import is_sound
 from quorate.loop.rounds.round_snapshot import Member
-from quorate.model.state.records import Lease
+from quorate.model.state.records import Lease, RunRecord
 from quorate.model.state.state_view import StateView
 from quorate.policy.rounds.round_book import Row
 
@@ -39,28 +39,32 @@ class HeldLeases:
         Of a pair, the run that is first by name has the leases, and the pair must be the same as
         before.
         """
-        found = self._known.get(row)
-        if found is None:
-            found = self._known[row] = self._found(row)
-        return found.leases if found.flavor == flavor else []
+        found = self._held(row)
+        return found.leases if found.flavor == flavor else _NOTHING.leases
 
     def may_stay_on(self, row: Row) -> str:
         """Return the flavor of which a row has GPUs that it gives back within a round; "" for none.
 
         A run whose grace is longer holds its GPUs for rounds that are no longer its own.
         """
-        found = self._known.get(row)
-        if found is None:
-            found = self._known[row] = self._found(row)
+        found = self._held(row)
         if not found.leases:
             return ""
         round_ms = self._view.pools[self._members[row[0]].record.spec.pool].round_ms
         return found.flavor if all(each.grace_ms <= round_ms for each in found.leases) else ""
 
-    def _found(self, row: Row) -> _Held:
-        view, record = self._view, self._members[min(row)].record
+    def _held(self, row: Row) -> _Held:
+        """Return what ``row`` holds and may keep."""
+        record = self._members[min(row) if len(row) > 1 else row[0]].record
         if not record.leases:
             return _NOTHING
+        found = self._known.get(row)
+        if found is None:
+            found = self._known[row] = self._found(row, record)
+        return found
+
+    def _found(self, row: Row, record: RunRecord) -> _Held:
+        view = self._view
         leases = [view.leases[name] for name in record.leases]
         flavor = view.envelopes[leases[0].fact.payer].spec.flavor
         partner = max(row) if len(row) > 1 else None

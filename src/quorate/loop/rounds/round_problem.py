@@ -139,14 +139,18 @@ def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Flo
     For a run without a number of steps, the pool's expected duration.
     """
     usual_s = pool.expected_duration_ms / SECOND_MS
-    seconds = np.full(len(members), usual_s)
-    for row, member in enumerate(members):
-        work = member.record.spec.rounds
-        assert work is not None, member
-        if work.total_steps is not None:
-            seconds[row] = max(1, work.total_steps - member.known.steps) / fastest[row]
+    left = np.array([_steps_left(member) for member in members])
+    seconds = np.where(left > 0, left / fastest, usual_s)
     bounded: Floats = np.clip(seconds, SECONDS_MIN, SECONDS_MAX)
     return bounded
+
+
+def _steps_left(member: Member) -> float:
+    """Return how many steps a run has left, one at least; 0 where its number is not known."""
+    work = member.record.spec.rounds
+    assert work is not None, member
+    total = work.total_steps
+    return 0.0 if total is None else float(max(1, total - member.known.steps))
 
 
 def _age_s(member: Member, now_ms: int) -> float:

@@ -136,22 +136,18 @@ def _members(
     known_ms = {name: (due_ms, had_ms) for name, due_ms, had_ms in ending}
     for record, state in known:
         spec = record.spec
+        name = spec.name
         rates, measured = rates_of(spec, state, shared, flavors)
         open_to = doors.of(spec) if doors.let_run(record) else ()
         if len(open_to) < len(flavors):
             rates = tuple([r if f in open_to else 0 for r, f in zip(rates, flavors, strict=True)])
         if used:
-            rates = steady(rates, used.get(spec.name, rates))
-        known_of = known_ms.get(spec.name)
-        due_ms, had_ms = known_of or (state.entitled_ms, received_ms(view, spec.name, now_ms))
-        yield Member(
-            record=record,
-            known=state,
-            rates=rates,
-            measured=measured,
-            owed_ms=tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors]),
-            had_ms=sum(had_ms.values()),
-        )
+            before = used.get(name, rates)
+            rates = before if before == rates else steady(rates, before)
+        known_of = known_ms.get(name)
+        due_ms, had_ms = known_of or (state.entitled_ms, received_ms(view, name, now_ms))
+        owed_ms = tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors])
+        yield Member(record, state, rates, measured, owed_ms, sum(had_ms.values()))
 
 
 def _used_rates(
@@ -171,8 +167,6 @@ def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
     the same answer, so that it need not be called. The difference is to what the last round was
     shared by, so that small changes do not add up unseen.
     """
-    if rates == used:
-        return used
     return tuple(
         [
             old if new and old and abs(new - old) * STEADY_PARTS <= old else new

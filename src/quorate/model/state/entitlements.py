@@ -11,7 +11,7 @@ from typing import Final
 
 from quorate.model.amounts import PPM
 from quorate.model.events import RoundShared
-from quorate.model.state.records import Lease, RoundsRun
+from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
 
 OWED_ROUNDS_MAX: Final = 10
@@ -63,7 +63,7 @@ def _computed(state: StateView, pool: str, until_ms: int) -> Iterator[Entitlemen
             # A run's open leases are parts of one start, so the first one counts for all.
             lease = leases[name]
             working = envelopes[lease.fact.payer].spec.flavor
-            open_ms = held_ms(lease, until_ms)
+            open_ms = max(0, until_ms - lease.fact.start_ms)
             had = {**had, working: had.get(working, 0) + open_ms}
         is_granted = run in granted
         for flavor, ppm in zip(flavors, parts, strict=True):
@@ -85,22 +85,13 @@ def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
     """Return how long ``run`` had GPUs of each flavor up to ``now_ms``, open leases included."""
     known = state.in_rounds[run]
     found = known.received_ms.copy()
-    flavor, open_ms = _open_ms(state, run, known, now_ms)
-    if flavor:
-        found[flavor] = found.get(flavor, 0) + open_ms
-    return found
-
-
-def _open_ms(state: StateView, run: str, known: RoundsRun, now_ms: int) -> tuple[str, int]:
-    """Return the flavor of a run's open leases, and how long they are open; "" and 0 without any.
-
-    A run's open leases are parts of one start, so the first one counts for all.
-    """
+    # A run's open leases are parts of one start, so the first one counts for all.
     name = next(iter(state.runs[run].leases), known.lease)
-    if not name:
-        return "", 0
-    lease = state.leases[name]
-    return state.envelopes[lease.fact.payer].spec.flavor, held_ms(lease, now_ms)
+    if name:
+        lease = state.leases[name]
+        flavor = state.envelopes[lease.fact.payer].spec.flavor
+        found[flavor] = found.get(flavor, 0) + held_ms(lease, now_ms)
+    return found
 
 
 def held_ms(lease: Lease, until_ms: int) -> int:

@@ -77,7 +77,11 @@ class EndsBy(Generic[K]):
     def change(self, key: K, lease: str) -> None:
         """Record that a lease, which has or had part in ``key``, has changed."""
         if self.below is not None or key in self.found:
-            self.changed.setdefault(key, set()).add(lease)
+            known = self.changed.get(key)
+            if known is None:
+                self.changed[key] = {lease}
+            else:
+                known.add(lease)
 
     def layer(self) -> EndsBy[K]:
         """Return a layer over this one."""

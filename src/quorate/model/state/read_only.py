@@ -36,7 +36,8 @@ class _ReadOnly:
         self.__dict__.update(tables, _state=state)
 
     def __getattr__(self, name: str) -> Any:
-        return _wrapped(getattr(self._state, name))
+        found = getattr(self._state, name)
+        return _wrapped(found) if isinstance(found, Table) else found
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a view is for reading: {name} is set by events alone")

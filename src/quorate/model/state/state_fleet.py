@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from quorate.model.events import NodeStatus, Slots
 from quorate.model.selector import matches
 from quorate.model.specs import (
@@ -192,8 +194,14 @@ class FleetState(PlanState):
         """Forget the cached expected ends that ``lease`` has part in."""
         ends, index = self.ends_cache, self.room_index
         if ends.is_asked or index.bounds or index.plan is not None:
-            islands = {self._nodes[node].island for node, _ in lease.fact.slots}
-            ends.change(islands, lease.fact.payer, lease.fact.lease)
+            fact, nodes = lease.fact, self._nodes
+            slots = fact.slots
+            islands: Collection[IslandKey]
+            if len(slots) == 1:
+                islands = (nodes[slots[0][0]].island,)
+            else:
+                islands = {nodes[node].island for node, _ in slots}
+            ends.change(islands, fact.payer, fact.lease)
             for key in islands:
                 index.island_changed(key)
 

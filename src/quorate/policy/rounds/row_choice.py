@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
     @property
     def rank(self) -> tuple[bool, float, float, float]:
         """What candidates are ordered by, the highest first."""
-        return (not self.is_ahead, self.priority, self.deficit_s, self.share)
+        return _rank(self)
 
 
 def is_ahead(owed_s: float, turn: float, rules: Rules) -> bool:
@@ -106,24 +106,21 @@ def choose(
     taken: set[str] = set()
     chosen: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
     for candidate in queue:
-        if candidate.gpus > left[candidate.flavor] or not taken.isdisjoint(candidate.row):
+        row, flavor, gpus = candidate.row, candidate.flavor, candidate.gpus
+        if gpus > left[flavor] or not taken.isdisjoint(row) or not candidate.can_run:
             continue
-        if not _may_be_taken(candidate, rules):
+        if not (candidate.share > 0.0 or rules.serves_without_share):
             continue
         if admits is not None and not admits(candidate):
             continue
-        left[candidate.flavor] -= candidate.gpus
-        taken.update(candidate.row)
-        chosen[candidate.flavor].append(candidate)
+        left[flavor] -= gpus
+        taken.update(row)
+        chosen[flavor].append(candidate)
     return chosen
 
 
 def _rank(candidate: Candidate) -> tuple[bool, float, float, float]:
-    return candidate.rank
-
-
-def _may_be_taken(candidate: Candidate, rules: Rules) -> bool:
-    return candidate.can_run and (candidate.share > 0.0 or rules.serves_without_share)
+    return (not candidate.is_ahead, candidate.priority, candidate.deficit_s, candidate.share)
 
 
 def is_allocated(book: Book, row: Row) -> bool:
