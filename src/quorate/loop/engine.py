@@ -197,15 +197,17 @@ class Engine:
         self._recover()
         return self._view
 
-    def read_on(self, store: EventStore) -> Engine:
-        """Return an engine for reading at the end of ``store``, whose log continues this one's.
+    def taken_over(self, store: EventStore) -> Engine:
+        """Return an engine for reading with the state of this one, which is not used again.
 
-        It takes over the state of this engine, which must not be used again, whether or not
-        reading succeeds.
+        The log of ``store`` continues this one's. The engine has read nothing more of it yet.
         """
-        engine = Engine(store, self._clock, self._state, self._head)
-        engine.follow()
-        return engine
+        return Engine(store, self._clock, self._state, self._head)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the state is that of the head: not so after a block that was applied in part."""
+        return self._is_whole
 
     def follow(self) -> int:
         """Apply what other writers have appended after this engine's head; return how many blocks.

@@ -20,6 +20,7 @@ from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import AnyDesk, BlockDesk, Instant, RequestContext, Signer
 from quorate.ports.clock_port import Clock
+from quorate.ports.errors import StoreError
 from quorate.ports.log_port import Logs
 from quorate.ports.report_port import Reports
 from quorate.ports.store_port import EventStore
@@ -133,7 +134,7 @@ class Reader:
         if known is not None and seq is not None and known.head.seq >= seq:
             return known
         store = self._config.reading()
-        # If reading on fails half way, the state must not be used again.
+        # If reading on fails within a block, the state must not be used again.
         self._engine = self._instant = None
         if known is not None and known.head.seq - self._opened_seq >= READ_ON_EVENTS_MAX:
             # Runs that ended since then are in memory; a state from a later snapshot has them in
@@ -144,7 +145,14 @@ class Reader:
             engine = Engine.open(store, self._config.clock)
             self._opened, self._opened_seq = store, engine.head.seq
         else:
-            engine = known.read_on(store)
+            engine = known.taken_over(store)
+            try:
+                engine.follow()
+            except StoreError:
+                # What was read before is of use while the store is out of reach.
+                if engine.is_whole:
+                    self._engine = engine
+                raise
         self._engine = engine
         return engine
 
