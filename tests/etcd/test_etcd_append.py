@@ -16,8 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.adapters.etcd.etcd_requests import Put, Txn
+from quorate.adapters.etcd.leadership import Following
 from quorate.adapters.stores.archive_folder import ArchiveFolder
-from quorate.adapters.stores.etcd_append import REFUSED_BLOCKS_MAX, EtcdAppender, Fence
+from quorate.adapters.stores.etcd_append import (
+    REFUSED_BLOCKS_MAX,
+    EtcdAppender,
+    Fence,
+    fence_of,
+)
 from quorate.adapters.stores.etcd_reading import EtcdReader
 from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys, block_value
 from quorate.ledger.chain import GENESIS, Block, Head, Verified, seal, verify_blocks
@@ -197,6 +203,24 @@ def test_an_append_whose_outcome_cannot_be_found_out_says_so() -> None:
         appender(etcd).append(block, GENESIS)
     etcd.carry_out_late()
     assert log_of(etcd) == [block]
+
+
+def test_one_that_leads_no_longer_does_not_go_on_to_ask_what_became_of_its_append() -> None:
+    etcd = new_log()
+    made = etcd.carry_out(_put_leader(b"first"))
+    leader = appender(etcd)
+    leader.fence = Fence(KEYS.leader, made.revision)
+    leader.read_head()
+    asked = count()
+
+    def deposed() -> None:
+        next(asked)
+        leader.fence = fence_of(KEYS.leader, Following(leader=None))
+
+    etcd.fates, etcd.meanwhile = iter([Fate.LATE, *[Fate.LOST] * 99]), deposed
+    with pytest.raises(UnsureAppendError, match="block 1 was sent and may be recorded"):
+        leader.append(seal(GENESIS, some_events(2)), GENESIS)
+    assert next(asked) == 2, "the append, and one look"
 
 
 def test_nothing_comes_of_a_late_append_once_the_head_was_put_again() -> None:

@@ -59,8 +59,14 @@ APPEND_S: Final = 15.0
 """How long an append is tried, when answers of etcd are lost."""
 REFUSED_BLOCKS_MAX: Final = 4
 """How many blocks of others come with a refusal; the rest is read as a follower reads."""
+SETTLE_S: Final = 2.0
+"""How long one look waits for what became of an append."""
 STAGED_BLOCKS_MAX: Final = 64
 """How many blocks are staged by one transaction: etcd takes 128 operations by default."""
+
+
+_NO_REVISION: Final = -1
+"""The revision of no key: nothing passes a fence with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class Fence:
 
 def fence_of(key: bytes, standing: Standing) -> Fence:
     """Return the fence of one with ``standing``; of a follower, one that nothing passes."""
-    return Fence(key, standing.revision if isinstance(standing, Leading) else -1)
+    return Fence(key, standing.revision if isinstance(standing, Leading) else _NO_REVISION)
 
 
 class EtcdAppender:
@@ -115,9 +121,9 @@ class EtcdAppender:
         if not made.held:
             raise LedgerExistsError(self._place)
 
-    def read_head(self) -> KnownHead:
+    def read_head(self, *, within_s: float | None = None) -> KnownHead:
         """Return where the log ends now; raises ``LedgerNotFoundError`` where there is none."""
-        self._known = self._parsed(self._etcd.get(Get(self._keys.head)))
+        self._known = self._parsed(self._etcd.get(Get(self._keys.head), within_s=within_s))
         return self._known
 
     def append(self, block: Block, expected: Head) -> None:
@@ -242,11 +248,12 @@ class EtcdAppender:
     ) -> KnownHead:
         """Return the head once the transaction to ``sent`` is done or can no longer be done.
 
-        Raises ``UnsureAppendError`` when that cannot be found out in time.
+        Raises ``UnsureAppendError`` when that cannot be found out in time, or for as long as this
+        program leads: its callers need not wait longer.
         """
         while True:
             try:
-                known = self.read_head()
+                known = self.read_head(within_s=SETTLE_S)
                 if known.revision != sent_at.revision:
                     return known
                 answer = self._etcd.commit(
@@ -257,7 +264,8 @@ class EtcdAppender:
                     )
                 )
             except StoreError as again:
-                if not isinstance(again, StoreDownError) or self._clock_s() >= end_s:
+                is_over = self._clock_s() >= end_s or self._is_deposed()
+                if not isinstance(again, StoreDownError) or is_over:
                     self._known = None
                     raise UnsureAppendError(sent, str(again)) from error
                 continue
@@ -266,6 +274,9 @@ class EtcdAppender:
             else:
                 self._known = self._parsed(answer.rows[0])
             return self._known
+
+    def _is_deposed(self) -> bool:
+        return self.fence is not None and self.fence.revision == _NO_REVISION
 
     def _stage_parts(self, block: Block) -> None:
         """Put the parts of a body that is too large; their keys name the block by its hash."""

@@ -36,6 +36,8 @@ INSTANT_MS_MAX: Final = 1_000
 class ReaderConfig:
     """What readers read: ``reading`` opens the ledger for reading, from any thread.
 
+    ``glancing`` does that, too, for a reader that is idle, and gives up early.
+
     ``is_executed`` says whether an executor runs the work, which readers plan with. Without
     ``logs`` no output of runs is kept here, and without ``reports`` none of simulations.
     ``mail_domains`` as in ``RequestContext``.
@@ -43,6 +45,7 @@ class ReaderConfig:
 
     reading: Callable[[], EventStore]
     clock: Clock
+    glancing: Callable[[], EventStore] | None = None
     name: str = "the ledger"
     signer: Signer | None = None
     is_executed: bool = False
@@ -116,7 +119,7 @@ class Reader:
         if self._engine is None:
             return 0
         before = self._engine.head.seq
-        return self._followed(None).head.seq - before
+        return self._followed(None, self._config.glancing).head.seq - before
 
     def forget(self) -> None:
         """Release the state, which is read again by the next question."""
@@ -128,12 +131,12 @@ class Reader:
     def close(self) -> None:
         """Do nothing: a question that is being answered changes nothing, and may end by itself."""
 
-    def _followed(self, seq: int | None) -> Engine:
+    def _followed(self, seq: int | None, reading: Callable[[], EventStore] | None = None) -> Engine:
         """Return an engine for reading, over the state at the ledger's end or at least ``seq``."""
         known = self._engine
         if known is not None and seq is not None and known.head.seq >= seq:
             return known
-        store = self._config.reading()
+        store = (reading or self._config.reading)()
         # If reading on fails within a block, the state must not be used again.
         self._engine = self._instant = None
         if known is not None and known.head.seq - self._opened_seq >= READ_ON_EVENTS_MAX:
