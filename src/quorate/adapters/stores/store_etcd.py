@@ -83,7 +83,7 @@ class EtcdStore:
         self._bucket = bucket
         files = ArchiveFolder(address.archive) if bucket is None else bucket
         self._reader = EtcdReader(client, files, keys, address.place)
-        self._appender = EtcdAppender(client, keys, address.place, self._reader.is_at)
+        self._appender = EtcdAppender(client, keys, address.place)
         self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
         self._archive = ArchiveFile(address.local, is_kept_open=True)
         self._watch: KeyWatch | None = None
