@@ -48,7 +48,8 @@ class PlayedEtcd:
     revision: int = 1
     late: list[Txn] = field(default_factory=list)
 
-    def get(self, asked: Get) -> tuple[Row, ...]:
+    def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
+        del within_s
         fate = next(self.fates, Fate.ANSWERED)
         found = self._found(asked)
         self.meanwhile()

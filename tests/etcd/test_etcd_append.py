@@ -16,8 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.adapters.etcd.etcd_requests import Put, Txn
+from quorate.adapters.etcd.leadership import Following
 from quorate.adapters.stores.archive_folder import ArchiveFolder
-from quorate.adapters.stores.etcd_append import REFUSED_BLOCKS_MAX, EtcdAppender, Fence
+from quorate.adapters.stores.etcd_append import (
+    REFUSED_BLOCKS_MAX,
+    EtcdAppender,
+    Fence,
+    fence_of,
+)
 from quorate.adapters.stores.etcd_reading import EtcdReader
 from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys, block_value
 from quorate.ledger.chain import GENESIS, Block, Head, Verified, seal, verify_blocks
@@ -55,7 +61,7 @@ def reader(etcd: PlayedEtcd) -> EtcdReader:
 
 
 def appender(etcd: PlayedEtcd) -> EtcdAppender:
-    return EtcdAppender(etcd, KEYS, "t", reader(etcd).is_at, Ticks())
+    return EtcdAppender(etcd, KEYS, "t", Ticks())
 
 
 def new_log() -> PlayedEtcd:
@@ -197,6 +203,56 @@ def test_an_append_whose_outcome_cannot_be_found_out_says_so() -> None:
         appender(etcd).append(block, GENESIS)
     etcd.carry_out_late()
     assert log_of(etcd) == [block]
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST, Fate.LATE])
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_of_two_writers_with_the_same_block_only_one_has_recorded_it(fate: Fate, more: int) -> None:
+    etcd = new_log()
+    first, second = appender(etcd), appender(etcd)
+    before = seal(GENESIS, some_events(1))
+    second.append(before, GENESIS)
+    # Both decide the same, at one head and at one instant.
+    block = seal(before.head, some_events(2, at_ms=5))
+    first.append(block, before.head)
+    head = block.head
+    for number in range(more):
+        first.append(seal(head, some_events(1, at_ms=10 + number)), head)
+        head = first.read_head().head
+    etcd.fates = iter([fate])
+    with pytest.raises(StaleHeadError):
+        second.append(block, before.head)
+    etcd.carry_out_late()
+    assert log_of(etcd).count(block) == 1
+
+
+def test_a_writer_without_a_mark_does_not_know_whose_block_it_is() -> None:
+    etcd = new_log()
+    first, second = appender(etcd), appender(etcd)
+    second.read_head()
+    block = seal(GENESIS, some_events(2))
+    first.append(block, GENESIS)
+    etcd.fates = iter([Fate.LOST])
+    with pytest.raises(UnsureAppendError, match="mark is not in etcd"):
+        second.append(block, GENESIS)
+
+
+def test_one_that_leads_no_longer_does_not_go_on_to_ask_what_became_of_its_append() -> None:
+    etcd = new_log()
+    made = etcd.carry_out(_put_leader(b"first"))
+    leader = appender(etcd)
+    leader.fence = Fence(KEYS.leader, made.revision)
+    leader.read_head()
+    asked = count()
+
+    def deposed() -> None:
+        next(asked)
+        leader.fence = fence_of(KEYS.leader, Following(leader=None))
+
+    etcd.fates, etcd.meanwhile = iter([Fate.LATE, *[Fate.LOST] * 99]), deposed
+    with pytest.raises(UnsureAppendError, match="block 1 was sent and may be recorded"):
+        leader.append(seal(GENESIS, some_events(2)), GENESIS)
+    assert next(asked) == 2, "the append, and one look"
 
 
 def test_nothing_comes_of_a_late_append_once_the_head_was_put_again() -> None:

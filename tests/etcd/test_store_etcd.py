@@ -16,7 +16,7 @@ from quorate.adapters.etcd.etcd_client import EtcdClient, MemberStatus
 from quorate.adapters.etcd.etcd_requests import Delete, Get, Put, Txn, after_prefix
 from quorate.adapters.stores import store_urls
 from quorate.adapters.stores.etcd_reading import SEGMENTS_ROOM
-from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys
+from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys, head_of
 from quorate.adapters.stores.etcd_upkeep import (
     DEFRAGMENT_BYTES,
     SNAPSHOTS_ROOM,
@@ -326,6 +326,27 @@ def test_writers_of_two_machines_take_turns_and_the_late_one_is_told(
         assert caught.value.actual == second.head
         (third,) = fill(one, blocks=1)
         assert list(two.blocks()) == [first, second, third]
+
+
+def test_marks_of_writers_that_have_ended_leave_etcd_with_their_blocks(
+    address: EtcdAddress, client: EtcdClient, tmp_path: Path
+) -> None:
+    marks = EtcdKeys(address.name).writers
+
+    def written() -> set[int]:
+        rows = client.get(Get(marks, after_prefix(marks)))
+        return {head_of(row, "t").height for row in rows}
+
+    with EtcdStore.create(address) as one:
+        fill(one, blocks=1)
+    with EtcdStore.open(elsewhere(address, tmp_path / "other"), segment_bytes=100) as two:
+        fill(two, blocks=6)
+        assert written() == {1, 7}
+        two.save_snapshot(two.head(), b"state")
+        assert two.verified_head().height > 1
+        assert written() <= {7}
+        fill(two, blocks=1)
+        assert written() == {8}
 
 
 def test_a_follower_hears_of_an_append_without_asking(address: EtcdAddress) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from threading import Event, current_thread
 
@@ -30,6 +30,7 @@ from quorate.operations.operation import Effect, Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.resources import resource_operations, run_operations
 from quorate.operations.table import OPERATIONS
+from quorate.ports.errors import StoreDownError
 from quorate.ports.store_port import EventStore
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.opening import open_ledger
@@ -443,6 +444,33 @@ def test_a_reader_reads_on_from_the_state_it_has() -> None:
     reader.forget()
     reader.context(ADMIN, DESCRIBE)
     assert heights[-1] == 1
+
+
+def test_a_reader_keeps_its_state_while_the_store_is_out_of_reach() -> None:
+    store = MemoryStore()
+    engine = small_ledger(store)
+
+    class Away(MemoryStore):
+        """The same blocks, of which the last cannot be read."""
+
+        def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+            *found, _ = store.blocks(from_height=from_height)
+            yield from found
+            raise StoreDownError("no answer")
+
+    stores: Iterator[EventStore] = chain([store], (Away() for _ in count()))
+    reader = Reader(ReaderConfig(reading=lambda: next(stores), clock=SystemClock()))
+    reader.context(ADMIN, DESCRIBE)
+    for name in ("early", "late"):
+        engine.execute(Apply((Owner(name=name),)), actor="test")
+    with pytest.raises(StoreDownError):
+        reader.context(ADMIN, DESCRIBE)
+    # It has what it could read, and what it was read for before.
+    context = reader.context(ADMIN, DESCRIBE, engine.head.seq - 1)
+    assert "early" in context.recorded.owners  # type: ignore[union-attr]
+    assert "late" not in context.recorded.owners  # type: ignore[union-attr]
+    with pytest.raises(StoreDownError):
+        reader.context(ADMIN, DESCRIBE, engine.head.seq)
 
 
 def test_what_is_long_changes_nothing_and_every_timeline_is() -> None:

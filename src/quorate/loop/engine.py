@@ -67,6 +67,7 @@ from quorate.ports.errors import (
     OldTermError,
     QuorateError,
     StaleHeadError,
+    StoreDownError,
 )
 from quorate.ports.executor_port import Executor, Order
 from quorate.ports.lottery_seal_port import LotterySeal
@@ -198,15 +199,22 @@ class Engine:
             self._recover()
         return self._view
 
-    def read_on(self, store: EventStore) -> Engine:
-        """Return an engine for reading at the end of ``store``, whose log continues this one's.
+    def taken_over(self, store: EventStore) -> Engine:
+        """Return an engine for reading with the state of this one, which is not used again.
 
-        It takes over the state of this engine, which must not be used again, whether or not
-        reading succeeds.
+        The log of ``store`` continues this one's. The engine has read nothing more of it yet.
         """
-        engine = Engine(store, self._clock, self._state, self._head)
-        engine.follow()
-        return engine
+        return Engine(store, self._clock, self._state, self._head)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next use reads on first, because it is not known what was recorded."""
+        return self._is_behind or not self._is_whole
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the state is that of the head: not so after a block that was applied in part."""
+        return self._is_whole
 
     def follow(self) -> int:
         """Apply what other writers have appended after this engine's head; return how many blocks.
@@ -410,7 +418,7 @@ class Engine:
         except BaseException as error:
             if isinstance(error, NotLeaderError):
                 self.step_down(str(error))
-            self._try_to_recover()
+            self._try_to_recover(error)
             raise
         self._maybe_snapshot()
         return draft.receipts(self._head)
@@ -499,11 +507,14 @@ class Engine:
         if self._is_behind:
             self.follow()
 
-    def _try_to_recover(self) -> None:
-        """Recover after a commit that failed; if that fails too, the next use does it.
+    def _try_to_recover(self, failed: BaseException) -> None:
+        """Recover after a commit that ``failed``; if that fails too, the next use does it.
 
-        The block may be in the store after all; then its orders are sent.
+        The block may be in the store after all; then its orders are sent. A store that has just
+        not answered is left to the next use: it would keep the caller waiting once more.
         """
+        if isinstance(failed, StoreDownError):
+            return
         try:
             self._recover()
         except QuorateError as error:

@@ -115,6 +115,13 @@ class LedStore(Protocol):
         """
         ...
 
+    def look_at_head(self, *, within_s: float) -> Head:
+        """Return the head as it is now; raises a ``StoreError`` without an answer in time.
+
+        Safe from every thread.
+        """
+        ...
+
     def stand_for_leader(
         self,
         name: str,

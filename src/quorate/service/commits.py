@@ -72,6 +72,10 @@ class CommitHealth:
             _LOG.info("ready: commits work again")
         self.trouble = ""
 
+    def left(self) -> None:
+        """Record that another service commits from now on."""
+        self.trouble = ""
+
     def wait_s(self) -> float:
         """Return how long no check is due."""
         if not self.trouble or self._check_writable is None:

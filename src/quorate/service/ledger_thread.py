@@ -307,6 +307,20 @@ class LedgerThread:
         is_settled = self._role is not None and self.leadership.leads
         return self._role.held_term if self._role is not None and is_settled else 0
 
+    @property
+    def may_decide(self) -> bool:
+        """Whether this service decides at this instant: it leads by its lease, or is alone."""
+        return self.held_term > 0 if self.is_led else self.leadership.leads
+
+    @property
+    def _reads_here(self) -> bool:
+        """Whether pages are read on the ledger's thread: the store is out of reach of this service.
+
+        Readers may have read nothing yet, and that thread has all that the service knows.
+        """
+        others = self._others
+        return others is not None and others.has_all_there_is and not self.leadership.leads
+
     def nudge(self) -> None:
         """Have the executor's reports read, and ``work_listeners`` called; from any thread."""
         self._line.nudge()
@@ -328,7 +342,8 @@ class LedgerThread:
         if place is Place.AT_ONCE:
             context = CallerContext(caller=caller, tenants=self._tenants)
             return reply_of(answer(context, operation, asked), operation, form)
-        if self._readers is not None and place is not Place.WRITER:
+        is_read_here = self._reads_here and place is Place.PAGE and not operation.of_blocks
+        if self._readers is not None and place is not Place.WRITER and not is_read_here:
             # The answer includes all that was acknowledged: its sequence is noted before any answer
             # is given.
             question = Question(caller, operation, asked, form, self.recorded_seq)
@@ -435,7 +450,7 @@ class LedgerThread:
                 is_executed = self._supply.has_executor
             else:
                 self._stopped = lambda: engine.stopped
-            self._others = OtherWriters(engine, began_s, self._watch(engine))
+            self._others = OtherWriters(engine, began_s, self._watch(engine, began_s))
             self._tell(self._read_at, began_s)
             opened.set_result(is_executed)
             self._answer_all(engine, self._others)
@@ -456,17 +471,23 @@ class LedgerThread:
         engine.close()
         self._tell(_set, self.ended)
 
-    def _watch(self, engine: Engine) -> HeadWatch | None:
+    def _watch(self, engine: Engine, read_s: float) -> HeadWatch | None:
         """Return what notices that another service has recorded something, where there is one."""
         store = engine.store
         if self._role is None or not isinstance(store, LedStore):
             return None
-        return HeadWatch(store, engine.head.seq, self._line.nudge)
+        return HeadWatch(store, engine.head.seq, read_s, self._line.wake)
 
     def _settle_role(self, engine: Engine, chores: Timers) -> None:
         """Take or leave the leadership, and let the event loop know."""
-        if self._role is None or not self._role.settle():
+        if self._role is None:
             return
+        has_led = self._role.leadership.leads
+        if not self._role.settle():
+            return
+        if has_led and not self._role.leadership.leads:
+            # Whether commits work is the next leader's to say.
+            self._commits.left()
         self._look(engine)
         chores.begin()
         self._tell(self._led_as, self._role.leadership)
@@ -481,9 +502,9 @@ class LedgerThread:
         chores = Timers(engine, lambda: self._served)
         while self._line.wait(min(chores.wait_s(), self._commits.wait_s(), others.wait_s())):
             before = engine.head
-            self._commits.check()
             self._watchdog.begin("the leadership")
             self._settle_role(engine, chores)
+            self._commits.check()
             self._watchdog.begin("what others have recorded")
             read_s = others.read_s
             if others.read_on():
@@ -536,7 +557,10 @@ class LedgerThread:
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
             self._commits.failed(error)
             shown = _shown(engine, error, before)
-            settled = [(queued.done, None, shown) for queued in queued_requests]
+            # At once: what was recorded is read next, which may take long.
+            self._tell(deliver, [(queued.done, None, shown) for queued in queued_requests])
+            settled = []
+            self._look(engine)
         self._settle(engine, settled)
 
     def _answer(self, engine: Engine, queued: QueuedRequest) -> Reply:

@@ -144,6 +144,11 @@ class Line:
             self._is_nudged = True
             self._wake.notify()
 
+    def wake(self) -> None:
+        """Have the ledger's thread look how long it may sleep; nothing of its work is new."""
+        with self._wake:
+            self._wake.notify()
+
     def was_nudged(self) -> bool:
         """Return whether the queue was nudged since the last call."""
         with self._wake:

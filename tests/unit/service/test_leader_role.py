@@ -63,6 +63,9 @@ class PlayedElection:
         del on_change
         return self
 
+    def look_at_head(self, *, within_s: float) -> Head:
+        raise AssertionError(within_s)
+
     def join(self, member: MemberRecord) -> Membership:
         self.joined.append(member)
         return PlayedEntry(self.joined, member)

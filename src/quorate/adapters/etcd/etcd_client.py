@@ -78,10 +78,16 @@ class EtcdClient:
 
     # --- Keys ---
 
-    def get(self, asked: Get) -> tuple[Row, ...]:
-        """Return the rows that ``asked`` asks for; see ``KeyValues``."""
-        request = _range(asked)
-        answer = self._repeated(lambda: self._call(method("KV", "Range"), request))
+    def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
+        """Return the rows that ``asked`` asks for; see ``KeyValues``.
+
+        With ``within_s`` one member is asked, once, and another one the next time.
+        """
+        request, called = _range(asked), method("KV", "Range")
+        answer = self._repeated(
+            lambda: self._call(called, request, within_s),
+            REPEAT_S if within_s is None else 0.0,
+        )
         return _rows(answer)
 
     def look(self, key: bytes) -> tuple[Row | None, int]:
@@ -191,17 +197,18 @@ class EtcdClient:
         for channel in channels:
             channel.close()
 
-    def _repeated(self, send: Callable[[], T]) -> T:
+    def _repeated(self, send: Callable[[], T], for_s: float = REPEAT_S) -> T:
         """Return what ``send`` returns, asking one member after the other until one answers."""
-        end_s = time.monotonic() + REPEAT_S
+        end_s = time.monotonic() + for_s
         while True:
             try:
                 return send()
             except StoreDownError:
+                self._ask_another()
+                # Also before the caller asks again, which may be at once.
+                time.sleep(_PAUSE_S)
                 if time.monotonic() >= end_s:
                     raise
-                self._ask_another()
-                time.sleep(_PAUSE_S)
 
     def _call(self, called: Method, request: Any, within_s: float | None = None) -> Any:
         return self._call_at(self._endpoint(), called, request, within_s or self.call_s)

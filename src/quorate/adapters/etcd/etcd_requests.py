@@ -90,8 +90,11 @@ class KeyValues(Protocol):
     have been carried out, or may still be.
     """
 
-    def get(self, asked: Get) -> tuple[Row, ...]:
-        """Return rows as a quorum has them now; asking again changes nothing, and is done."""
+    def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
+        """Return rows as a quorum has them now; asking again changes nothing, and is done.
+
+        With ``within_s`` it is asked once, for so long.
+        """
         ...
 
     def commit(self, txn: Txn) -> TxnAnswer:

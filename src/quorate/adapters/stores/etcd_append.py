@@ -9,6 +9,10 @@ An answer may be lost when etcd's leader changes, or a deadline passes. The tran
 have been carried out, or may be carried out a moment later. It is never sent again blindly: the
 head is read, and where it has not moved it is put again with the same value. From then on the
 transaction that is lost compares an old revision, so that nothing can come of it any more.
+
+Where the head has moved, a key that only this writer puts, with each of its blocks, says whether it
+was its own append. The log does not say it: of two writers who decide the same at one head, at the
+same instant of their clocks, both have made the same block, and only one of them has appended it.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
+from uuid import uuid4
 
 from quorate.adapters.etcd.etcd_requests import (
     Action,
@@ -46,7 +51,6 @@ from quorate.ports.errors import (
     LedgerExistsError,
     LedgerNotFoundError,
     NotLeaderError,
-    QuorateError,
     StaleHeadError,
     StoreDownError,
     StoreError,
@@ -59,8 +63,14 @@ APPEND_S: Final = 15.0
 """How long an append is tried, when answers of etcd are lost."""
 REFUSED_BLOCKS_MAX: Final = 4
 """How many blocks of others come with a refusal; the rest is read as a follower reads."""
+SETTLE_S: Final = 2.0
+"""How long one look waits for what became of an append."""
 STAGED_BLOCKS_MAX: Final = 64
 """How many blocks are staged by one transaction: etcd takes 128 operations by default."""
+
+
+_NO_REVISION: Final = -1
+"""The revision of no key: nothing passes a fence with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +91,23 @@ class Fence:
 
 def fence_of(key: bytes, standing: Standing) -> Fence:
     """Return the fence of one with ``standing``; of a follower, one that nothing passes."""
-    return Fence(key, standing.revision if isinstance(standing, Leading) else -1)
+    return Fence(key, standing.revision if isinstance(standing, Leading) else _NO_REVISION)
 
 
 class EtcdAppender:
-    """Moves the head of one log. ``is_at`` returns whether the log has a block with such a head.
-
-    For one thread.
-    """
+    """Moves the head of one log; for one thread."""
 
     def __init__(
         self,
         etcd: KeyValues,
         keys: EtcdKeys,
         place: str,
-        is_at: Callable[[Head], bool],
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._etcd = etcd
         self._keys = keys
         self._place = place
-        self._is_at = is_at
+        self._own_key = keys.writer(uuid4().hex)
         self._clock_s = clock_s
         self._known: KnownHead | None = None
         self.fence: Fence | None = None
@@ -115,9 +121,9 @@ class EtcdAppender:
         if not made.held:
             raise LedgerExistsError(self._place)
 
-    def read_head(self) -> KnownHead:
+    def read_head(self, *, within_s: float | None = None) -> KnownHead:
         """Return where the log ends now; raises ``LedgerNotFoundError`` where there is none."""
-        self._known = self._parsed(self._etcd.get(Get(self._keys.head)))
+        self._known = self._parsed(self._etcd.get(Get(self._keys.head), within_s=within_s))
         return self._known
 
     def append(self, block: Block, expected: Head) -> None:
@@ -132,7 +138,7 @@ class EtcdAppender:
         is_sent = False
         after: tuple[Row, ...] = ()
         while True:
-            if is_sent and self._is_recorded(block.head, known):
+            if is_sent and known.head != expected and self._is_recorded(block.head):
                 return
             self._check_at(expected, known, after)
             fence = self.fence
@@ -188,7 +194,8 @@ class EtcdAppender:
         Blocks above the head, which another writer has staged, may be among what that returns.
         """
         first = self._keys.block(block.height)
-        moved = self._move_head(block.head, revision, fence, Put(first, block_value(block)))
+        puts = (Put(first, block_value(block)), self._mark(block.head))
+        moved = self._move_head(block.head, revision, fence, *puts)
         end = self._keys.block(block.height + REFUSED_BLOCKS_MAX)
         return replace(moved, otherwise=(*moved.otherwise, Get(first, end)))
 
@@ -225,28 +232,35 @@ class EtcdAppender:
         blocks = tuple(whole_blocks(after, self._keys, first, last, self._place))
         raise StaleHeadError(expected=expected, actual=known.head, blocks=blocks)
 
-    def _is_recorded(self, sent: Head, known: KnownHead) -> bool:
-        """Return whether the log goes through ``sent``, whose answer was lost.
+    def _mark(self, head: Head) -> Put:
+        """Return what notes, together with the head, that this writer has moved it."""
+        return Put(self._own_key, head_value(head))
 
-        Raises ``UnsureAppendError`` when the log cannot be read there.
+    def _is_recorded(self, sent: Head) -> bool:
+        """Return whether this writer has moved the head to ``sent``, whose answer was lost.
+
+        Raises ``UnsureAppendError`` when its mark cannot be read, or there is none: it has not
+        appended anything yet, or the mark was removed as an old one.
         """
-        if known.head.height <= sent.height:
-            return known.head == sent
         try:
-            return self._is_at(sent)
-        except QuorateError as error:
+            rows = self._etcd.get(Get(self._own_key))
+        except StoreError as error:
             raise UnsureAppendError(sent, str(error)) from error
+        if not rows:
+            raise UnsureAppendError(sent, "this program's mark is not in etcd")
+        return rows[0].value == head_value(sent)
 
     def _settled(
         self, sent: Head, sent_at: KnownHead, error: StoreDownError, end_s: float
     ) -> KnownHead:
         """Return the head once the transaction to ``sent`` is done or can no longer be done.
 
-        Raises ``UnsureAppendError`` when that cannot be found out in time.
+        Raises ``UnsureAppendError`` when that cannot be found out in time, or for as long as this
+        program leads: its callers need not wait longer.
         """
         while True:
             try:
-                known = self.read_head()
+                known = self.read_head(within_s=SETTLE_S)
                 if known.revision != sent_at.revision:
                     return known
                 answer = self._etcd.commit(
@@ -257,7 +271,8 @@ class EtcdAppender:
                     )
                 )
             except StoreError as again:
-                if not isinstance(again, StoreDownError) or self._clock_s() >= end_s:
+                is_over = self._clock_s() >= end_s or self._is_deposed()
+                if not isinstance(again, StoreDownError) or is_over:
                     self._known = None
                     raise UnsureAppendError(sent, str(again)) from error
                 continue
@@ -266,6 +281,9 @@ class EtcdAppender:
             else:
                 self._known = self._parsed(answer.rows[0])
             return self._known
+
+    def _is_deposed(self) -> bool:
+        return self.fence is not None and self.fence.revision == _NO_REVISION
 
     def _stage_parts(self, block: Block) -> None:
         """Put the parts of a body that is too large; their keys name the block by its hash."""
@@ -300,10 +318,11 @@ class EtcdAppender:
         """Move the head to the end of what was staged."""
         fence = self.fence
         try:
-            answer = self._etcd.commit(self._move_head(head, staged_at.revision, fence))
+            moved = self._move_head(head, staged_at.revision, fence, self._mark(head))
+            answer = self._etcd.commit(moved)
         except StoreDownError as error:
             known = self._settled(head, staged_at, error, self._clock_s() + APPEND_S)
-            if self._is_recorded(head, known):
+            if known.head != staged_at.head and self._is_recorded(head):
                 return
             raise StoreDownError(f"{error}; nothing was recorded") from error
         if not answer.held:

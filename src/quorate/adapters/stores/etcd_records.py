@@ -44,6 +44,7 @@ class EtcdKeys:
         self.term = self._prefix + b"term"
         self.segments = self._prefix + b"segment/"
         self.members = self._prefix + b"member/"
+        self.writers = self._prefix + b"writer/"
 
     @property
     def prefix(self) -> bytes:
@@ -65,6 +66,10 @@ class EtcdKeys:
     def outbox(self, sink: str) -> bytes:
         """Return the key of the position of ``sink``."""
         return self._prefix + b"outbox/" + sink.encode()
+
+    def writer(self, name: str) -> bytes:
+        """Return the key of the last head to which the writer ``name`` has moved the log."""
+        return self.writers + name.encode()
 
     def segment(self, first_height: int) -> bytes:
         """Return the key of the segment that begins at ``first_height``."""

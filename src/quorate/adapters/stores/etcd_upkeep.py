@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from quorate.adapters.etcd.etcd_client import EtcdClient, MemberStatus
-from quorate.adapters.etcd.etcd_requests import Delete, ModifiedAt, Put, Txn
+from quorate.adapters.etcd.etcd_requests import (
+    Delete,
+    Get,
+    ModifiedAt,
+    Put,
+    Txn,
+    after_prefix,
+)
 from quorate.adapters.stores.etcd_reading import SEGMENTS_ROOM, EtcdReader
-from quorate.adapters.stores.etcd_records import EtcdKeys, segment_value
+from quorate.adapters.stores.etcd_records import EtcdKeys, head_of, segment_value
 from quorate.ledger.chain import Block
 from quorate.ledger.segment import Segment, check, pack
 from quorate.ports.archive_port import FileArchive
@@ -67,8 +74,20 @@ class EtcdUpkeep:
             closed += 1
             self._client.compact(revision)
         if closed:
+            self._forget_writers(self._reader.segments()[-1].last_height)
             self.defragment_where_worthwhile()
         return closed
+
+    def _forget_writers(self, upto_height: int) -> None:
+        """Remove the marks of writers that have appended nothing after ``upto_height``.
+
+        Most have ended. One that has not, and loses an answer, does without its mark.
+        """
+        marks = self._keys.writers
+        for row in self._client.get(Get(marks, after_prefix(marks))):
+            if head_of(row, self._place).height <= upto_height:
+                unmoved = (ModifiedAt(row.key, row.mod_revision),)
+                self._client.commit(Txn(compare=unmoved, then=(Delete(row.key),)))
 
     def publish_snapshot(self, height: int, file: Path) -> None:
         """Keep a copy of ``file``, the snapshot at ``height``, for programs that begin anew."""

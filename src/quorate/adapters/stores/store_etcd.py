@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -57,6 +57,9 @@ from quorate.prepared_types import prepared
 
 _LOG = logging.getLogger(__name__)
 
+MEMBERS_S: Final = 2.0
+"""How long reading the services of a ledger waits for etcd: its other users wait meanwhile."""
+
 
 class EtcdStore:
     """A ledger in etcd. Made by ``create``, ``open`` (for writing) or ``read``."""
@@ -80,7 +83,7 @@ class EtcdStore:
         self._bucket = bucket
         files = ArchiveFolder(address.archive) if bucket is None else bucket
         self._reader = EtcdReader(client, files, keys, address.place)
-        self._appender = EtcdAppender(client, keys, address.place, self._reader.is_at)
+        self._appender = EtcdAppender(client, keys, address.place)
         self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
         self._archive = ArchiveFile(address.local, is_kept_open=True)
         self._watch: KeyWatch | None = None
@@ -120,15 +123,18 @@ class EtcdStore:
             return store
 
     @classmethod
-    def read(cls, address: EtcdAddress, *, is_following: bool = True) -> Self:
+    def read(
+        cls, address: EtcdAddress, *, is_following: bool = True, within_s: float | None = None
+    ) -> Self:
         """Return the store of an existing ledger, for reading only; writers are not disturbed.
 
-        Unless it ``is_following``, it ends where the ledger ends now.
+        Unless it ``is_following``, it ends where the ledger ends now. With ``within_s`` etcd is
+        asked once where that is, for so long.
         """
         with ExitStack() as undo:
             store = cls(address)
             undo.callback(store.close)
-            head = store._reader.head()
+            head = store.look_at_head(within_s=within_s)
             store._end = None if is_following else head
             undo.pop_all()
             return store
@@ -155,6 +161,13 @@ class EtcdStore:
         if row is None:
             raise LedgerNotFoundError(place)
         return head_of(row, place)
+
+    def look_at_head(self, *, within_s: float | None) -> Head:
+        """Return the head as a quorum has it now; a member that does not answer is asked once."""
+        rows = self._client.get(Get(self._keys.head), within_s=within_s)
+        if not rows:
+            raise LedgerNotFoundError(self._address.place)
+        return head_of(rows[0], self._address.place)
 
     def stand_for_leader(
         self,
@@ -197,7 +210,7 @@ class EtcdStore:
     def members(self) -> list[MemberRecord]:
         """Return the services of this ledger that gave a sign of life lately, by name."""
         keys = self._keys.members
-        found = self._client.get(Get(keys, after_prefix(keys)))
+        found = self._client.get(Get(keys, after_prefix(keys)), within_s=MEMBERS_S)
         try:
             return [msgspec.json.decode(row.value, type=prepared(MemberRecord)) for row in found]
         except msgspec.DecodeError as error:

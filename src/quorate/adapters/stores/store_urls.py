@@ -39,7 +39,9 @@ class _Open(Protocol):
 
 
 class _Pages(Protocol):
-    def __call__(self, place: str, /, *, is_archive_kept: bool) -> EventStore: ...
+    def __call__(
+        self, place: str, /, *, is_archive_kept: bool, within_s: float | None
+    ) -> EventStore: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,8 @@ def _open_sqlite(place: str, /, *, wait_s: float) -> EventStore:
     return SqliteStore.open(Path(place), wait_s=wait_s)
 
 
-def _sqlite_pages(place: str, /, *, is_archive_kept: bool) -> EventStore:
+def _sqlite_pages(place: str, /, *, is_archive_kept: bool, within_s: float | None) -> EventStore:
+    del within_s  # A file of this machine answers, or fails at once.
     return PagedReader(Path(place), is_archive_kept=is_archive_kept)
 
 
@@ -97,9 +100,9 @@ def _open_etcd(place: str, /, *, wait_s: float) -> EventStore:
     return _etcd().open(parse_address(place), wait_s=wait_s)
 
 
-def _etcd_pages(place: str, /, *, is_archive_kept: bool) -> EventStore:
+def _etcd_pages(place: str, /, *, is_archive_kept: bool, within_s: float | None) -> EventStore:
     del is_archive_kept  # A connection to etcd is kept for as long as the store is open.
-    return _etcd().read(parse_address(place), is_following=False)
+    return _etcd().read(parse_address(place), is_following=False, within_s=within_s)
 
 
 def _etcd_outbox(place: str) -> Outbox:
@@ -203,13 +206,16 @@ def read_store(url: str) -> EventStore:
     return driver.read(place)
 
 
-def read_pages(url: str, *, is_archive_kept: bool = False) -> EventStore:
+def read_pages(
+    url: str, *, is_archive_kept: bool = False, within_s: float | None = None
+) -> EventStore:
     """Return the store at ``url`` for reading; its file is closed again after each read.
 
-    With ``is_archive_kept`` the archive of ended runs stays open, for one thread.
+    With ``is_archive_kept`` the archive of ended runs stays open, for one thread. With ``within_s``
+    servers of the store are asked once where it ends, for so long.
     """
     driver, place = _driver(url)
-    return driver.read_pages(place, is_archive_kept=is_archive_kept)
+    return driver.read_pages(place, is_archive_kept=is_archive_kept, within_s=within_s)
 
 
 def remove_store(url: str) -> None:

@@ -77,7 +77,7 @@ class GrpcQuorum:
 
     def is_elsewhere(self, operation: Operation, asked: Struct) -> bool:
         """Return whether another service has to answer ``asked``."""
-        return not self.ledger_thread.leadership.leads and is_for_leader(operation, asked)
+        return not self.ledger_thread.may_decide and is_for_leader(operation, asked)
 
     async def forward(self, call: Call, data: bytes, within_s: float) -> tuple[bytes, Metadata]:
         """Return the leader's answer, and its trailing metadata.

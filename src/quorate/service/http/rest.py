@@ -232,7 +232,7 @@ class _Asked:
         if least is not None:
             await wait_for_sequence(ledger_thread, least)
         forward = self._gate.parts.forward
-        is_elsewhere = is_for_leader(operation, asked) and not ledger_thread.leadership.leads
+        is_elsewhere = is_for_leader(operation, asked) and not ledger_thread.may_decide
         if forward is not None and is_elsewhere:
             await forward.send(scope, headers, body, send)
             return
@@ -438,7 +438,8 @@ async def _scraped(ledger_thread: LedgerThread) -> bytes:
     standing = await ledger_thread.run(lambda engine: _standing(ledger_thread, engine))
     ledger_thread.metrics.ready(is_ready=standing is not None and not ledger_thread.trouble)
     led = ledger_thread.leadership
-    ledger_thread.metrics.led(leads=led.leads, term=led.term, lag_s=ledger_thread.lag_s)
+    leads = ledger_thread.may_decide
+    ledger_thread.metrics.led(leads=leads, term=led.term, lag_s=ledger_thread.lag_s)
     ledger_thread.metrics.outages(ledger_thread.outages.keys())
     return await asyncio.to_thread(ledger_thread.metrics.render, standing or ())
 

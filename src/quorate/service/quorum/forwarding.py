@@ -47,6 +47,12 @@ def leader_for(ledger_thread: LedgerThread, forwarded_by: str) -> LeaderRecord:
             f"{NOT_LEADING} any more, to which {forwarded_by} has forwarded this; nothing was "
             "recorded: ask again in a moment"
         )
+    if found.leads:
+        raise unavailable(
+            "this service leads no longer: it has not reached etcd for as long as its lease "
+            "lasts, and knows of no other leader; nothing was recorded: ask again in a moment, "
+            "or ask another service"
+        )
     if found.leader is None:
         why = f": {found.why_not}" if found.why_not else ""
         raise unavailable(

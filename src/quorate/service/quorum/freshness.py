@@ -75,11 +75,13 @@ def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple
 
 def standing_tree(ledger_thread: LedgerThread) -> dict[str, object]:
     """Return which part this service has beside the others of its ledger."""
-    found = ledger_thread.leadership
+    found, leads = ledger_thread.leadership, ledger_thread.may_decide
+    # One whose lease is over, and which has not settled that yet, knows of no leader.
+    is_known = found.leader is not None and found.leads == leads
     return {
         "name": ledger_thread.own_name,
-        "role": "leader" if found.leads else "follower",
+        "role": "leader" if leads else "follower",
         "term": found.term,
-        "leader": "" if found.leader is None else found.leader.name,
+        "leader": found.leader.name if found.leader is not None and is_known else "",
         "lagMs": lag_ms(ledger_thread),
     }

@@ -43,6 +43,8 @@ FOLLOW_S_MAX: Final = 4.0
 """How long it waits at most: reading ten commits costs hardly more than looking for one."""
 FEW_EVENTS: Final = 50
 """How many events are read on so quickly that as many more may wait for the next question."""
+GLANCE_S: Final = 1.0
+"""How long an idle reader waits for its store: a question that comes meanwhile waits, too."""
 NICE: Final = 5
 """By how much commits go before reads where both want the same core."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -220,6 +222,7 @@ def answer_questions(service: MessageSocket) -> None:
         ReaderConfig(
             # One connection for all look-ups: opening one takes longer than a look-up.
             reading=partial(read_pages, config.ledger, is_archive_kept=True),
+            glancing=partial(read_pages, config.ledger, is_archive_kept=True, within_s=GLANCE_S),
             clock=clock,
             name=config.name,
             signer=config.signer,

@@ -20,6 +20,7 @@ from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import AnyDesk, BlockDesk, Instant, RequestContext, Signer
 from quorate.ports.clock_port import Clock
+from quorate.ports.errors import StoreError
 from quorate.ports.log_port import Logs
 from quorate.ports.report_port import Reports
 from quorate.ports.store_port import EventStore
@@ -35,6 +36,8 @@ INSTANT_MS_MAX: Final = 1_000
 class ReaderConfig:
     """What readers read: ``reading`` opens the ledger for reading, from any thread.
 
+    ``glancing`` does that, too, for a reader that is idle, and gives up early.
+
     ``is_executed`` says whether an executor runs the work, which readers plan with. Without
     ``logs`` no output of runs is kept here, and without ``reports`` none of simulations.
     ``mail_domains`` as in ``RequestContext``.
@@ -42,6 +45,7 @@ class ReaderConfig:
 
     reading: Callable[[], EventStore]
     clock: Clock
+    glancing: Callable[[], EventStore] | None = None
     name: str = "the ledger"
     signer: Signer | None = None
     is_executed: bool = False
@@ -115,7 +119,7 @@ class Reader:
         if self._engine is None:
             return 0
         before = self._engine.head.seq
-        return self._followed(None).head.seq - before
+        return self._followed(None, self._config.glancing).head.seq - before
 
     def forget(self) -> None:
         """Release the state, which is read again by the next question."""
@@ -127,13 +131,13 @@ class Reader:
     def close(self) -> None:
         """Do nothing: a question that is being answered changes nothing, and may end by itself."""
 
-    def _followed(self, seq: int | None) -> Engine:
+    def _followed(self, seq: int | None, reading: Callable[[], EventStore] | None = None) -> Engine:
         """Return an engine for reading, over the state at the ledger's end or at least ``seq``."""
         known = self._engine
         if known is not None and seq is not None and known.head.seq >= seq:
             return known
-        store = self._config.reading()
-        # If reading on fails half way, the state must not be used again.
+        store = (reading or self._config.reading)()
+        # If reading on fails within a block, the state must not be used again.
         self._engine = self._instant = None
         if known is not None and known.head.seq - self._opened_seq >= READ_ON_EVENTS_MAX:
             # Runs that ended since then are in memory; a state from a later snapshot has them in
@@ -144,7 +148,14 @@ class Reader:
             engine = Engine.open(store, self._config.clock)
             self._opened, self._opened_seq = store, engine.head.seq
         else:
-            engine = known.read_on(store)
+            engine = known.taken_over(store)
+            try:
+                engine.follow()
+            except StoreError:
+                # What was read before is of use while the store is out of reach.
+                if engine.is_whole:
+                    self._engine = engine
+                raise
         self._engine = engine
         return engine
 

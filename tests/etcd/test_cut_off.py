@@ -1,0 +1,107 @@
+"""A service that does not reach etcd: what it answers, until it does again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.bounds import until
+from tests.etcd.daemons import Cluster, Daemon, cluster
+from tests.etcd.fault_proxy import Links
+from tests.etcd_server import Member
+from tests.service.conftest import documents_of
+from tests.service.program import START_S, got
+from tests.service.worlds import run_tree
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+
+_ETCD = "m0"
+
+
+@pytest.fixture
+def links() -> Iterator[Links]:
+    with Links() as made:
+        yield made
+
+
+@pytest.fixture
+def pair(etcd_member: Member, links: Links, tmp_path: Path) -> Iterator[Cluster]:
+    def endpoint(name: str) -> str:
+        return f"127.0.0.1:{links.listen(name, _ETCD, etcd_member.port)}"
+
+    with cluster(endpoint, tmp_path.name, tmp_path, daemons=2) as found:
+        leader, _ = found.by_role()
+        with found.client(leader) as http:
+            until(lambda: is_declared(http), "the fleet is declared", START_S)
+        yield found
+
+
+def is_declared(http: httpx.Client) -> bool:
+    documents = documents_of("fleet.yaml", "teams.yaml")
+    return http.post("/apply", json={"documents": documents}).is_success
+
+
+def submit(http: httpx.Client, name: str) -> httpx.Response:
+    body = {"document": run_tree(name, "rai", 1)}
+    return http.post("/runs", json=body, headers={"Idempotency-Key": name})
+
+
+def unready(daemon: Daemon) -> httpx.Response | None:
+    """Return what ``/readyz`` says of a service that has noticed that etcd is away."""
+    answer = got(f"{daemon.address}/readyz")
+    is_said = answer.status_code == 503 and "cannot be read: etcd" in answer.json()["detail"]
+    return answer if is_said else None
+
+
+def test_service_without_etcd_reads_what_it_knows_and_says_what_is_wrong(
+    pair: Cluster, links: Links
+) -> None:
+    _, (cut,) = pair.by_role()
+    links.cut([(cut.name, _ETCD)])
+    answer = until(lambda: unready(cut), "it is not ready", START_S)
+    assert answer.headers["retry-after"]
+    assert got(f"{cut.address}/healthz").is_success
+    with pair.client(cut) as http:
+        # No reader has read anything yet: it answers from what it has in memory.
+        for path in ("/nodes", "/owners/rai"):
+            read = http.get(path)
+            assert read.is_success, read.text
+            assert int(read.headers["quorate-lag-ms"]) > 0
+        status = http.get("/cluster")
+        assert (status.status_code, status.json()["role"]) == (200, "follower")
+        members = http.get("/cluster/members")
+        assert members.status_code == 503, members.text
+        assert "etcd" in members.json()["detail"]
+    links.mend()
+    pair.by_role()
+    with pair.client(cut) as http:
+        until(lambda: submit(http, "after").is_success, "it takes commands", START_S)
+
+
+def test_leader_without_etcd_takes_no_command_once_its_lease_is_over(
+    pair: Cluster, links: Links
+) -> None:
+    names = (f"lost-{number}" for number in count())
+
+    def refused() -> httpx.Response | None:
+        leader, (other,) = pair.by_role()
+        links.cut([(leader.name, _ETCD)])
+        until(lambda: other.standing().get("role") == "leader", "the other one leads", START_S)
+        with pair.client(leader) as http:
+            answer = submit(http, next(names))
+        links.mend()
+        # One that was replaced before it was cut off knows who leads, and forwards.
+        return None if answer.is_success else answer
+
+    answer = until(refused, "a leader is cut off", START_S)
+    assert answer.status_code == 503, answer.text
+    assert answer.headers["retry-after"]
+    assert "nothing was recorded" in answer.json()["detail"]
+    pair.by_role()
+    for each in pair.daemons:
+        with pair.client(each) as http:
+            until(lambda http=http: submit(http, "kept").is_success, "it is taken", START_S)  # type: ignore[misc]
