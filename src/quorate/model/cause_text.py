@@ -15,6 +15,7 @@ _SENTENCES: Final = {
     MoveCode.NODES_CHANGED: "the nodes of {objects} changed",
     MoveCode.BUDGET_CHANGED: "{objects} changed, or closed by then",
     MoveCode.CAP_CHANGED: "{objects} changed",
+    MoveCode.OWNER_MOVED: "the parents of {objects} changed",
     MoveCode.QUOTA_CHANGED: "the quota of {objects} changed",
     MoveCode.POOL_CHANGED: "{objects} changed",
     MoveCode.CONFLICT_CLEARING: "{objects} makes room for it",

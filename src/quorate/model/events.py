@@ -586,7 +586,10 @@ class MoveCode(Word):
     """Why a firm start was moved: nothing else moves one."""
 
     LEASE_OVERRAN = "LeaseOverran"
-    """Leases that are no backfill to it take longer than declared, or than their recall allows."""
+    """Leases take longer than declared, or than their recall allows, and are not stopped for it.
+
+    They are no backfill to it, or of what it needs they hold only a quota.
+    """
     EXECUTOR_LATE = "ExecutorLate"
     """Stopping leases have not been confirmed as ended in time."""
     NODE_LOST = "NodeLost"
@@ -596,6 +599,8 @@ class MoveCode(Word):
     BUDGET_CHANGED = "BudgetChanged"
     """An envelope that was to pay was changed, retired or is closed at that time."""
     CAP_CHANGED = "CapChanged"
+    OWNER_MOVED = "OwnerMoved"
+    """The parents of an owner were changed, so that a payer is no longer of its family."""
     QUOTA_CHANGED = "QuotaChanged"
     POOL_CHANGED = "PoolChanged"
     CONFLICT_CLEARING = "ConflictClearing"

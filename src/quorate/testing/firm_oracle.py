@@ -125,7 +125,8 @@ def _unpaid(
             continue
         spec = account.spec
         caps |= dict.fromkeys(account.caps)
-        if not _still_pays(view, place, share):
+        families = {("family", account.owner), ("family", view.runs[place.run].spec.owner)}
+        if families.isdisjoint(back.limits) and not _still_pays(view, place, share):
             yield f"envelope {payer} does not pay for {place.run}"
         free = spec.concurrency - _used(view, {payer}, at_ms, back) - _wanted(there, {payer})
         if free < 0:
@@ -253,8 +254,8 @@ def _still_pays(view: StateView, place: Place, share: Share) -> bool:
         return False
     if place.start_ms >= spec.end_ms:
         return False
-    if share.tier is Tier.BORROWED:
-        return spec.lending.admits(owner)
+    if share.tier is Tier.BORROWED and spec.lending.admits(owner):
+        return True
     known = view.owners.get(owner)
     parents = set() if known is None else set(known.parents)
     siblings = {name for name, each in view.owners.items() if parents & set(each.parents)}

@@ -352,6 +352,8 @@ class PromiseBooks:
         named = {("node", name) for kind, name in objects if kind == "node"}
         kinds = ("domain", "envelope", "cap", "owner", "pool")
         named |= {each for each in objects if each[0] in kinds}
+        # An owner is named for its quota, or for its parents.
+        named |= {("family", name) for kind, name in objects if kind == "owner"}
         run = view.runs[promise.made.run].spec
         real = {
             each

@@ -139,6 +139,7 @@ def test_two_places_in_the_same_room_are_found() -> None:
     [
         MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),)),
         MoveCause(MoveCode.QUOTA_CHANGED, (("owner", "two"),)),
+        MoveCause(MoveCode.OWNER_MOVED, (("owner", "two"),)),
         MoveCause(MoveCode.NODES_CHANGED, (("domain", "r/c/A"),)),
         MoveCause(MoveCode.NODE_LOST, (("node", "a0"),)),
         MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "runs/0"),)),
@@ -167,6 +168,29 @@ def test_budget_that_has_changed_is_a_cause() -> None:
     changed = replace(found.life.state.budgets["b-two"], envelopes=(line,))
     assert found.do(Apply((changed,)), NOW_MS + MINUTE_MS) == []
     assert found.books.moved_later == 1
+
+
+def family_book() -> Book:
+    """Return books of a firm start of ``one`` that its sibling ``two`` is to pay for."""
+    owners = [Owner(name="above"), *(Owner(name=n, parents=("above",)) for n in ("one", "two"))]
+    paying = [budget("b-one", "one", envelope("e", 1)), budget("b-two", "two", envelope("e", 8))]
+    found = Book(planned_life(8, owners=owners, budgets=paying))
+    assert found.do(Submit(of("busy", 8, "three", 60))) == []
+    assert found.do(Submit(of("first", 8, "one", 60))) == []
+    return found
+
+
+def test_payer_that_leaves_the_family_is_a_cause_only_by_its_owner() -> None:
+    found = family_book()
+    assert found.do(Apply((Owner(name="two"),)), NOW_MS + MINUTE_MS) == []
+    assert found.books.moved_later == 1
+    again = family_book()
+    apply_all(again.life.state, moved := again.life.ask(Apply((Owner(name="two"),))).events)
+    named = MoveCause(MoveCode.OWNER_MOVED, (("owner", "three"),))
+    texts = again.enter(
+        [replace(e, cause=named) if isinstance(e, ReservationMoved) else e for e in moved]
+    )
+    assert any("and without that it lacks ['envelope b-two/e" in text for text in texts)
 
 
 def test_being_down_excuses_only_what_was_due_meanwhile() -> None:

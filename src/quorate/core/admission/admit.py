@@ -353,12 +353,15 @@ def _admitted(
     """Return the placement with its slots and payers; None if it exceeds a node quota of the owner.
 
     Slots are picked by the usual rules first. Only if that exceeds a quota, they are picked again
-    on as few new nodes as possible.
+    on as few new nodes as possible, and then on nodes that are held long enough.
     """
     plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
     if headroom is not None and headroom.refuses(plan.nodes) is not None:
         plan = pick_slots(spread, attempt.request, headroom.kept)
         refusal = headroom.refuses(plan.nodes)
+        if refusal is not None and headroom.view.holdings.kept_on:
+            plan = pick_slots(spread, attempt.request, headroom.outlasting)
+            refusal = headroom.refuses(plan.nodes)
         if refusal is not None:
             last_refusal = attempt.over_quota
             if last_refusal is None or refusal.short < last_refusal.short:

@@ -8,7 +8,7 @@ use has dropped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,7 +59,8 @@ class Headroom:
         """Return the refusal for the limit that taking ``nodes`` would exceed.
 
         None if there is none. While more nodes are in use than a lowered limit allows, not even
-        nodes already in use are taken.
+        nodes already in use are taken. Beside a plan, nodes that present work leaves meanwhile
+        count from then on (``Holdings.kept_on``).
         """
         wanted = set(nodes)
         holdings = self.view.holdings
@@ -68,11 +69,30 @@ class Headroom:
             current = holdings.nodes.get(owner, 0)
             if current + new > limit:
                 return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
+            kept_on = holdings.kept_on
+            later = sorted(kept_on[owner, node] for node in wanted if (owner, node) in kept_on)
+            # The less a node leaves, the sooner it counts: by then all before it count, too.
+            for count, left in enumerate(later, new + 1):
+                if count > left:
+                    return _over(RefusalCode.MAX_NODES, owner, limit - left, count, limit)
         return None
+
+    def outlasting(self, island: Island) -> int:
+        """Return those of the nodes of ``kept`` that present work holds as long as the start."""
+        kept_on = self.view.holdings.kept_on
+        return self._held(
+            island, lambda owner, node: self._has(owner, node) and (owner, node) not in kept_on
+        )
 
     def kept(self, island: Island) -> int:
         """Return the nodes of ``island``, as bits of positions, that every bound counts already."""
-        has, held = self.view.holdings.has, 0
+        return self._held(island, self._has)
+
+    def _has(self, owner: str, node: str) -> bool:
+        return self.view.holdings.has(owner, node)
+
+    def _held(self, island: Island, has: Callable[[str, str], bool]) -> int:
+        held = 0
         open_nodes = 0
         for nodes in island.buckets[1:]:
             open_nodes |= nodes

@@ -1,7 +1,8 @@
 """The firm part of a walk: recorded places are put in, and those that do not fit are moved.
 
-They are put in first, in the order in which they became firm. Places that no longer fit are planned
-again around the others, and the cause is recorded.
+They are put in first, those that are due and late before the others, and else in the order in which
+they became firm. Places that no longer fit are planned again around the others, and the cause is
+recorded.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class FirmWalk:
         """Put every firm place in; move those that no longer fit, and record why."""
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
+        now_ms = self.plan.log.now_ms
         records = [record for _, record in in_order(self.plan.view)]
+        # A start that is late by now ends later, and what is right behind it has to move, not it.
+        records.sort(key=lambda each: (each.planned_start_ms or now_ms) >= now_ms)
         for record in records:
             if not record.by_conflict:
                 self._put_record(record, aside, clearing)

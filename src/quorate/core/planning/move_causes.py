@@ -10,15 +10,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from quorate.core.admission.quota_holders import family_of
-from quorate.core.profile.firm_places import breaks_nodes, unpaid
+from quorate.core.profile.firm_places import breaks_nodes, is_barred, payers_of, unpaid
 from quorate.core.profile.lease_ends import is_told_late, said_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile, cap_members
 from quorate.core.profile.resource import Resource
 from quorate.model.events import (
+    BudgetApplied,
+    EndReason,
     Event,
     LeaseEnded,
+    LeaseEnding,
     MoveCause,
     MoveCode,
     NodeApplied,
@@ -26,6 +29,8 @@ from quorate.model.events import (
     NodesClaimed,
     NodeStatus,
     NodeWiped,
+    OwnerApplied,
+    Share,
     Slots,
 )
 from quorate.model.specs import CapId, EnvelopeId
@@ -63,14 +68,15 @@ def cause_of(
     these do not explain the whole shortage, the objects that were lost or withdrawn. Its code is
     the first of those found, in the order of ``MoveCode``. ``overdue`` are firm places that were
     due before now: each ends later by as much as the leases it waits for are late. ``events`` are
-    those of this decision so far: overdue places may have waited for leases that end in it; and if
-    any nodes change in it, only those nodes are named.
+    those of this decision so far: overdue places may have waited for leases that end in it, or
+    that it stops because they overstay; and if any nodes change in it, only those nodes are named.
     """
     found: dict[Found, None] = {}
     gone = [
         (MoveCode.LEASE_OVERRAN, ("lease", event.lease))
         for event in events
         if isinstance(event, LeaseEnded)
+        or (isinstance(event, LeaseEnding) and event.reason is EndReason.OVERSTAYED)
     ]
     for need in profile.named_needs(pin):
         kind, name, resource, amount = need
@@ -91,8 +97,8 @@ def cause_of(
                 found |= dict.fromkeys(late or gone or [itself])
         if short > 0:
             found |= dict.fromkeys(_causes(profile, pin, need, short, events, has_delays=delays))
-    for key in unpaid(profile.view, pin):
-        found[MoveCode.BUDGET_CHANGED, ("envelope", key)] = None
+    for share in unpaid(profile.view, pin):
+        found |= dict.fromkeys(_withdrawn(profile.view, pin, share, events))
     if breaks_nodes(profile.view, pin):
         found[MoveCode.POOL_CHANGED, ("pool", pin.pool)] = None
     if not found:
@@ -216,6 +222,28 @@ def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
         for node, mask in slots
         if view.nodes[node].island.domain == domain and node not in view.node_status
     )
+
+
+def _withdrawn(
+    view: StateView, pin: Entry, share: Share, events: Sequence[Event]
+) -> Iterator[Found]:
+    """Yield why the payer of ``share`` may no longer pay: an owner was moved, or the envelope.
+
+    A family is an owner, its parents and their children, so only the parents of the run's owner
+    and of the payer's count.
+    """
+    account = view.envelopes[share.payer]
+    applied = {event.owner.name for event in events if isinstance(event, OwnerApplied)}
+    moved = [name for name in dict.fromkeys((account.owner, pin.owner)) if name in applied]
+    run = view.runs[pin.run].spec
+    if account.retired or not is_barred(share, payers_of(view, run, pin.slice.flavor)):
+        moved = []
+    yield from ((MoveCode.OWNER_MOVED, ("owner", name)) for name in moved)
+    budget = share.payer.partition("/")[0]
+    if not moved or any(
+        isinstance(event, BudgetApplied) and event.budget.name == budget for event in events
+    ):
+        yield MoveCode.BUDGET_CHANGED, ("envelope", share.payer)
 
 
 def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event]) -> Iterator[Found]:

@@ -134,17 +134,24 @@ def _needed_from(
     may_go: Sequence[Overstayer],
     start_ms: int,
 ) -> list[Overstayer] | None:
-    """Return the bundles that must stop so that ``pin`` can start at ``start_ms``, or None."""
+    """Return the bundles that must stop so that ``pin`` can start at ``start_ms``, or None.
+
+    A start that is late ends as much later. Firm places right behind it are then moved, so only
+    the time until its recorded end is examined.
+    """
     late_ms = start_ms - pin.start_ms
     moved = replace(pin, start_ms=start_ms, end_ms=min(FOREVER_MS, pin.end_ms + late_ms))
     if late_ms:
         profile.lift(pin)
         profile.put(moved)
+    since_ms = record.planned_start_ms or pin.start_ms
+    end_ms = max(start_ms + 1, moved.end_ms - (start_ms - since_ms))
+    recorded = replace(moved, end_ms=end_ms)
     needed = None
     if pin.is_choosy:
-        needed = relief(profile, record, moved, may_go, all_of_it=True)
+        needed = relief(profile, record, recorded, may_go, all_of_it=True)
     if needed is None:
-        needed = relief(profile, record, moved, may_go)
+        needed = relief(profile, record, recorded, may_go)
     if late_ms:
         profile.lift(moved)
         profile.put(pin)

@@ -166,7 +166,9 @@ class StartNow:
             has_executor=plan.log.has_executor,
             steps=SearchBudget(),
             width=pin.slice.gpus if pin.slice.gpus in widths else widths[-1],
-            barred=payers_of(plan.view, run, pin.slice.flavor) - {e.payer for e in pin.shares},
+            barred=frozenset(payers_of(plan.view, run, pin.slice.flavor)).difference(
+                share.payer for share in pin.shares
+            ),
         )
 
     def _admit_due(

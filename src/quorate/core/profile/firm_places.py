@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile, cap_members
 from quorate.model.amounts import MINUTE_MS
-from quorate.model.events import Share, Slice
+from quorate.model.events import Share, Slice, Tier
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
@@ -248,10 +248,10 @@ class _Whole(Struct, frozen=True, gc=False):
     breaks: bool
 
 
-def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
-    """Return the payers of ``pin`` that may no longer pay for it, however much they have left.
+def unpaid(view: StateView, pin: Entry) -> list[Share]:
+    """Return the shares of ``pin`` that can no longer be paid, however much their payers have left.
 
-    They left its owner's family, no longer lend to it, were retired, or are closed at its start.
+    Their payers were retired, are closed at its start, or may not pay for it (``is_barred``).
     """
     payers = payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
     lapsed = []
@@ -259,25 +259,34 @@ def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
         account = view.envelopes[share.payer]
         spec = account.spec
         opens_ms = 0 if spec.allow_admission else spec.start_ms
-        if (
-            account.retired
-            or share.payer not in payers
-            or not opens_ms <= pin.start_ms < spec.end_ms
-        ):
-            lapsed.append(share.payer)
+        is_open = opens_ms <= pin.start_ms < spec.end_ms
+        if account.retired or not is_open or is_barred(share, payers):
+            lapsed.append(share)
     return lapsed
 
 
-def payers_of(view: StateView, run: Run, flavor: str) -> frozenset[EnvelopeId]:
-    """Return the envelopes that may pay for ``run``, kept until a budget or an owner changes."""
+def is_barred(share: Share, payers: Mapping[EnvelopeId, Tier]) -> bool:
+    """Return whether the payer of ``share`` is none of ``payers``, or would only lend now.
+
+    What was recorded as family money is not counted in what its payer may lend.
+    """
+    tier = payers.get(share.payer)
+    return tier is None or (tier is Tier.BORROWED and share.tier is not Tier.BORROWED)
+
+
+def payers_of(view: StateView, run: Run, flavor: str) -> Mapping[EnvelopeId, Tier]:
+    """Return the envelopes that may pay for ``run``, and as what.
+
+    Kept until a budget or an owner changes.
+    """
     key = ("payers", run.name, flavor)
     known = view.ask_cache.get(key)
     if not isinstance(known, _Payers) or known.run is not run:
         phases = payer_phases(view, cover_request(view, run, flavor, 0))
-        known = view.ask_cache[key] = _Payers(run, frozenset(key for key, _ in phases[-1]))
+        known = view.ask_cache[key] = _Payers(run, dict(phases[-1]))
     return known.payers
 
 
 class _Payers(Struct, frozen=True, gc=False):
     run: Run
-    payers: frozenset[EnvelopeId]
+    payers: Mapping[EnvelopeId, Tier]

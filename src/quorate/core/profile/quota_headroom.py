@@ -92,6 +92,19 @@ class QuotaHeadroom:
                 resource.take(max(from_ms, held_ms), until_ms, 1)
                 ends[node] = max(held_ms, until_ms)
 
+    def left_on(self, owner: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int]]:
+        """Yield each node that work under ``owner`` leaves before ``until_ms``, and what is left.
+
+        A start that uses the node from ``from_ms`` until ``until_ms`` counts for the quota of
+        ``owner`` as soon as that work has left it. What is left is how many nodes the quota allows
+        all the time from then on. Nothing is yielded if the plan takes none of the quota.
+        """
+        resource = self._nodes.get(owner)
+        if resource is not None and resource.steps_ms:
+            for node, end_ms in self._node_ends[owner].items():
+                if end_ms < until_ms:
+                    yield node, resource.least(max(from_ms, end_ms), until_ms)
+
     def planned_runs(self) -> Iterator[tuple[str, Resource]]:
         """Yield the owners whose limit on runs the plan takes some of."""
         for owner, runs in self._runs.items():

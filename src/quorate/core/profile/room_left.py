@@ -57,11 +57,16 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     islands = _islands_short(view, profile, run, from_ms, until_ms)
     widths = _widths_short(view, profile, payers, from_ms, until_ms)
     hours = any(profile.payer_gpu_ms.values())
-    if not (islands or hours or any(widths)):
+    kept_on = _kept_on(view, profile, run, from_ms, until_ms)
+    if not (islands or hours or kept_on or any(widths)):
         return view
     state = view.overlay()
+    if kept_on:
+        state.holdings.kept_on = kept_on
+    closed = _close_nodes(state, run, kept_on)
     for key, gpus in islands:
-        withhold(state, key, gpus, whole_last=whole_last)
+        # What the plan takes may be on the nodes that this run may not use.
+        withhold(state, key, max(0, gpus - closed.get(key, 0)), whole_last=whole_last)
     for payer, gpus in widths.payers.items():
         state.envelopes.own(payer).gpus_reserved += gpus
     for payer, gpus in widths.lenders.items():
@@ -132,6 +137,39 @@ def _widths_short(
         kept(profile.headroom.planned_runs(), runs_left),
         kept(profile.headroom.planned_nodes(), nodes_left),
     )
+
+
+def _kept_on(
+    view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
+) -> dict[tuple[str, str], int]:
+    """Return how many nodes ``run`` may keep for each quota, by (owner, node): ``Holdings``."""
+    if view.pools[run.pool].whole_nodes:
+        return {}  # No node is shared.
+    return {
+        (owner, node): left
+        for owner in view.holdings.bounds_of(run.owner)
+        for node, left in profile.headroom.left_on(owner, from_ms, until_ms)
+        if view.holdings.has(owner, node)
+    }
+
+
+def _close_nodes(
+    state: State, run: Run, kept_on: Mapping[tuple[str, str], int]
+) -> dict[IslandKey, int]:
+    """Withhold the nodes that ``run`` may not keep; return how many free GPUs they have.
+
+    These are by island, of the pool and the flavors of ``run``.
+    """
+    closed: dict[IslandKey, int] = {}
+    for node in dict.fromkeys(node for (_, node), left in kept_on.items() if left < 1):
+        key = state.nodes[node].island
+        if key.pool == run.pool and key.flavor in run.flavors:
+            island = state.island(key)
+            position = next(n for n, each in enumerate(island.nodes) if each.name == node)
+            if free := island.free[position]:
+                state.occupy(((node, free),))
+                closed[key] = closed.get(key, 0) + free.bit_count()
+    return closed
 
 
 def _hold_hours(state: State, profile: Profile, payers: Collection[EnvelopeId] | None) -> None:

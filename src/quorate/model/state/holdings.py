@@ -17,7 +17,7 @@ from quorate.model.state.tables import Table
 class Holdings:
     """Nodes and running runs by owner, for owners with a hard quota."""
 
-    __slots__ = ("_bounds", "_owners", "_uses", "has_bounds", "nodes", "room", "runs")
+    __slots__ = ("_bounds", "_owners", "_uses", "has_bounds", "kept_on", "nodes", "room", "runs")
 
     def __init__(self, owners: Mapping[str, Owner], *, has_bounds: bool | None = None) -> None:
         self._owners = owners
@@ -33,6 +33,13 @@ class Holdings:
         self.runs: Table[str, int] = Table()
         self.room: Table[str, int] = Table()
         """GPUs of their nodes that they do not use themselves, used by others or not."""
+        self.kept_on: Mapping[tuple[str, str], int] = {}
+        """Only where a start is tried beside a plan: how many nodes a start may keep for a quota.
+
+        By (owner, node), for the nodes that present work leaves before the start would end. A
+        start that takes the node may keep at most so many nodes from the instant at which that
+        work leaves it.
+        """
 
     def layer(self, owners: Mapping[str, Owner]) -> Holdings:
         """Return holdings that read through to these and keep their changes to themselves."""
@@ -42,6 +49,7 @@ class Holdings:
         over.nodes = self.nodes.layer()
         over.runs = self.runs.layer()
         over.room = self.room.layer()
+        over.kept_on = self.kept_on
         return over
 
     def bounds_of(self, owner: str) -> tuple[str, ...]:
