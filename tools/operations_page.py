@@ -23,7 +23,7 @@ _TITLES: Final = {
 }
 _RPCS: Final = {method.operation.name: method for method in schema().methods}
 _HEAD: Final = (
-    "| operation | what it does | REST | gRPC | client | asked by | again | command |\n"
+    "| operation | what it does | REST | gRPC | client | roles | retry | command |\n"
     "|---|---|---|---|---|---|---|---|"
 )
 

@@ -55,7 +55,7 @@ def file_option(command: F) -> F:
         "--ledger",
         "ledger_option",
         metavar="PATH",
-        help="The ledger: a path, or sqlite:PATH.  [env: QUORATE_LEDGER; "
+        help="The ledger: a path, sqlite:PATH or etcd://HOST:PORT/NAME.  [env: QUORATE_LEDGER; "
         f"default: ./{LEDGER_DEFAULT}]",
     )
 
