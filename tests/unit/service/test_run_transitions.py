@@ -48,6 +48,7 @@ GIVES_BACK = {**STUCK, "stopping": {"reason": "StartRefused", "note": "no image"
 CANCELS = {**WORKS, "stopping": {"reason": "Cancelled", "outcome": "Cancelled"}}
 DONE = status("Completed", "Admitted=False:Completed:", "Finished=True:Completed:")
 FAILED = status("Failed", "Finished=True:Failed:exit code 4")
+UNTRIED = status("", "Accepted=False:Pending:it was not tried yet")
 BAD = status("", "Accepted=False:Invalid:RANK is set by Quorate")
 
 
@@ -74,6 +75,9 @@ BAD = status("", "Accepted=False:Invalid:RANK is set by Quorate")
         (WORKS, DONE, [("Completed", False)]),
         (DONE, DONE, []),
         (WORKS, FAILED, [("Failed", True)]),
+        (NEW, UNTRIED, []),
+        (UNTRIED, WAITS, [("WaitingForQuota", False)]),
+        (UNTRIED, BAD, [("Invalid", True)]),
         (NEW, BAD, [("Invalid", True)]),
         (BAD, BAD, []),
     ],

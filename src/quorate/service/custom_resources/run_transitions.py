@@ -56,7 +56,8 @@ def transitions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Tra
         return [] if _holds(old.get(FINISHED)) else [_finished(finished or {}, after)]
     accepted = new.get(ACCEPTED)
     if accepted is not None and not _holds(accepted):
-        return [_of(accepted, is_warning=True)] if _is_new(old, accepted) else []
+        is_refused = accepted["reason"] != PENDING and _is_new(old, accepted)
+        return [_of(accepted, is_warning=True)] if is_refused else []
     found = [*_stop(before, after), *_eviction(old, new)]
     found += _admission(old, new, after, is_told=bool(found))
     pods = new.get(PODS_READY)
