@@ -193,9 +193,9 @@ def _cpu_s(service: Program) -> float:
 
 
 def _requests(api: KubeApi) -> Counter[str]:
-    """Return how often each verb was asked of each custom resource, as the API server counts."""
+    """Return how often each verb was asked of custom resources and Events, as the server counts."""
     text = plain_answer(api, "/metrics", accept="text/plain").text
-    plurals = {kind.plural for kind in KINDS}
+    plurals = {"events", *(kind.plural for kind in KINDS)}
     found: Counter[str] = Counter()
     for labels, count in _COUNTED.findall(text):
         named = dict(_LABEL.findall(labels))
@@ -257,7 +257,7 @@ def _figures(shown: Shown, found: Measured) -> list[Figure]:
             better="less",
         ),
         Figure(
-            name="kubernetes: requests to custom resources for a run",
+            name="kubernetes: requests to custom resources and Events for a run",
             unit="requests",
             value=requests.total() / runs,
             better="less",

@@ -91,8 +91,8 @@ class Server:
         return from_kubeconfig(self.kubeconfig)
 
     def api(self) -> KubeApi:
-        """Return a new client of it."""
-        return KubeApi(self.access)
+        """Return a new client, which waits as long as a test does: the machine may be busy."""
+        return KubeApi(self.access, timeout_s=WAIT_S)
 
     def compact(self, version: str) -> None:
         """Have etcd forget what was before ``version``, as a control plane does now and then."""

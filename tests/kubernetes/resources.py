@@ -98,6 +98,21 @@ class Resources:
             tell=lambda: self.get(kind, name),
         )
 
+    def told(self, name: str) -> dict[str, dict[str, Any]]:
+        """Return the Events of the run that is there by its name, by their reasons."""
+        run = self.get("Run", name)
+        uid = "" if run is None else run["metadata"]["uid"]
+        trees, _ = self.api.list_all(f"/api/v1/namespaces/{self.namespace}/events")
+        return {each["reason"]: each for each in trees if each["involvedObject"]["uid"] == uid}
+
+    def until_told(self, name: str, reason: str) -> dict[str, Any]:
+        """Return the Event of a run with ``reason``, once it is there."""
+        return until(
+            lambda: self.told(name).get(reason),
+            f"an Event of {name} says {reason}",
+            tell=lambda: self.told(name),
+        )
+
     def delete(self, kind: str, name: str) -> None:
         self.api.delete(self.path(kind, name))
 

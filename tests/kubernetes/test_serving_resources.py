@@ -177,8 +177,12 @@ def hold_up(site: Site) -> None:
         if each["type"] == "PodsReady"
     )
     assert "maximum nvidia.com/gpu usage per Container is 1" in told
+    event = made.until_told("limited", "StartRefused")
+    assert event["type"] == "Warning"
+    assert "maximum nvidia.com/gpu usage per Container is 1" in event["message"]
     site.api.delete(f"{path}/gpus")
     made.until_condition("Run", "limited", "PodsReady", "True", "Started")
+    assert made.until_told("limited", "Started")["type"] == "Normal"
     made.delete("Run", "limited")
     made.until_gone("Run", "limited")
 

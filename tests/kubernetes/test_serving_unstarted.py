@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import httpx
 import pytest
 
 from quorate.adapters.kubernetes.pod_manifest import GPU
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.kubernetes.engines import Server
 from tests.kubernetes.test_serving_resources import SPACES, Site, declare_nodes, is_limited, work
 from tests.service.program import client, program
@@ -46,6 +48,19 @@ def refusal(http: httpx.Client, run: str) -> str:
     return str(found["message"]) if found.get("code") == "start-refused" else ""
 
 
+def described(site: Site, run: str) -> str:
+    """Return what ``kubectl describe`` prints of a run."""
+    words = ("describe", "runs.quorate.dev", run, "--namespace", SPACES[0])
+    done = subprocess.run(
+        ["kubectl", "--kubeconfig", site.cluster.kubeconfig, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=WAIT_S,
+    )
+    return done.stdout
+
+
 def events(tags: list[dict[str, Any]], run: str) -> list[tuple[str, str]]:
     return [
         (each["tag"].partition("/")[0], each["reason"])
@@ -73,6 +88,11 @@ def test_a_run_whose_pods_are_refused_gives_its_gpus_to_others_and_waits_with_th
         name = made.status("Run", "wide")["ledgerName"]
         told = until(lambda: refusal(http, name), "the ledger says why it waits")
         assert "maximum nvidia.com/gpu usage per Container is 1" in told
+        event = made.until_told("wide", "Evicted")
+        assert (event["type"], event["source"]["component"]) == ("Warning", "quorate")
+        assert "maximum nvidia.com/gpu usage per Container is 1" in event["message"]
+        if shutil.which("kubectl"):
+            assert "PodsReadyTimeout" in described(limited, "wide").partition("\nEvents:")[2]
         made.create("Run", "narrow", work(1, "ends", "50"))
         made.until_phase("narrow", "Completed")
         tags = http.get("/api/v1/ledger/events", params={"limit": 1_000}).json()["items"]

@@ -20,7 +20,7 @@ from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.adapters.kubernetes.object_names import Namespaces, object_name
 from quorate.adapters.kubernetes.pod_gangs import Crew
 from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL, Placement
-from quorate.adapters.kubernetes.pod_orders import PodOrders
+from quorate.adapters.kubernetes.pod_orders import LostPods, PodOrders
 from quorate.adapters.kubernetes.pod_readiness import readiness_of
 from quorate.adapters.kubernetes.pod_watch import PodWatch
 from quorate.adapters.kubernetes.run_retries import RunRetries
@@ -75,8 +75,7 @@ class KubernetesExecutor:
         self._statuses = RunStatuses()
         self._changed: dict[str, None] = {}
         self._wipes = WipeNotices()
-        self._lost: set[str] = set()
-        self._fenced: set[str] = set()
+        self._lost = LostPods()
         self._lock = Lock()
         self._news = Event()
         self._is_listed = False
@@ -194,14 +193,7 @@ class KubernetesExecutor:
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that a pod of each of ``runs`` says in its annotation."""
-        if self._watch is None:
-            return {}
-        found: dict[str, int] = {}
-        for run in runs:
-            steps = [pod.step for pod in self._watch.crew(run).newest if pod.step is not None]
-            if steps:
-                found[run] = max(steps)
-        return found
+        return {} if self._watch is None else self._watch.steps(runs)
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
         """Return whether the pods of those of ``runs`` work of which it was seen."""
@@ -211,21 +203,9 @@ class KubernetesExecutor:
     def _take(self, orders: Sequence[Order]) -> None:
         self._note(self._book.take(orders, {}))
         self._wipes.take(orders)
-        for order in orders:
-            if isinstance(order, FenceNode):
-                self._fenced.add(order.node)
-        if self._is_listed:
-            self._lose_fenced()
-
-    def _lose_fenced(self) -> None:
-        """Give up the pods on nodes that have failed, also after their leases.
-
-        No kubelet confirms that they have ended. Before the pods are listed none is known.
-        """
-        assert self._watch is not None, "pods were listed"
-        for node in self._fenced:
-            self._lost.update(each.uid for each in self._watch.on_node(node))
-        self._fenced.clear()
+        self._lost.fence(order.node for order in orders if isinstance(order, FenceNode))
+        if self._is_listed and self._watch is not None:
+            self._lost.find(self._watch)
 
     def _note(self, runs: Iterable[str]) -> None:
         self._changed.update(dict.fromkeys(runs))
@@ -261,7 +241,7 @@ class KubernetesExecutor:
                     if before is not None:
                         self._book.continue_life(run, before)
             self._is_listed = True
-            self._lose_fenced()
+            self._lost.find(self._watch)
 
     # --- Its own thread ---
 
@@ -329,9 +309,7 @@ class KubernetesExecutor:
         if spec is not None and spec.workload is not None:
             return False  # The service that starts and stops its workload reports it.
         orders = PodOrders(self._api, watch)
-        lost = [each for each in watch.crew(name).live if each.uid in self._lost]
-        orders.end(lost, 0)
-        self._lost.difference_update(each.uid for each in lost)
+        self._lost.end(orders, name)
         for _ in range(STEPS_MAX):
             with self._lock:
                 wanted, spec = self._book.wanted(name), self._book.spec(name)

@@ -7,7 +7,7 @@ where it is, and a pod that is gone is not missed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from quorate.adapters.kubernetes.kube_api import CONFLICT, KubeApi
 from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Pod
@@ -126,3 +126,30 @@ class PodOrders:
         for service in self.watch.services(run):
             self.api.delete(service.path)
         self.watch.remove_services(run)
+
+
+@dataclass(frozen=True, slots=True)
+class LostPods:
+    """The pods on nodes that have failed, also after their leases: no kubelet confirms their end.
+
+    Before the pods are listed none is known.
+    """
+
+    _nodes: set[str] = field(default_factory=set)
+    _uids: set[str] = field(default_factory=set)
+
+    def fence(self, nodes: Iterable[str]) -> None:
+        """Take it that ``nodes`` have failed."""
+        self._nodes.update(nodes)
+
+    def find(self, watch: PodWatch) -> None:
+        """Give up the pods that are on these nodes now."""
+        for node in self._nodes:
+            self._uids.update(each.uid for each in watch.on_node(node))
+        self._nodes.clear()
+
+    def end(self, orders: PodOrders, run: str) -> None:
+        """Forget those of ``run``; raises ``ClusterError``."""
+        lost = [each for each in orders.watch.crew(run).live if each.uid in self._uids]
+        orders.end(lost, 0)
+        self._uids.difference_update(each.uid for each in lost)

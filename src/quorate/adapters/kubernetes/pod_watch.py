@@ -92,6 +92,15 @@ class PodWatch:
             pods = tuple(self._by_run.get(run, {}).values())
         return Crew(tuple(pod for pod in pods if own in (None, pod.namespace)))
 
+    def steps(self, runs: Iterable[str]) -> dict[str, int]:
+        """Return the last step that a pod of each of ``runs`` says, where one says any."""
+        found: dict[str, int] = {}
+        for run in runs:
+            steps = [pod.step for pod in self.crew(run).newest if pod.step is not None]
+            if steps:
+                found[run] = max(steps)
+        return found
+
     def services(self, run: str) -> list[RunService]:
         """Return the Service of ``run``, if it has one; of every namespace, if it is unknown."""
         own = self._namespace_of(run)

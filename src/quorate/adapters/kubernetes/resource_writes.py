@@ -26,6 +26,8 @@ ATTEMPTS_MAX: Final = 5
 
 Make = Callable[[Resource], Mapping[str, Any] | None]
 """Makes a status from a resource as it is now; None where nothing has to be written."""
+Wrote = Callable[[Resource, Mapping[str, Any]], None]
+"""Is called with a resource as it was, and the status that it has got in the place of its own."""
 
 
 class ResourceWriter:
@@ -57,8 +59,10 @@ class ResourceWriter:
         if found is not None and found.is_deleting and not found.finalizers:
             self._watch.remove(found)
 
-    def write_status(self, resource: Resource, make: Make) -> None:
-        """Write the status that ``make`` returns of the resource as it is."""
+    def write_status(
+        self, resource: Resource, make: Make, wrote: Wrote = lambda _before, _status: None
+    ) -> None:
+        """Write the status that ``make`` returns of the resource as it is, and tell ``wrote``."""
 
         def change(now: Resource) -> dict[str, Any] | None:
             status = make(now)
@@ -66,7 +70,9 @@ class ResourceWriter:
                 return None
             body = _body(now.kind, now.namespace, now.name, status=status)
             body["metadata"] |= {"resourceVersion": now.version, "uid": now.uid}
-            return self._api.replace(f"{now.path}/status", body | {"spec": now.spec})
+            tree = self._api.replace(f"{now.path}/status", body | {"spec": now.spec})
+            wrote(now, status)
+            return tree
 
         self._changed(resource, change)
 

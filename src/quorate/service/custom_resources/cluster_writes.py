@@ -7,23 +7,29 @@ again: that finds what has to follow, and what was refused or not answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
-from quorate.adapters.kubernetes.resource_objects import Resource
+from quorate.adapters.kubernetes.kube_api import KubeApi
+from quorate.adapters.kubernetes.resource_objects import RUN, Resource
 from quorate.adapters.kubernetes.resource_watch import Seen
 from quorate.adapters.kubernetes.resource_writes import ResourceWriter
 from quorate.ports.errors import ClusterError
+from quorate.service.custom_resources.event_posts import Post, RecentPosts, write_post
 from quorate.service.custom_resources.ledger_picture import LedgerPicture
 from quorate.service.custom_resources.resource_conditions import Said
 from quorate.service.custom_resources.resource_mirror import Mirror, OwnObject
 from quorate.service.custom_resources.resource_standing import ledger_status, of_ledger
 from quorate.service.custom_resources.resource_status import is_urgent, status_news
+from quorate.service.custom_resources.run_transitions import transitions
 from quorate.service.custom_resources.write_queue import Key, Rank, Write, WriteQueue
+
+_LOG = logging.getLogger(__name__)
 
 SELDOM_S: Final = 3.0
 """How often the status of one resource is written where no user waits for the change."""
@@ -44,18 +50,24 @@ class _Looked:
 
 
 class ClusterWrites:
-    """Writes by ``writer``.
+    """Writes by ``writer``, and Events of runs by ``api``.
 
-    ``over`` is called when a request is over, with what it was about, and why it failed, if it did.
+    ``over`` is called when a request is over, with what it was about, and why it failed, if it did;
+    not for Events, on which nothing depends: the log says why they are not written.
     """
 
     def __init__(
         self,
+        api: KubeApi,
         writer: ResourceWriter,
         over: Callable[[str, ClusterError | None], None],
         ledger: str,
     ) -> None:
+        self._api = api
+        self._loop = asyncio.get_running_loop()
         self._writer = writer
+        self._recent = RecentPosts()
+        self._unposted = ""
         self._tell = over
         self._queue = WriteQueue(self._is_over)
         self._mirror = Mirror(ledger)
@@ -80,8 +92,29 @@ class ClusterWrites:
         self._queue.put(resource.key, Write(resource.shown, rank, call))
 
     def _is_over(self, key: Key, write: Write, error: ClusterError | None) -> None:
+        if write.rank is Rank.EVENT:
+            self._posted(error)
+            return
         self._looked.pop(key, None)
         self._tell(write.shown, error)
+
+    def _posted(self, error: ClusterError | None) -> None:
+        """Take it that an Event was written, or not: the log says so once for each reason."""
+        why = "" if error is None else type(error).__name__
+        if error is not None and why != self._unposted:
+            _LOG.warning("Events of runs are not written, and nothing else waits for it: %s", error)
+        self._unposted = why
+
+    def _happened(self, now: str, before: Resource, status: Mapping[str, Any]) -> None:
+        """Have what has happened to a run told as Events; on a thread of the queue."""
+        for each in transitions(before.status, status):
+            self._loop.call_soon_threadsafe(self._post, Post(before, each, now))
+
+    def _post(self, post: Post) -> None:
+        if self._recent.may_tell(post):
+            shown = f"Event {post.told.reason} of {post.resource.shown}"
+            key = ("Event", post.resource.namespace, post.name)
+            self._queue.put(key, Write(shown, Rank.EVENT, partial(write_post, self._api, post)))
 
     async def statuses(
         self, resources: Sequence[tuple[Resource, Said | None]], picture: LedgerPicture
@@ -147,6 +180,8 @@ class ClusterWrites:
                     until_s = last_s + SELDOM_S
                 else:
                     call = partial(self._writer.write_status, resource, make)
+                    if resource.kind == RUN:
+                        call = partial(call, wrote=partial(self._happened, picture.now))
                     writes[key] = Write(resource.shown, rank, call)
             looked[key] = _Looked(resource, shown, fault, until_s)
         return writes, looked

@@ -132,7 +132,7 @@ class ResourceOperator:
         """Begin; ``before`` each list of resources raises where the cluster must not be used."""
         self._watch = ResourceWatch(self._api, self._rules.cluster, self.changed, before=before)
         writer = ResourceWriter(self._api, self._watch, self._rules.ledger)
-        self._writes = ClusterWrites(writer, self._written, self._rules.ledger)
+        self._writes = ClusterWrites(self._api, writer, self._written, self._rules.ledger)
         self._watch.start()
         self._task = asyncio.create_task(self._keep(self._watch, self._writes))
 

@@ -37,6 +37,8 @@ class Rank(IntEnum):
     OWN_OBJECT = 2
     FIGURES = 3
     """A status in which only figures are new."""
+    EVENT = 4
+    """Word of what has happened to a run, on which nothing depends."""
 
 
 @dataclass(frozen=True, slots=True)
