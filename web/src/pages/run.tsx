@@ -4,7 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import { ask, change } from "../api.ts";
 import type { Explanation, Forecast } from "../api_types.ts";
 import { type Contest, type Remedy, type Run, flavorsOf } from "../documents.ts";
-import { away, duration, gpuHours, number, percent } from "../format.ts";
+import { away, duration, gpuHours, gpuHoursCell, number, percent } from "../format.ts";
 import { type LedgerEvent, useLive, useNow } from "../live.ts";
 import { Link, pageOf } from "../router.tsx";
 import { Await, Badge, Bar, Card, Confirm, Empty, Title, When, Words } from "../ui.tsx";
@@ -302,7 +302,7 @@ function Paid({ run }: { run: Run }) {
                 </td>
                 <td>{payer.tier}</td>
                 <td class="right num">{number(payer.gpus)}</td>
-                <td class="right num">{gpuHours(payer.spentGPUMs)}</td>
+                <td class="right num">{gpuHoursCell(payer.spentGPUMs)}</td>
               </tr>
             ))}
           </tbody>
