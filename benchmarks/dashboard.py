@@ -5,15 +5,19 @@ there when it shows its subject; its figure is the CPU time of the service and o
 then, and what a person waited on this machine is a detail. Then something is recorded every second,
 and the page follows: all script of that time for each answer that it asked for, by the browser's
 own meter, and the service's CPU time, its readers included, less what the same commits take without
-a page.
+a page, in the intervals just before and just after. All readers have a state in all of them.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from typing import Any, Final
@@ -26,6 +30,7 @@ from benchmarks.reads import NODES, OUT, OWNERS, WAITING, full_ledger
 from benchmarks.serving import Served, served
 from benchmarks.worlds import FLAVOR
 from quorate.documents import API_VERSION
+from quorate.service.readers.read_pool import READERS
 
 VIEW_S: Final = 2.0
 HEAP_MB: Final = 60.0
@@ -37,6 +42,8 @@ SUBJECT: Final = {
     "fleet": ("fleet", ".map canvas"),
     "budgets": ("budgets", "tbody tr"),
     "run": ("runs/{run}", ".facts"),
+    "timeline": ("timeline", ".gantt canvas"),
+    "owners": ("owners", "tbody tr"),
 }
 """Where each page is, and what it shows when it shows its subject."""
 WAIT_MS: Final = 120_000
@@ -53,16 +60,27 @@ def measure(effort: Effort) -> list[Figure]:
     with TemporaryDirectory(dir=OUT) as folder:
         waiting = full_ledger(Path(folder) / "service.db", *size)
         with served(Path(folder)) as service, _browser(service.target) as context:
-            seconds = effort.of(70, 3)
-            # The first answers find readers without a state.
-            with _client(service.target) as client:
-                client.get("/api/v1/queue?limit=1").raise_for_status()
-            alone_s = _recorded(service, "alone", seconds)
-            found: list[Figure] = []
+            seconds, beside = effort.of(60, 3), effort.of(20, 2)
+            _warm(service.target)
+            taken: list[_Taken] = []
+            alone = [_recorded(service, "alone-0", beside)]
             for name, (path, shows) in SUBJECT.items():
                 page = _Opened(context, service, path.format(run=waiting[len(waiting) // 2]), shows)
-                found += page.figures(name, seconds, alone_s)
-    return found
+                taken.append(page.taken(name, seconds))
+                alone.append(_recorded(service, f"alone-{len(alone)}", beside))
+    pairs = zip(taken, pairwise(alone), strict=True)
+    return [figure for each, between in pairs for figure in each.figures(between)]
+
+
+def _warm(target: Target) -> None:
+    """Have every reader read the state, which the first answers would wait for otherwise."""
+
+    def ask(number: int) -> None:
+        with _client(target) as client:
+            client.get(f"/api/v1/queue?limit={number}").raise_for_status()
+
+    with ThreadPoolExecutor(2 * READERS) as pool:
+        list(pool.map(ask, range(1, 4 * READERS)))
 
 
 @contextmanager
@@ -104,52 +122,85 @@ class _Opened:
     def _count(self, request: Any) -> None:
         self._answers += "/api/v1/" in request.url
 
-    def figures(self, name: str, seconds: int, alone_s: float) -> list[Figure]:
-        """Return what this page took; it is closed after that."""
+    def taken(self, name: str, seconds: int) -> _Taken:
+        """Return what this page took in so many ``seconds``; it is closed after that."""
         self._page.wait_for_selector(".loading", state="detached")
         sleep(2)
         self._page.on("requestfinished", self._count)
         before = self._metrics()["ScriptDuration"]
-        cpu_s = _recorded(self._service, name, seconds)
+        cpu = _recorded(self._service, name, seconds)
         script_s = self._metrics()["ScriptDuration"] - before
         self._meter.send("HeapProfiler.collectGarbage")
         heap = self._metrics()["JSHeapUsedSize"]
         self._page.close()
+        return _Taken(
+            name=name,
+            view_s=self._view_s,
+            waited_s=self._waited_s,
+            heap_mb=heap / 1e6,
+            script_s=script_s,
+            answers=self._answers,
+            cpu=cpu,
+            seconds=seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """What a page took; ``cpu`` is the part of a core that the service had meanwhile."""
+
+    name: str
+    view_s: float
+    waited_s: float
+    heap_mb: float
+    script_s: float
+    answers: int
+    cpu: float
+    seconds: int
+
+    def figures(self, alone: tuple[float, float]) -> list[Figure]:
+        """Return it beside what the service had just before and after, without a page."""
         return [
             Figure(
-                name=f"{name}: first view",
+                name=f"{self.name}: first view",
                 unit="s",
-                value=self._view_s,
+                value=self.view_s,
                 better="less",
                 target=VIEW_S,
-                details={"waited s": self._waited_s},
+                details={"waited s": self.waited_s},
             ),
             Figure(
-                name=f"{name}: memory", unit="MB", value=heap / 1e6, better="less", target=HEAP_MB
+                name=f"{self.name}: memory",
+                unit="MB",
+                value=self.heap_mb,
+                better="less",
+                target=HEAP_MB,
             ),
             Figure(
-                name=f"{name}: script of an update",
+                name=f"{self.name}: script of an update",
                 unit="ms",
-                value=1e3 * script_s / max(1, self._answers),
+                value=1e3 * self.script_s / max(1, self.answers),
                 better="less",
                 target=UPDATE_MS,
-                details={"answers": self._answers, "seconds": seconds},
+                details={"answers": self.answers, "seconds": self.seconds},
             ),
             Figure(
-                name=f"{name}: CPU of the service",
+                name=f"{self.name}: CPU of the service",
                 unit="%",
-                value=max(0.0, 100 * (cpu_s - alone_s) / seconds),
+                value=max(0.0, 100 * (self.cpu - mean(alone))),
                 better="less",
                 target=CPU_PERCENT,
-                details={"commits alone, %": 100 * alone_s / seconds},
+                details={
+                    "commits alone before, %": 100 * alone[0],
+                    "commits alone after, %": 100 * alone[1],
+                },
             ),
         ]
 
 
 def _recorded(service: Served, name: str, seconds: int) -> float:
-    """Return the CPU seconds of the service while a run is submitted each second."""
-    before = _tree_cpu_s(service.pid)
-    start = perf_counter()
+    """Return the part of a core that the service has while a run is submitted each second."""
+    before, start = _tree_cpu_s(service.pid), perf_counter()
     for number in range(seconds):
         sleep(max(0.0, start + number - perf_counter()))
         document = {
@@ -161,7 +212,7 @@ def _recorded(service: Served, name: str, seconds: int) -> float:
         with _client(service.target) as client:
             client.post("/api/v1/runs", json={"document": document}).raise_for_status()
     sleep(max(0.0, start + seconds - perf_counter()))
-    return _tree_cpu_s(service.pid) - before
+    return (_tree_cpu_s(service.pid) - before) / (perf_counter() - start)
 
 
 def _client(target: Target) -> httpx.Client:

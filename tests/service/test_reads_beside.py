@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 from collections.abc import Iterator
@@ -29,6 +30,12 @@ from quorate.operations.operation import Effect
 from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.daemon import Extras
+from quorate.service.readers.reader_main import (
+    FEW_EVENTS,
+    FOLLOW_S,
+    FOLLOW_S_MAX,
+    next_wait_s,
+)
 from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
 from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
 from quorate.service.reply import Form
@@ -108,6 +115,21 @@ def test_a_read_sees_what_was_acknowledged_before_it(served: Served) -> None:
             assert client.get(f"/api/v1/runs/{name}").json()["metadata"]["name"] == name
             told = client.get(f"/api/v1/runs/{name}/explanation").json()
             assert told["run"] == name
+
+
+def test_an_answer_of_a_reader_says_how_much_work_it_was(served: Served) -> None:
+    with served.client(served.token) as client:
+        told = client.get("/api/v1/queue").headers["server-timing"]
+        assert re.fullmatch(r"cpu;dur=\d+\.\d", told), told
+        assert "server-timing" not in client.get("/api/v1/whoami").headers
+
+
+def test_a_reader_waits_longer_while_little_is_recorded() -> None:
+    waits = [FOLLOW_S]
+    while (longer := next_wait_s(waits[-1], FEW_EVENTS)) > waits[-1]:
+        waits.append(longer)
+    assert waits[-1] == FOLLOW_S_MAX
+    assert next_wait_s(FOLLOW_S_MAX, FEW_EVENTS + 1) == FOLLOW_S
 
 
 def test_a_reader_that_was_killed_is_started_again(served: Served) -> None:

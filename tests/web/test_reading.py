@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from time import time_ns
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, Route, expect
@@ -206,32 +208,75 @@ def _drawn(page: Page, x: float, y: float) -> int:
     return found
 
 
+def _fleet_of(runs: list[str]) -> dict[str, Any]:
+    """Return a map of one domain on which each of ``runs`` has a node, and works for two hours."""
+    now_ms, hour_ms = time_ns() // 1_000_000, 3_600_000
+    count = len(runs)
+    return {
+        "sequence": 1,
+        "nodes": {
+            "name": [f"n-{run}" for run in runs],
+            "domain": ["r/c/d"] * count,
+            "flavor": ["H100"] * count,
+            "pool": ["default"] * count,
+            "gpus": [8] * count,
+            "status": ["Ready"] * count,
+        },
+        "leases": {
+            "name": [f"{run}/0" for run in runs],
+            "run": runs,
+            "owner": ["vision"] * count,
+            "role": ["Active"] * count,
+            "startMs": [now_ms - hour_ms] * count,
+            "untilMs": [now_ms + 2 * hour_ms] * count,
+        },
+        "held": {"node": [*range(count)], "lease": [*range(count)], "gpus": [8] * count},
+    }
+
+
+def _show(page: Page, fleet: Callable[[], Any], planned: list[Any]) -> None:
+    """Have the timeline show ``fleet`` and what is ``planned``, and nothing that is over."""
+    page.route("**/api/v1/map*", lambda route: route.fulfill(json=fleet()))
+    page.route("**/api/v1/reservations*", lambda route: route.fulfill(json={"items": planned}))
+    page.route("**/api/v1/ledger/events*", lambda route: route.fulfill(json={"items": []}))
+
+
+def test_the_chosen_bar_of_the_timeline_stays_chosen_when_more_is_recorded(
+    admin: Visit, world: World
+) -> None:
+    runs = ["b", "c", "d"]
+    _show(admin.page, lambda: _fleet_of(runs), [])
+    page = admin.open("timeline")
+    bars, tip = page.locator(".gantt canvas"), page.locator(".tip")
+    expect(bars).to_have_attribute("aria-label", re.compile("^3 leases"))
+    page.mouse.move(0, 0)
+    bars.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(tip).to_contain_text("c of vision")
+    runs.insert(0, "a")
+    with world.client() as client:
+        # An event about a node, by which the timeline asks anew.
+        assert client.post("/api/v1/nodes/n1/cordon", json={}).status_code == 200
+        expect(bars).to_have_attribute("aria-label", re.compile("^4 leases"))
+        assert client.post("/api/v1/nodes/n1/uncordon", json={}).status_code == 200
+    expect(tip).to_contain_text("c of vision")
+    page.keyboard.press("ArrowDown")
+    expect(tip).to_contain_text("d of vision")
+    runs.remove("d")
+    with world.client() as client:
+        assert client.post("/api/v1/nodes/n1/cordon", json={}).status_code == 200
+        expect(bars).to_have_attribute("aria-label", re.compile("^3 leases"))
+        assert client.post("/api/v1/nodes/n1/uncordon", json={}).status_code == 200
+    expect(tip).to_have_count(0)
+    assert admin.faults == []
+
+
 def test_planned_work_hides_no_running_work_on_the_timeline(admin: Visit) -> None:
     """A full domain, and a start in it that is planned for before its work has to end."""
     page = admin.page
     now_ms = time_ns() // 1_000_000
     hour_ms = 3_600_000
-    held = {"node": [0], "lease": [0], "gpus": [8]}
-    fleet = {
-        "sequence": 1,
-        "nodes": {
-            "name": ["n1"],
-            "domain": ["r/c/d"],
-            "flavor": ["H100"],
-            "pool": ["default"],
-            "gpus": [8],
-            "status": ["Ready"],
-        },
-        "leases": {
-            "name": ["works/0"],
-            "run": ["works"],
-            "owner": ["vision"],
-            "role": ["Active"],
-            "startMs": [now_ms - hour_ms],
-            "untilMs": [now_ms + 2 * hour_ms],
-        },
-        "held": held,
-    }
     start = datetime.fromtimestamp((now_ms + hour_ms) / 1_000, UTC).isoformat()
     status = {
         "state": "Firm",
@@ -240,12 +285,8 @@ def test_planned_work_hides_no_running_work_on_the_timeline(admin: Visit) -> Non
         "payers": [{"holdMsPerGPU": 2 * hour_ms}],
     }
     planned = {"metadata": {"name": "next@1"}, "spec": {"runRef": {"name": "next"}}}
-    page.route("**/api/v1/map*", lambda route: route.fulfill(json=fleet))
-    page.route(
-        "**/api/v1/reservations*",
-        lambda route: route.fulfill(json={"items": [planned | {"status": status}]}),
-    )
-    page.route("**/api/v1/ledger/events*", lambda route: route.fulfill(json={"items": []}))
+    fleet = _fleet_of(["works"])
+    _show(page, lambda: fleet, [planned | {"status": status}])
     page = admin.open("timeline")
     page.locator(".gantt canvas").focus()
     places: dict[str, tuple[float, float]] = {}

@@ -1,6 +1,7 @@
 /** What is asked of the service: REST, with the session of this browser. */
 
 import type { Gets, Problem } from "./api_types.ts";
+import { count } from "./pace.ts";
 
 /** Where the dashboard is: everything is relative to it, under whatever prefix. */
 export const BASE = new URL(".", document.baseURI);
@@ -39,6 +40,7 @@ export function addressOf(path: string, parts: Record<string, string> = {}, quer
 export async function send(url: URL, init: RequestInit = {}): Promise<Response> {
   const headers = { ...SESSION, ...(init.headers as Record<string, string> | undefined) };
   const response = await fetch(url, { ...init, headers, credentials: "same-origin" });
+  if (init.signal) count(init.signal, response);
   if (response.ok) return response;
   const isProblem = response.headers.get("content-type") === "application/problem+json";
   const problem = isProblem ? ((await response.json()) as Problem) : null;

@@ -48,7 +48,16 @@ export function Chart({ label, x, y, xs, ys, more = [], isTime = false, isSteppe
           height,
           scales: { x: { time: isTime } },
           axes: [{ ...axis, ...marks }, { ...axis, size: 56 }],
-          legend: { show: more.length > 0, live: false },
+          legend: {
+            show: more.length > 0,
+            live: false,
+            // A sample of each line: one of the same colour may be told by its dashes alone.
+            markers: {
+              width: 2,
+              fill: () => "transparent",
+              dash: (_, series) => (more[series - 2]?.isDashed ? "dashed" : "solid"),
+            },
+          },
           cursor: { points: { size: 6 } },
           series: [
             { label: x },

@@ -45,6 +45,14 @@ export function gpuHours(gpuMs: number): string {
   return hours.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+/** Returns GPU-hours for a column: filled up with blanks, so that the points lie below each other. */
+export function gpuHoursCell(gpuMs: number): string {
+  const said = gpuHours(gpuMs);
+  const point = said.indexOf(".");
+  // Blanks as wide as a point and as a digit.
+  return point < 0 ? `${said}\u2008\u2007\u2007` : said + "\u2007".repeat(point + 3 - said.length);
+}
+
 /** Returns a part of a whole in percent; nothing of nothing is 0. */
 export function percent(part: number, of: number): string {
   return `${(of ? (100 * part) / of : 0).toFixed(of && part / of < 0.1 && part ? 1 : 0)} %`;

@@ -153,6 +153,15 @@ function planned(reservations: Reservation[], at: Map<string, number>): Piece[] 
   });
 }
 
+/** Returns the bar of `pieces` that shows what `old` showed in earlier ones; null where it is gone. */
+export function sameBar(pieces: Piece[], old: Piece): Piece | null {
+  // Planned work begins, and work that runs ends: only its run and its domain stay.
+  const alike = pieces.filter((each) => each.run === old.run && each.isSpare === old.isSpare);
+  const there = alike.filter((each) => each.domain === old.domain);
+  const away = (each: Piece): number => Math.abs(each.from - old.from);
+  return (there.length ? there : alike).sort((one, other) => away(one) - away(other))[0] ?? null;
+}
+
 /**
  * Gives each piece the lowest rows of its band that are free for as long as it takes.
  *

@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { addressOf, isUnanswered, send, session, wordsOf } from "./api.ts";
+import { Pace } from "./pace.ts";
 import { sentEvents } from "./sse.ts";
 
 export interface LedgerEvent {
@@ -16,13 +17,9 @@ export interface LedgerEvent {
 export type Connection = "connecting" | "live" | "polling" | "away";
 
 const POLL_MS = 30_000;
+/** How often a page that hears of every event asks nevertheless: figures change with time, too. */
+const TIME_MS = 120_000;
 const BACK_OFF_MS = [1_000, 2_000, 5_000, 15_000];
-/** A page asks again after so many times as long as an answer takes: it costs about 1 %. */
-const REST_FACTOR = 100;
-const REST_MS_MIN = 1_000;
-const REST_MS_MAX = 60_000;
-/** How many answers are looked at: the quickest of them waited least for other work. */
-const TIMES_KEPT = 5;
 
 type Listener = (event: LedgerEvent) => void;
 
@@ -137,15 +134,19 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
+/** `now`: it is about what is shown itself; true: what is shown may change by it. */
+export type Concern = boolean | "now";
+
 /**
  * Returns what `load` answers, asked again when an event `isAbout` it is recorded.
  *
- * What is shown stays until the new answer is there. `key` names what is asked for.
+ * What is shown stays until the new answer is there. `key` names what is asked for. How soon it is
+ * asked for again is a matter of what the answers take (`pace.ts`).
  */
 export function useLive<T>(
   key: string,
   load: (signal: AbortSignal) => Promise<T>,
-  isAbout: (event: LedgerEvent) => boolean = () => true,
+  isAbout: (event: LedgerEvent) => Concern = () => true,
 ): Loaded<T> {
   const [found, setFound] = useState<{ key: string; value: T | null; error: string | null }>({
     key,
@@ -158,16 +159,14 @@ export function useLive<T>(
 
   useEffect(() => {
     const stop = new AbortController();
+    const pace = new Pace(stop.signal);
     let timer = 0;
-    let restUntil = 0;
-    let times: number[] = [];
     let isLoading = false;
-    let isWanted = false;
+    let wanted: Concern = false;
 
     async function ask(): Promise<void> {
       isLoading = true;
-      isWanted = false;
-      const began = performance.now();
+      wanted = false;
       try {
         const value = await now.current.load(stop.signal);
         if (!stop.signal.aborted) setFound({ key, value, error: null });
@@ -176,37 +175,42 @@ export function useLive<T>(
         setFound((old) => ({ key, value: old.key === key ? old.value : null, error: wordsOf(error) }));
       }
       isLoading = false;
-      times = [...times, performance.now() - began].slice(-TIMES_KEPT);
-      const rest = Math.min(REST_MS_MAX, Math.max(REST_MS_MIN, Math.min(...times) * REST_FACTOR));
-      restUntil = performance.now() + rest;
-      plan(isWanted ? rest : POLL_MS);
+      pace.pay();
+      plan();
     }
-    function plan(inMs: number): void {
+    function plan(): void {
       clearTimeout(timer);
-      timer = window.setTimeout(() => void ask(), Math.max(inMs, restUntil - performance.now()));
+      const idle = stream.state === "live" ? TIME_MS : POLL_MS;
+      const wait = Math.max(wanted ? 0 : idle, pace.rest(wanted === "now"));
+      timer = window.setTimeout(() => void ask(), wait);
     }
-    function want(): void {
-      if (isWanted) return;
-      isWanted = true;
-      if (!isLoading) plan(0);
+    function want(concern: Concern): void {
+      if (!concern || wanted === "now" || wanted === concern) return;
+      wanted = concern;
+      if (!isLoading) plan();
     }
     again.current = () => {
-      restUntil = 0;
-      isWanted = false;
-      want();
+      if (isLoading) {
+        wanted = "now";
+        return;
+      }
+      clearTimeout(timer);
+      void ask();
     };
+    pace.begin();
     void ask();
-    const off = stream.on((event) => {
-      if (now.current.isAbout(event)) want();
-    });
+    const off = stream.on((event) => want(now.current.isAbout(event)));
     // What was recorded while the stream was cut off is in no event that comes now.
     let wasCut = false;
     const offState = stream.onState((state) => {
-      if (state === "live" && wasCut) again.current();
+      if (state === "live" && wasCut) want("now");
+      // Without a stream it is asked for more often than with one.
+      else if (state !== "live" && !wasCut && !isLoading) plan();
       wasCut = state !== "live";
     });
     return () => {
       stop.abort();
+      pace.end();
       clearTimeout(timer);
       off();
       offState();

@@ -32,7 +32,7 @@ class Reply:
     """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
 
     ``lines`` are to be read on the ledger's thread only, or in the read pool where the answer
-    ``is_long``: ``LedgerThread.parts_of`` does.
+    ``is_long``: ``LedgerThread.parts_of`` does. ``cpu_s`` is what a reader took to make it.
     """
 
     body: bytes = b""
@@ -41,6 +41,7 @@ class Reply:
     notes: tuple[str, ...] = ()
     etag: str = ""
     is_long: bool = False
+    cpu_s: float | None = None
 
 
 def to_json(tree: object) -> bytes:

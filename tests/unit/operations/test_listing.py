@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from time import process_time
+from typing import Any
 
 import pytest
 
 from quorate.core.commands import Apply
+from quorate.core.explain.state_outlook import QueueOrder
 from quorate.model.specs import Owner
+from quorate.operations.caller import Caller
 from quorate.operations.resources.resource_operations import NAMES_MAX, ListRuns, ListThings
 from quorate.operations.resources.run_operations import SubmitRun
 from quorate.testing.memory_engines import memory_engine
 from quorate.views.exits import CommandError
 from tests.unit.operations.ledger_thread import ADA, LedgerThread
-from tests.unit.operations.stage import ADMIN, ask, desk_for
+from tests.unit.operations.stage import ADMIN, EVERYBODY, ask, desk_for
 
 
 def names_of(kind: str, *names: str) -> list[str]:
@@ -82,3 +87,35 @@ def test_pages_list_an_array_once_in_either_direction(*, newest: bool, limit: in
         assert found, "a cursor leads to something"
         names = found + names if newest else names + found
     assert names == whole
+
+
+@pytest.mark.parametrize("caller", EVERYBODY, ids=lambda each: each.user)
+def test_the_first_page_of_the_queue_is_how_all_of_it_begins(caller: Caller) -> None:
+    def page(asked: ListRuns) -> tuple[list[Any], str | None]:
+        found = ask(desk_for(caller), "list-queue", asked).tree()
+        return found["items"], found.get("next")
+
+    whole, _ = page(ListRuns())
+    names = [each["metadata"]["name"] for each in whole]
+    for limit in range(1, len(whole) + 2):
+        first, after = page(ListRuns(limit=limit))
+        assert first == whole[:limit]
+        assert after == (names[limit - 1] if limit < len(whole) else None)
+        if after is not None:
+            assert page(ListRuns(cursor=after))[0] == whole[limit:]
+
+
+def test_the_order_of_a_queue_is_read_once_and_as_far_as_it_is_asked_for() -> None:
+    read: list[str] = []
+
+    def turns() -> Iterator[str]:
+        for name in "abcdef":
+            read.append(name)
+            yield name
+
+    order = QueueOrder(turns())
+    assert list(islice(order, 2)) == ["a", "b"]
+    assert (order.place_of("c"), order.place_of("a"), read) == (2, 0, ["a", "b", "c"])
+    assert list(order) == list(order) == list("abcdef") == read
+    with pytest.raises(KeyError):
+        order.place_of("g")

@@ -112,7 +112,7 @@ function EnvelopeCard({ envelope, statements, onDone }: CardProps) {
             <dt>Lent</dt>
             <dd class="num">
               {limit
-                ? `${number(status.lentGPUs)} of ${limit.maxConcurrency ? number(limit.maxConcurrency) : "any"} GPUs to ${(limit.to ?? []).join(", ") || "all"}; ${gpuHours(status.lentGPUMs)} GPU-hours so far`
+                ? `${number(status.lentGPUs)} of ${limit.maxConcurrency ? number(limit.maxConcurrency) : "any"} GPUs to ${(limit.to ?? []).join(", ") || "all"}; ${gpuHours(status.lentGPUMs)} GPU-hours used or held`
                 : "it does not lend"}
             </dd>
           </dl>
@@ -166,18 +166,21 @@ function BurnDown({ envelope, statements }: { envelope: Envelope; statements: St
   const points = useMemo(() => burnDown(envelope, statements, Date.now()), [envelope, statements]);
   if (points === null) return <Empty>It has no limit of GPU-hours, so nothing burns down.</Empty>;
   return (
-    <Chart
-      label={`GPU-hours left of ${envelope.budget}/${envelope.spec.name}: ${gpuHours(envelope.status.freeGPUMs ?? 0)}`}
-      x="time"
-      y="left"
-      isTime
-      xs={points.xs}
-      ys={points.left}
-      more={[
-        { name: "at this pace", ys: points.ahead, color: "--accent", isDashed: true },
-        { name: "evenly spent", ys: points.even, color: "--quiet", isDashed: true },
-      ]}
-    />
+    <>
+      <p class="quiet">GPU-hours left</p>
+      <Chart
+        label={`GPU-hours left of ${envelope.budget}/${envelope.spec.name}: ${gpuHours(envelope.status.freeGPUMs ?? 0)}`}
+        x="time"
+        y="left"
+        isTime
+        xs={points.xs}
+        ys={points.left}
+        more={[
+          { name: "at this pace", ys: points.ahead, color: "--accent", isDashed: true },
+          { name: "evenly spent", ys: points.even, color: "--quiet", isDashed: true },
+        ]}
+      />
+    </>
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { ask } from "../api.ts";
 import type { Budget, EnvelopeSpec, EnvelopeStatus } from "../documents.ts";
-import { gpuHours, number, percent } from "../format.ts";
+import { gpuHours, gpuHoursCell, number, percent } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link } from "../router.tsx";
 import { Await, Badge, Bar, type Column, Empty, Table, Title } from "../ui.tsx";
@@ -67,21 +67,21 @@ const COLUMNS: Column<Envelope>[] = [
     title: "Spent",
     right: true,
     value: (each) => each.status.spentGPUMs,
-    show: (each) => gpuHours(each.status.spentGPUMs),
+    show: (each) => gpuHoursCell(each.status.spentGPUMs),
   },
   {
     title: "Held",
     wide: true,
     right: true,
     value: (each) => each.status.heldGPUMs,
-    show: (each) => gpuHours(each.status.heldGPUMs),
+    show: (each) => gpuHoursCell(each.status.heldGPUMs),
   },
   {
     title: "Free",
     wide: true,
     right: true,
     value: (each) => each.status.freeGPUMs ?? Number.POSITIVE_INFINITY,
-    show: (each) => (each.status.freeGPUMs === null ? "no limit" : gpuHours(each.status.freeGPUMs)),
+    show: (each) => (each.status.freeGPUMs === null ? "no limit" : gpuHoursCell(each.status.freeGPUMs)),
   },
   {
     title: "Used",

@@ -2,7 +2,7 @@
 
 import { ask } from "../api.ts";
 import type { Outcome } from "../documents.ts";
-import { gpuHours, number } from "../format.ts";
+import { gpuHoursCell, number } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link } from "../router.tsx";
 import { Await, Badge, type Column, Empty, Table, Title, When } from "../ui.tsx";
@@ -63,7 +63,7 @@ const COLUMNS: Column<Outcome>[] = [
     wide: true,
     right: true,
     value: (each) => each.status.lostGPUMs,
-    show: (each) => gpuHours(each.status.lostGPUMs),
+    show: (each) => gpuHoursCell(each.status.lostGPUMs),
   },
 ];
 

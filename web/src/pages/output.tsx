@@ -10,7 +10,9 @@ import { Progress } from "./progress.tsx";
 const LINES_MAX = 2_000;
 const TAIL = 1_000;
 const ASK_MS = 2_000;
-function useOutput(name: string, isOver: boolean): { lines: LogLine[]; fault: string } {
+
+/** Returns what the run has written; a run that waits writes nothing, and is asked once. */
+function useOutput(name: string, phase: string): { lines: LogLine[]; fault: string } {
   const [lines, setLines] = useState<LogLine[]>([]);
   const [fault, setFault] = useState("");
   useEffect(() => {
@@ -21,15 +23,17 @@ function useOutput(name: string, isOver: boolean): { lines: LogLine[]; fault: st
       try {
         const query: Record<string, number> = next === null ? { tail: TAIL } : { from: next };
         const found = await ask("/runs/{run}/logs", { run: name }, query, stop.signal);
+        const isFirst = next === null;
         next = found.next;
         setFault("");
-        if (found.lines.length) setLines((old) => [...old, ...found.lines].slice(-LINES_MAX));
+        if (isFirst) setLines(found.lines);
+        else if (found.lines.length) setLines((old) => [...old, ...found.lines].slice(-LINES_MAX));
         if (found.more) {
           // There are lines already: what was written faster than one answer holds is not waited for.
           void read();
           return;
         }
-        if (found.ended) return;
+        if (found.ended || phase === "Pending") return;
       } catch (error) {
         if (stop.signal.aborted) return;
         setFault(wordsOf(error));
@@ -42,12 +46,13 @@ function useOutput(name: string, isOver: boolean): { lines: LogLine[]; fault: st
       stop.abort();
       clearTimeout(timer);
     };
-  }, [name, isOver]);
+  }, [name, phase]);
   return { lines, fault };
 }
 
-export function Output({ name, isOver }: { name: string; isOver: boolean }) {
-  const { lines, fault } = useOutput(name, isOver);
+export function Output({ name, phase }: { name: string; phase: string }) {
+  const { lines, fault } = useOutput(name, phase);
+  const isWorking = phase === "Running";
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
   useEffect(() => {
@@ -55,8 +60,8 @@ export function Output({ name, isOver }: { name: string; isOver: boolean }) {
   }, [lines]);
   return (
     <>
-      <Progress run={name} isOver={isOver} lines={lines} />
-      <Card title="Output" aside={!isOver && lines.length > 0 && <small>as it is written</small>}>
+      <Progress run={name} isWorking={isWorking} lines={lines} />
+      <Card title="Output" aside={isWorking && lines.length > 0 && <small>as it is written</small>}>
         {lines.length === 0 ? (
           <Empty>{fault || "It has written nothing yet."}</Empty>
         ) : (

@@ -4,7 +4,7 @@ import { ask, saveCsv } from "../api.ts";
 import type { OwnerShares, Statement } from "../api_types.ts";
 import { Chart } from "../chart.tsx";
 import type { Owner } from "../documents.ts";
-import { gpuHours, number, percent } from "../format.ts";
+import { gpuHoursCell, number, percent } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
 import { Await, Card, Empty, Title, When } from "../ui.tsx";
@@ -209,24 +209,24 @@ function Stated({ statement }: { statement: Statement }) {
               <tr key={each.name}>
                 <td>{each.name}</td>
                 <td>{each.flavor}</td>
-                <td class="right num">{gpuHours(each.grantedGPUMs)}</td>
-                <td class="right num">{gpuHours(each.broughtForwardGPUMs)}</td>
-                <td class="right num">{gpuHours(each.spentInMonthGPUMs)}</td>
-                <td class="right num">{gpuHours(each.heldGPUMs)}</td>
-                <td class="right num">{gpuHours(each.freeGPUMs)}</td>
-                <td class="right num">{gpuHours(each.lentGPUMs)}</td>
+                <td class="right num">{gpuHoursCell(each.grantedGPUMs)}</td>
+                <td class="right num">{gpuHoursCell(each.broughtForwardGPUMs)}</td>
+                <td class="right num">{gpuHoursCell(each.spentInMonthGPUMs)}</td>
+                <td class="right num">{gpuHoursCell(each.heldGPUMs)}</td>
+                <td class="right num">{gpuHoursCell(each.freeGPUMs)}</td>
+                <td class="right num">{gpuHoursCell(each.lentGPUMs)}</td>
               </tr>
             ))}
           </tbody>
           <tfoot>
             <tr>
               <th colSpan={2}>Total</th>
-              <td class="right num">{gpuHours(status.total.grantedGPUMs)}</td>
+              <td class="right num">{gpuHoursCell(status.total.grantedGPUMs)}</td>
               <td class="right num" />
-              <td class="right num">{gpuHours(status.total.spentInMonthGPUMs)}</td>
-              <td class="right num">{gpuHours(status.total.heldGPUMs)}</td>
-              <td class="right num">{gpuHours(status.total.freeGPUMs)}</td>
-              <td class="right num">{gpuHours(status.total.lentGPUMs)}</td>
+              <td class="right num">{gpuHoursCell(status.total.spentInMonthGPUMs)}</td>
+              <td class="right num">{gpuHoursCell(status.total.heldGPUMs)}</td>
+              <td class="right num">{gpuHoursCell(status.total.freeGPUMs)}</td>
+              <td class="right num">{gpuHoursCell(status.total.lentGPUMs)}</td>
             </tr>
           </tfoot>
         </table>

@@ -45,7 +45,7 @@ function lineOf(name: string, values: Map<number, number>): Line {
   return { name, steps, values: steps.map((step) => values.get(step) as number) };
 }
 
-function useProgress(run: string, isOver: boolean): { progress: RunProgress | null; fault: string } {
+function useProgress(run: string, isWorking: boolean): { progress: RunProgress | null; fault: string } {
   const [progress, setProgress] = useState<RunProgress | null>(null);
   const [fault, setFault] = useState("");
   useEffect(() => {
@@ -61,19 +61,19 @@ function useProgress(run: string, isOver: boolean): { progress: RunProgress | nu
           setFault(wordsOf(error));
         }
       }
-      if (!isOver) timer = window.setTimeout(() => void read(), ASK_MS);
+      if (isWorking) timer = window.setTimeout(() => void read(), ASK_MS);
     }
     void read();
     return () => {
       stop.abort();
       clearTimeout(timer);
     };
-  }, [run, isOver]);
+  }, [run, isWorking]);
   return { progress, fault };
 }
 
-export function Progress({ run, isOver, lines }: { run: string; isOver: boolean; lines: LogLine[] }) {
-  const { progress, fault } = useProgress(run, isOver);
+export function Progress({ run, isWorking, lines }: { run: string; isWorking: boolean; lines: LogLine[] }) {
+  const { progress, fault } = useProgress(run, isWorking);
   const reported = progress ? figures(progress) : [];
   const shown = (reported.length ? reported : [losses(lines)]).filter((line) => line.steps.length > 1);
   const step = progress?.step ?? shown[0]?.steps.at(-1) ?? null;
@@ -100,7 +100,7 @@ export function Progress({ run, isOver, lines }: { run: string; isOver: boolean;
       {rate > 0 && (
         <p class="quiet num">
           {rate.toPrecision(3)} steps a second
-          {!isOver && progress?.total && `, ${duration((1_000 * (progress.total - step)) / rate)} left`}
+          {isWorking && progress?.total && `, ${duration((1_000 * (progress.total - step)) / rate)} left`}
         </p>
       )}
       {shown.map((line) => (

@@ -1,10 +1,10 @@
 /** One run: why it waits, when it starts, what would help, who paid, its story and its output. */
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { ask, change } from "../api.ts";
 import type { Explanation, Forecast } from "../api_types.ts";
 import { type Contest, type Remedy, type Run, flavorsOf } from "../documents.ts";
-import { away, duration, gpuHours, number, percent } from "../format.ts";
+import { away, duration, gpuHours, gpuHoursCell, number, percent } from "../format.ts";
 import { type LedgerEvent, useLive, useNow } from "../live.ts";
 import { Link, pageOf } from "../router.tsx";
 import { Await, Badge, Bar, Card, Confirm, Empty, Title, When, Words } from "../ui.tsx";
@@ -36,7 +36,13 @@ async function load(name: string, signal: AbortSignal): Promise<Facts> {
 }
 
 export function RunPage({ name }: { name: string }) {
-  const facts = useLive(`run ${name}`, (signal) => load(name, signal), isAboutPlans);
+  const facts = useLive(
+    `run ${name}`,
+    (signal) => load(name, signal),
+    (event) => (names(event, name) ? "now" : !isOver.current && isAboutPlans(event)),
+  );
+  const isOver = useRef(false);
+  isOver.current = OVER.has(facts.value?.run.status.phase ?? "");
   const now = useNow();
   const who = useViewer();
   const [isCancelling, setCancelling] = useState(false);
@@ -92,7 +98,7 @@ export function RunPage({ name }: { name: string }) {
               {!run.status.tasks && <Story name={name} />}
             </div>
             <div>
-              {!run.status.tasks && <Output name={name} isOver={OVER.has(run.status.phase)} />}
+              {!run.status.tasks && <Output name={name} phase={run.status.phase} />}
               <Card title="As submitted">
                 <pre class="spec" tabIndex={0}>{JSON.stringify(run.spec, null, 2)}</pre>
               </Card>
@@ -102,6 +108,11 @@ export function RunPage({ name }: { name: string }) {
       </Await>
     </>
   );
+}
+
+/** Returns whether `event` names the run itself. */
+function names(event: LedgerEvent, run: string): boolean {
+  return JSON.stringify(event).includes(JSON.stringify(run).slice(1, -1));
 }
 
 /** A start may move with any of these, whichever run it is about. */
@@ -291,7 +302,7 @@ function Paid({ run }: { run: Run }) {
                 </td>
                 <td>{payer.tier}</td>
                 <td class="right num">{number(payer.gpus)}</td>
-                <td class="right num">{gpuHours(payer.spentGPUMs)}</td>
+                <td class="right num">{gpuHoursCell(payer.spentGPUMs)}</td>
               </tr>
             ))}
           </tbody>
@@ -324,7 +335,7 @@ function Story({ name }: { name: string }) {
   const events = useLive(
     `story ${name}`,
     (signal) => ask("/ledger/events", {}, { run: name, limit: 500 }, signal),
-    (event) => JSON.stringify(event).includes(name),
+    (event) => (names(event, name) ? "now" : false),
   );
   return (
     <Card title="History">

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { ask, wordsOf } from "../api.ts";
 import { type Run, flavorsOf } from "../documents.ts";
-import { duration, gpuHours, number } from "../format.ts";
+import { duration, gpuHoursCell, number } from "../format.ts";
 import { useLive, useNow } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
 import { Await, Badge, type Column, Empty, Table, Title } from "../ui.tsx";
@@ -158,6 +158,6 @@ function columns(now: number): Column<Run>[] {
       value: tookMs,
       show: (run) => (run.status.started ? duration(tookMs(run)) : "-"),
     },
-    { title: "GPU-hours", right: true, value: spent, show: (run) => gpuHours(spent(run)) },
+    { title: "GPU-hours", right: true, value: spent, show: (run) => gpuHoursCell(spent(run)) },
   ];
 }

@@ -4,7 +4,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask } from "../api.ts";
 import { paintFor, paintOf } from "../fleet_canvas.ts";
 import { duration, number, time } from "../format.ts";
-import { type Band, type Piece, type Reservation, timeline } from "../gantt.ts";
+import { type Band, type Piece, type Reservation, sameBar, timeline } from "../gantt.ts";
 import { type LedgerEvent, useLive } from "../live.ts";
 import { colorClass, useOwnerColors } from "../owner_colors.ts";
 import { go, pageOf } from "../router.tsx";
@@ -95,10 +95,19 @@ function heightOf(band: Band): number {
   return rowOf(band) * Math.max(band.rows, 1);
 }
 
+/** The bar that is spoken of: the one under the pointer, or the one chosen by keys. */
+interface Tip {
+  x: number;
+  y: number;
+  piece: Piece;
+  isChosen: boolean;
+}
+
 function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const span = useRef<Span | null>(null);
-  const [tip, setTip] = useState<{ x: number; y: number; piece: Piece } | null>(null);
+  const [tip, setTip] = useState<Tip | null>(null);
+  const chosen = tip?.isChosen ? tip.piece : null;
   const tops = useMemo(() => {
     let top = AXIS;
     return bands.map((band) => {
@@ -169,6 +178,13 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
         }
       }
     }
+    if (chosen) {
+      const [left, top, width, tall] = box(chosen);
+      context.strokeStyle = paint.text;
+      context.lineWidth = 2;
+      context.strokeRect(left - 1, top - 1, width + 2, tall + 2);
+      context.lineWidth = 1;
+    }
     const now = x(Date.now());
     context.fillStyle = paint.bad;
     context.fillRect(now, AXIS - 6, 1.5, height);
@@ -183,7 +199,12 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
       context.fillText(`${number(band.gpus)} GPUs`, 10, (tops[row] as number) + 15, LABEL - 20),
     );
   };
-  useLayoutEffect(() => draw.current(), [pieces, given]);
+  useLayoutEffect(() => draw.current(), [pieces, given, chosen]);
+  useLayoutEffect(() => {
+    if (!tip || pieces.includes(tip.piece)) return;
+    const piece = sameBar(pieces, tip.piece);
+    setTip(piece && (tip.isChosen ? tipOf(piece) : { ...tip, piece }));
+  }, [pieces]);
   useLayoutEffect(() => {
     const at = canvas.current as HTMLCanvasElement;
     const again = (): void => draw.current();
@@ -238,8 +259,11 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
       span.current = { from, until: from + old.until - old.from };
       draw.current();
     }
+    setTip(tipOf(piece));
+  };
+  const tipOf = (piece: Piece): Tip => {
     const [left, top] = box(piece);
-    setTip({ x: Math.max(LABEL, left), y: top, piece });
+    return { x: Math.max(LABEL, left), y: top, piece, isChosen: true };
   };
   const open = (piece: Piece | undefined): void => {
     if (piece) go(pageOf("runs", piece.run));
@@ -274,7 +298,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
             return;
           }
           const piece = pieceAt(event.offsetX, event.offsetY);
-          setTip(piece ? { x: event.offsetX, y: event.offsetY, piece } : null);
+          setTip(piece ? { x: event.offsetX, y: event.offsetY, piece, isChosen: false } : null);
         }}
         onPointerLeave={() => setTip(null)}
         onDblClick={(event) => {

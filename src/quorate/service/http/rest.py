@@ -340,6 +340,9 @@ async def _respond(
     head += [(name.encode(), value.encode()) for name, value in more]
     if reply.notes and form not in (Form.TOLD, Form.WIDE):
         head.append((NOTES.encode(), _notes(reply.notes)))
+    if reply.cpu_s is not None:
+        # So that a caller that asks again and again can do so in proportion.
+        head.append((b"server-timing", b"cpu;dur=%.1f" % (1e3 * reply.cpu_s)))
     status = 200
     body = reply.body
     if reply.etag:

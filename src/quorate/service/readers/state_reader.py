@@ -8,7 +8,8 @@ for all questions about one sequence, and is at most ``INSTANT_MS_MAX`` old.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import thread_time
 from typing import Final
 
 from msgspec import Struct
@@ -79,8 +80,11 @@ class Reader:
     def reply(self, question: Question) -> Reply:
         """Return the answer; raises ``CommandError`` when it is refused."""
         context = self.context(question.caller, question.operation, question.seq)
+        # Without reading the state, which other questions need as well.
+        begun_s = thread_time()
         found = answer(context, question.operation, question.asked)
-        return reply_of(found, question.operation, question.form, is_long=True)
+        reply = reply_of(found, question.operation, question.form, is_long=True)
+        return replace(reply, cpu_s=thread_time() - begun_s)
 
     def context(self, caller: Caller, operation: Operation, seq: int | None = None) -> AnyDesk:
         """Return the context in which ``caller`` is answered, with all that is recorded by now.
