@@ -86,7 +86,7 @@ def _examples(command: click.Command) -> Iterator[str]:
 
 
 LINES = list(dict.fromkeys(_examples(quorate)))
-TYPED = LINES if IS_SOAK else [line for line in LINES[::25] if line != "quorate demo"]
+TYPED = LINES if IS_SOAK else [line for line in LINES[::50] if line != "quorate demo"]
 """Those that are typed into a shell: all of them in a soak. ``test_demo.py`` plays the demo."""
 
 

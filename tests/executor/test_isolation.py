@@ -391,6 +391,7 @@ def check_seen(site: Site, seen: dict[str, Any]) -> None:
     assert ("not bounded" in said) == ("are not bounded" in site.served.err)
 
 
+@pytest.mark.soak
 def test_an_honest_job_works_as_ever_also_through_a_new_service() -> None:
     with open_folder() as folder:
         config(folder, MAP)

@@ -154,6 +154,7 @@ def test_a_run_is_submitted_and_watched_to_its_end(typing: Shell) -> None:
     assert "no --dry-run" in typing("submit", "-w", *LINE, "--dry-run", "--", "true").err
 
 
+@pytest.mark.soak
 def test_reports_are_described_watched_and_given_to_programs(site: Site, typing: Shell) -> None:
     site.submit("train", PYTHON, "-c", REPORTING)
     until(lambda: site.reports("train")["step"] == 5, "it has reported")

@@ -107,6 +107,7 @@ def refused(call: Any) -> str:
     return str(told.value)
 
 
+@pytest.mark.soak
 def test_people_write_neither_a_status_nor_what_is_of_others(
     cluster: Server, made: Resources, tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ def test_water_filling_that_may_do_too_little_for_its_first_level_says_so() -> N
     assert found.message == "the first level of 100 kinds of jobs takes too much work"
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_what_is_left_out_goes_by_work_and_not_by_the_number_of_jobs() -> None:
     """Many jobs on few GPUs take less work than few jobs on enough, and the same each time."""

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct as TreeMessage
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, Struct
 
@@ -25,14 +25,14 @@ from quorate.service.grpc.grpc_codec import (
 from quorate.service.grpc.grpc_protocol import message_class
 from quorate.service.grpc.grpc_schema import Method, name_of, schema
 from quorate.views.exits import CommandError, Exit
-from tests.oracles.effort import examples
+from tests.oracles.effort import sized
 from tests.service.structs import structs, trees, values
 
 METHODS = {method.operation.name: method for method in schema().methods}
 
 
 @pytest.mark.parametrize("name", schema().structs)
-@examples(0.15)
+@settings(max_examples=sized(2, 750))
 @given(data=st.data())
 def test_a_message_carries_all_of_a_struct(name: str, data: st.DataObject) -> None:
     struct = schema().structs[name]

@@ -35,7 +35,7 @@ from tests.service.structs import Drawn, structs, texts, trees, values
 from tests.service.worlds import run_tree, small_ledger
 
 TOKENS: Final = (*CALLERS, "admin", "admin", "user")
-EXAMPLES: Final = sized(3, settings().max_examples // 6)
+EXAMPLES: Final = sized(2, settings().max_examples // 6)
 """Of each of many methods."""
 READ_MAX: Final = 5
 WATCH_S: Final = 0.2
@@ -168,7 +168,7 @@ def test_no_message_finds_a_bug(served: Served, name: str, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("name", METHODS)
-@settings(max_examples=sized(4, 10))
+@settings(max_examples=sized(2, 10))
 @given(junk=st.binary(max_size=40))
 def test_no_bytes_find_a_bug(served: Served, name: str, junk: bytes) -> None:
     _send(served, name, junk, "admin")

@@ -1,10 +1,10 @@
 """The README's tour, run: ``console`` blocks are typed into one shell and the screen is compared.
 
 In a block, ``$ `` starts a command and ``> `` continues it, as a shell would show it; everything
-else is what the screen said. A line of ``...`` stands for any number of lines. Times and hashes
-are masked on both sides. A command may fail only if the next one is ``echo $?``. A block whose
-first line names a file, as in ``yaml fleet.yaml``, is saved under that name before. Blocks marked
-``sh`` are for reading and are not run.
+else is what the screen said. A line of ``...`` stands for any number of lines. Times, hashes
+and shares of past use are masked on both sides. A command may fail only if the next one is
+``echo $?``. A block whose first line names a file, as in ``yaml fleet.yaml``, is saved under that
+name before. Blocks marked ``sh`` are for reading and are not run.
 
 ``quorate serve`` is typed into a terminal of its own, where it stays until the tour is over; the
 other commands wait until it has said what the README says it does.
@@ -34,6 +34,12 @@ _MASKS: Final = (
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|us)\b|\b\d+\.\d+ ?s\b"), "<duration>"),
     (re.compile(r"\b\d+[smhd] ago\b"), "<age>"),
     (re.compile(r"(?<= )\d+\.\d\d$"), "<hours>"),
+    # What an owner had lately, and so its share, grows while the tour is typed.
+    (
+        re.compile(r"\d+\.\d % of (\w+) \((\d+\.\d % now), \d+\.\d % lately\)"),
+        r"<share> of \1 (\2, <share> lately)",
+    ),
+    (re.compile(r"\(in \d+[smhd]\)"), "(<until>)"),
 )
 
 

@@ -75,6 +75,7 @@ def told_is_true(world: LinkWorld, waldur: Waldur) -> None:
         assert amounts == sorted(amounts)
 
 
+@pytest.mark.soak
 def test_a_day_without_waldur_loses_nothing_and_counts_nothing_twice(
     world: LinkWorld, waldur: Waldur
 ) -> None:

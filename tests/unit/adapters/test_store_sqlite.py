@@ -253,6 +253,7 @@ with SqliteStore.open(Path(sys.argv[1])) as store:
 """
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_readers_who_come_while_another_process_writes_find_a_sound_ledger(path: Path) -> None:
     heights: list[int] = []
