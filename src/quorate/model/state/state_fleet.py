@@ -196,6 +196,7 @@ class FleetState(PlanState):
             ends.change(islands, lease.fact.payer, lease.fact.lease)
             for key in islands:
                 index.island_changed(key)
+            index.payer_changed(lease.fact.payer)
 
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
         """Flip ``slots`` and return by how much the free GPUs grew.
