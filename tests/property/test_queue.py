@@ -247,3 +247,41 @@ def test_lines_that_are_surely_before_one_are_before_it(
         surely = view.line_ranks.surely_before(mine, now_ms, len(TEAMS) + 1)
         assert surely <= place
         event("some are surely before it" if surely else "none is surely before it")
+
+
+@pytest.mark.heavy
+@examples(2)
+@given(
+    teams=st.lists(quotas, min_size=3, max_size=3),
+    history=pasts,
+    planned=st.lists(st.tuples(st.sampled_from(TEAMS), st.integers(1, 8)), min_size=1, max_size=4),
+    minutes=st.lists(st.sampled_from((-1, 0, 1, 9, 61)), min_size=1, max_size=3),
+    ends=st.booleans(),
+)
+def test_a_kept_rank_with_planned_gpus_is_the_rank_found_anew(
+    teams: list[Quota],
+    history: list[Past],
+    planned: list[tuple[str, int]],
+    minutes: list[int],
+    *,
+    ends: bool,
+) -> None:
+    world = World(teams, depth=0)
+    world.live(history)
+    busy, view, now_ms = world.fill(), world.state, world.now_ms
+    for later in (0, *minutes):
+        now_ms += later * MINUTE_MS
+        if ends and busy:
+            decision = decide(world.state, Complete(busy.pop()), now_ms=now_ms, actor="test")
+            if len(minutes) % 2:
+                apply_all(world.state, decision.events)
+            else:
+                view = world.state.overlay()
+                apply_all(view, decision.events)
+        fresh = view.overlay()
+        fresh.ranks_changed()
+        kept, anew = Scores(view, now_ms), Scores(fresh, now_ms)
+        for owner, gpus in planned:
+            for scores in (kept, anew):
+                scores.plan(owner, "H100", gpus)
+            assert kept.rank((owner, ("H100",))) == anew.rank((owner, ("H100",)))

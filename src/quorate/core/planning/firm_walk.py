@@ -7,7 +7,8 @@ recorded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from quorate.core.planning.firm_or_tentative import first_promisable
 from quorate.core.planning.move_causes import cause_of
 from quorate.core.planning.overstay import can_stay
 from quorate.core.planning.walk_plan import WalkPlan
-from quorate.core.profile.firm_places import in_order, pin_of, place_of, stands
+from quorate.core.profile.firm_places import in_order, pin_of, place_of, stands, stands_again
 from quorate.core.profile.node_quota import counted
 from quorate.core.profile.overstayers import Overstayer, overstayers
 from quorate.core.profile.plan_entry import Entry
@@ -28,16 +29,28 @@ from quorate.model.state.records import ReservationRecord
 class FirmWalk:
     """Puts firm places into the plan of one walk."""
 
-    __slots__ = ("_late", "all_stand", "plan")
+    __slots__ = ("_known", "_late", "all_stand", "are_apart", "plan", "stood")
 
     def __init__(self, plan: WalkPlan) -> None:
         self.plan = plan
         self._late: list[Overstayer] | None = None
+        self._known: Mapping[str, Entry] = {}
         self.all_stand = True
         """Whether every firm place has what it needs even if no running work is stopped for it."""
+        self.stood: dict[str, Entry] = {}
+        """The firm places that had all they need when they were put in, by run."""
+        self.are_apart = True
+        """Whether all firm places fit beside each other even if no running work is stopped.
 
-    def put_pins(self) -> None:
-        """Put every firm place in; move those that no longer fit, and record why."""
+        Then those that stood still stand when the moved ones are put in at their turn.
+        """
+
+    def put_pins(self, known: Mapping[str, Entry] = MappingProxyType({})) -> None:
+        """Put every firm place in; move those that no longer fit, and record why.
+
+        ``known`` are places that certainly have what they need.
+        """
+        self._known = known
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
         now_ms = self.plan.log.now_ms
@@ -77,14 +90,23 @@ class FirmWalk:
         gone_ms = cleared_ms(plan.view, record, now_ms)
         if gone_ms is not None and gone_ms > pin.start_ms:
             clearing.append((record, pin, gone_ms))
+            self.are_apart = False
             return
-        is_standing = record.by_conflict or stands(plan.profile, pin)
+        if record.by_conflict:
+            self.are_apart = False
+            plan.put_pin(pin)
+            return
+        is_known = self._known.get(pin.run) is pin
+        is_standing = stands_again(plan.profile, pin, is_known=is_known)
         plan.put_pin(pin)
         if is_standing:
+            self.stood[pin.run] = pin
             return
         self.all_stand = False
         late, has_executor = self.overstayers(), plan.log.has_executor
-        if not can_stay(plan.profile, record, pin, late, has_executor=has_executor):
+        if can_stay(plan.profile, record, pin, late, has_executor=has_executor):
+            self.are_apart = False
+        else:
             plan.lift_pin(pin)
             aside.append((record, pin))
 

@@ -23,6 +23,7 @@ from quorate.core.planning.queue_walk import Walk
 from quorate.core.planning.recall import recall_instants_ms, stop_recalled
 from quorate.core.preemption.disruption_account import deferrals_due_ms
 from quorate.core.profile.firm_places import is_outlasted, replan_due_ms
+from quorate.core.profile.plan_entry import Entry
 from quorate.core.rounds.round_placement import place_granted
 from quorate.core.tenancy.owner_scores import Scores
 from quorate.core.tenancy.queue_order import ranked_lines
@@ -142,17 +143,21 @@ def _standing(log: DecisionLog) -> Walk:
     """Return a walk with all firm places put in, after stopping overstayers in front of them.
 
     A place that was moved may have other overstayers in front of it, so this is repeated while
-    places move.
+    places move. Where none has, the places that stood before stand again.
     """
+    known, written = dict[str, Entry](), 0
     for left in reversed(range(PASSES_MAX)):
         has_stopped = stop_overstayed(log)
         if stop_recalled(log, _firm_places_stand) or has_stopped:
             settle_spares(log)
-        written = len(log.events)
+        if len(log.events) != written:
+            known, written = {}, len(log.events)
         walk = Walk(log)
-        walk.firm.put_pins()
+        walk.firm.put_pins(known)
         if len(log.events) == written or not left:
             return walk
+        is_plain = walk.firm.are_apart and not walk.plan.view.holdings.has_bounds
+        known, written = walk.firm.stood if is_plain else {}, len(log.events)
     raise AssertionError(PASSES_MAX)
 
 

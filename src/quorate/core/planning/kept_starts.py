@@ -19,9 +19,8 @@ from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.gained_rooms import GainedRooms, KeptPlan, KeptStart
 from quorate.core.profile.plan_entry import Entry, shares_of
 from quorate.core.profile.profile import Profile
-from quorate.model.specs import Run
+from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
-from quorate.model.state.room_index import Domain
 from quorate.model.state.state_view import StateView
 
 _NOTHING: Final = KeptPlan(0, has_executor=False)
@@ -37,15 +36,20 @@ class KeptStarts:
         self._search = search
         former, changed = profile.view.room_index.last_plan()
         made = KeptPlan(profile.now_ms, has_executor=search.has_executor)
-        if former is None or former.now_ms > profile.now_ms or not _is_plain(profile.view):
+        view, paying = profile.view, set[EnvelopeId]()
+        if former is None or former.now_ms > profile.now_ms or not _is_plain(view):
             former, changed = _NOTHING, set[IslandKey]()
-        self._gains = profile.gains = GainedRooms(former, made, changed)
+        elif view.window_opened(former.now_ms, profile.now_ms):
+            former, changed = _NOTHING, set[IslandKey]()  # Payers may pay that could not then.
+        else:
+            paying = view.room_index.payers_since_plan()
+        self._gains = profile.gains = GainedRooms(former, made, changed, paying)
 
     def find(self, run: Run) -> Entry | None:
         """Return the earliest start of ``run`` from now on; None if there is none."""
         gains = self._gains
         known = gains.former.starts.get(run.name)
-        if known is not None:
+        if known is not None and not gains.comes_sooner(known.placed):
             gains.up_to(known.placed)
             found = self._again(run, known)
             if found is not None:
@@ -72,37 +76,48 @@ class KeptStarts:
 
         None if that is not certain.
         """
-        ask, entry, _ = known
+        ask, entry, placed = known
         assert isinstance(ask, Ask), ask
-        now_ms, search = self._profile.now_ms, self._search
-        if entry.start_ms <= now_ms or search.asks.of(run, run.flavors[0], run.gpus) is not ask:
+        search = self._search
+        if entry.start_ms <= self._profile.now_ms:
+            return None
+        if search.asks.of(run, run.flavors[0], run.gpus) is not ask:
             return None
         pool, flavor = entry.pool, entry.slice.flavor
+        there = [IslandKey(pool, flavor, each) for each, _ in entry.slice.domains]
+        gains, returns = self._gains, self._profile.returns
+        is_alike = gains.is_at(placed) and gains.are_rooms_alike(there, returns)
+        if not (
+            self._is_first(ask, entry, there[0], is_alike=is_alike)
+            if ask.in_one
+            else self._is_first_spread(ask, entry)
+        ):
+            return None
+        if is_alike and gains.are_payers_alike(ask.phases[-1], returns):
+            return entry
         numbers, domains = ask.sites.everywhere.numbers, ask.sites.everywhere.domains
-        there = [domains[numbers[IslandKey(pool, flavor, each)]] for each, _ in entry.slice.domains]
-        if ask.in_one:
-            is_first = self._is_first(ask, entry, there[0])
-        else:
-            is_first = self._is_first_spread(ask, entry)
-        legs = search.paid_again(ask, there, entry) if is_first else None
+        legs = search.paid_again(ask, [domains[numbers[key]] for key in there], entry)
         if legs is None:
             return None
         shares = shares_of(legs)
         return entry if shares == entry.shares else replace(entry, shares=shares)
 
-    def _is_first(self, ask: Ask, entry: Entry, domain: Domain) -> bool:
-        """Return whether ``entry`` is still the first start in one domain, ties by its number."""
+    def _is_first(self, ask: Ask, entry: Entry, place: IslandKey, *, is_alike: bool) -> bool:
+        """Return whether ``entry`` is still the first start in one domain, ties by its number.
+
+        ``is_alike`` says that its own domain, ``place``, is as it was when it was found.
+        """
         gpus, duration_ms, start_ms = ask.gpus, ask.duration_ms, entry.start_ms
         room_of, now_ms = self._profile.room, self._profile.now_ms
         numbers = ask.sites.everywhere.numbers
         for key in self._gains.rooms:
             number = numbers.get(key)
-            if number is None or key == domain.key:
+            if number is None or key == place:
                 continue
             at_ms = room_of(key).earliest(gpus, duration_ms, now_ms)
-            if at_ms is not None and (at_ms, number) < (start_ms, numbers[domain.key]):
+            if at_ms is not None and (at_ms, number) < (start_ms, numbers[place]):
                 return False
-        return room_of(domain.key).earliest(gpus, duration_ms, now_ms) == start_ms
+        return is_alike or room_of(place).earliest(gpus, duration_ms, now_ms) == start_ms
 
     def _is_first_spread(self, ask: Ask, entry: Entry) -> bool:
         """Return whether no room that may have gained holds a part of ``entry`` by its start.

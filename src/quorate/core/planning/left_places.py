@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from quorate.core.lifecycle.held_back import held_back
+from quorate.core.planning.division import place_by_count
 from quorate.core.planning.firm_or_tentative import PlannedStarts
 from quorate.core.planning.firm_walk import FirmWalk
 from quorate.core.planning.start_ask import Ask
@@ -110,8 +111,17 @@ class LeftPlaces:
         taken = [left, *started, *(pin for pin in plan.pins.values() if self._is_new(pin))]
         payers = {share.payer for entry in taken for share in entry.shares}
         domains = {domain for entry in taken for domain, _ in entry.slice.domains}
-        rooms = {key: plan.profile.room(key).copy() for key in rooms_of(left)}
         entries = [plan.entries[name] for name in waiting if name in plan.entries]
+        shared = {
+            entry.run
+            for entry in entries
+            if any(domain in domains for domain, _ in entry.slice.domains)
+        }
+        # These rooms as they are at each turn of a new walk: what has started is put in before.
+        places = [left, *(entry for entry in entries if entry.run in shared)]
+        keys = dict.fromkeys(key for entry in places for key in rooms_of(entry))
+        rooms = {key: plan.profile.room(key).copy() for key in keys}
+        gained = {key: rooms[key] for key in rooms_of(left)}
         _take_in(rooms, entries, -1)
         for entry in entries:
             kept = found.get(entry.run)
@@ -119,9 +129,9 @@ class LeftPlaces:
                 return False
             if has_loans(plan.log.view, entry.owner) or _pays(kept.ask, payers):
                 return False
-            if not kept.ask.in_one and any(name in domains for name, _ in entry.slice.domains):
+            if _is_sooner(kept.ask, entry, gained, plan.log.now_ms):
                 return False
-            if _is_sooner(kept.ask, entry, rooms, plan.log.now_ms):
+            if entry.run in shared and not _has_room(kept.ask, entry, rooms):
                 return False
             _take_in(rooms, [entry], 1)
         return True
@@ -187,6 +197,22 @@ def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_
         if numbers[key] < numbers[own]:
             return True
     return False
+
+
+def _has_room(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource]) -> bool:
+    """Return whether the domains of ``entry`` hold it at its start, divided as it is.
+
+    In no domain more is free than when it was found. So a run that is divided among domains, which
+    are filled in their order, goes into no other one.
+    """
+    start_ms, site = entry.start_ms, ask.sites.everywhere
+    keys = list(rooms_of(entry))
+    free = [rooms[key].least(start_ms, start_ms + ask.duration_ms) for key in keys]
+    there = [site.domains[site.numbers[key]] for key in keys]
+    placement = place_by_count(ask, there, free)
+    if placement is None:
+        return False
+    return tuple((domain.key.domain, gpus) for domain, gpus in placement) == entry.slice.domains
 
 
 def _take_in(rooms: Mapping[IslandKey, Resource], entries: Sequence[Entry], sign: int) -> None:

@@ -14,6 +14,7 @@ from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.planning.division import demands_of, holds, place_by_count
 from quorate.core.planning.instants import FIND_STEPS_MAX
 from quorate.core.planning.start_ask import Ask, Asks
+from quorate.core.profile.gained_rooms import Funded
 from quorate.core.profile.profile import Profile, whole_gpus
 from quorate.core.profile.resource import Resource
 from quorate.model.closed_words import Word
@@ -129,7 +130,7 @@ class RoomNow:
 
     def _lacks(self, view: StateView, ask: Ask) -> Lack:
         if ask.is_plain:
-            if self._left_plainly(view, ask, ask.gpus) < ask.gpus:
+            if not self._is_funded(view, ask):
                 return Lack.FUNDS
             domains, free = self._free_in(view, ask.sites.everywhere)
             least = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
@@ -149,6 +150,28 @@ class RoomNow:
             return Lack.ROOM
         paid = pay(payer_list, demands_of(placement), SearchBudget(FIND_STEPS_MAX))
         return Lack.FUNDS if paid is None else Lack.NOTHING
+
+    def _is_funded(self, view: StateView, ask: Ask) -> bool:
+        """Return whether payers that share nothing can pay now for all of ``ask``.
+
+        It was so in the walk before, and is so again, if nothing has happened to them since.
+        """
+        gains, now_ms = self._profile.gains, self._profile.now_ms
+        if gains is None:
+            return self._left_plainly(view, ask, ask.gpus) >= ask.gpus
+        name, payers = ask.run.name, ask.phases[-1]
+        # In this walk, too: ``view`` has what was started and promised since it began.
+        is_same = gains.are_untouched(payers, view.room_index.changed_payers)
+        known = gains.former.funded.get(name) if is_same else None
+        if known is None or known.ask is not ask or known.until_ms <= now_ms:
+            if self._left_plainly(view, ask, ask.gpus) < ask.gpus:
+                return False
+            ends_ms = [view.envelopes[key].spec.end_ms for key, _ in payers]
+            lead_ms = max(0, ask.lead_ms)
+            known = Funded(ask, min(end_ms for end_ms in ends_ms if end_ms > now_ms) - lead_ms)
+        if is_same:
+            gains.made.funded[name] = known
+        return True
 
     def _left_plainly(self, view: StateView, ask: Ask, wanted: int) -> int:
         """Return how many GPUs payers that share nothing with each other can pay now.

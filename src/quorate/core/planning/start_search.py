@@ -141,8 +141,11 @@ class Searcher:
         Counting tries few such divisions, so a start now may exist even if counting finds none.
         """
         least = run.widths()[-1]
-        asks = (self.asks.of(run, flavor, least) for flavor in run.flavors)
-        return any(not ask.in_one and len(ask.sites.by_payers) > 1 for ask in asks)
+        for flavor in run.flavors:
+            ask = self.asks.of(run, flavor, least)
+            if not ask.in_one and len(ask.sites.by_payers) > 1:
+                return True
+        return False
 
     def fits_now(self, run: Run) -> bool:
         """Return whether ``run`` can start now by counting."""

@@ -171,6 +171,24 @@ def stands(profile: Profile, pin: Entry) -> bool:
     )
 
 
+def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> bool:
+    """Return ``stands``; that is known where nothing of it is less than in the walk before.
+
+    A place is the same object as then as long as no budget, owner, pool or node has changed.
+    ``is_known`` says that it certainly stands.
+    """
+    gains = profile.gains
+    if gains is None:
+        return is_known or stands(profile, pin)
+    is_kept = is_known or (
+        gains.former.stood.get(pin.run) is pin and gains.has_no_less(pin, profile.returns)
+    )
+    is_standing = is_kept or stands(profile, pin)
+    if is_standing:
+        gains.made.stood[pin.run] = pin
+    return is_standing
+
+
 def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
     """Return whether a lease that firm places count on has outlasted its expected end.
 

@@ -6,16 +6,30 @@ the former plan is missing, or if an event concerned its domain since. In all ot
 is possible that was not possible then: as time passes leases are only expected to end later, and
 other planned entries only take more. So a start that was found then is still the first one if the
 rooms that gained have none before it. docs/design/planning.md.
+
+Of most rooms and payers, nothing is different at all: nothing has happened to them, no lease has
+outlasted its expected end, and what is planned of them so far is what was planned then. They are
+``alike``, and what was found of them then need not be found again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from quorate.core.profile.plan_entry import Entry
+from quorate.model.specs import EnvelopeId
 from quorate.model.state.expected_ends import Kept
 from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.reads.money_reads import Payers
+
+K = TypeVar("K")
+
+STEP_MAX: Final = 8
+"""By how many places at once a walk goes on in the former plan where places of it are missing.
+
+A run whose place is further ahead is taken to be called up sooner than then.
+"""
 
 
 class KeptStart(NamedTuple):
@@ -33,39 +47,103 @@ Base = tuple[int, Kept]
 """The free GPUs of a domain, and the ends of its leases."""
 
 
+class Funded(NamedTuple):
+    """Payers could pay at once for ``ask``; none of their windows closes before ``until_ms``."""
+
+    ask: object
+    until_ms: int
+
+
+class Returns(Protocol):
+    """Says whether leases have passed an end that was expected of them since an instant."""
+
+    def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
+        """Return whether a lease of a room has."""
+        ...
+
+    def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
+        """Return whether a lease of a payer has."""
+        ...
+
+
 class KeptPlan:
     """The entries that a walk at ``now_ms`` put in, in order, and the starts that it found."""
 
-    __slots__ = ("has_executor", "now_ms", "placed", "rooms", "starts")
+    __slots__ = (
+        "funded",
+        "has_executor",
+        "indexes",
+        "lifted",
+        "now_ms",
+        "placed",
+        "rooms",
+        "starts",
+        "stood",
+    )
 
     def __init__(self, now_ms: int, *, has_executor: bool) -> None:
         self.now_ms = now_ms
         self.has_executor = has_executor
         self.rooms: dict[IslandKey, Base] = {}
         self.placed: list[Entry] = []
+        self.indexes: dict[str, int] = {}
+        """Where in ``placed`` the last place of each run is."""
+        self.lifted: set[str] = set()
+        """The runs whose places were lifted, put back or not."""
         self.starts: dict[str, KeptStart] = {}
+        self.stood: dict[str, Entry] = {}
+        """The firm places, by run, that had all they need when they were put in."""
+        self.funded: dict[str, Funded] = {}
+        """The runs for which payers could pay at once, and to which nothing had happened."""
 
 
 class GainedRooms:
-    """The rooms that may have gained since the ``former`` plan, updated as a walk inserts entries.
+    """What may be different since the ``former`` plan, updated as a walk inserts entries.
 
-    ``made`` is the plan that the walk makes. ``changed`` are the domains that events have concerned
-    since the former one.
+    ``made`` is the plan that the walk makes. ``changed`` and ``paying`` are the domains and the
+    payers that events have concerned since the former one.
     """
 
-    __slots__ = ("_at", "_changed", "_missing", "_present", "former", "made", "rooms")
+    __slots__ = (
+        "_at",
+        "_changed",
+        "_lifted",
+        "_missing",
+        "_new",
+        "_payers",
+        "_paying",
+        "_present",
+        "_unlike",
+        "former",
+        "made",
+        "rooms",
+    )
 
     def __init__(
-        self, former: KeptPlan, made: KeptPlan, changed: Collection[IslandKey] = ()
+        self,
+        former: KeptPlan,
+        made: KeptPlan,
+        changed: Collection[IslandKey] = (),
+        paying: Collection[EnvelopeId] = (),
     ) -> None:
         self.former = former
         self.made = made
         self._changed = changed
+        self._paying = paying
         self._at = 0
+        """How many places of the former plan the walk has come past."""
         self._present: dict[str, Entry] = {}
+        self._lifted: tuple[Entry, int, int] | None = None
+        """What was lifted last, and how many places and starts there were then."""
         self._missing: dict[tuple[str, int, int], Entry] = {}
         self.rooms: dict[IslandKey, int] = dict.fromkeys(changed, 1)
         """The rooms that may have gained, and for how many reasons."""
+        self._payers: dict[EnvelopeId, int] = {}
+        """The payers of places that are missing, and of how many."""
+        self._new: dict[str, Entry] = {}
+        """What is put in that is not in the former plan, or not up to here, by run."""
+        self._unlike: set[IslandKey | EnvelopeId] = set()
+        """The rooms and payers of such places."""
 
     def base_of(self, key: IslandKey) -> Base | None:
         """Return the base of a room that no event has concerned since; None if it is not known."""
@@ -76,21 +154,46 @@ class GainedRooms:
 
         If the former plan had the same entry, it is not missing.
         """
-        self.made.placed.append(entry)
+        run, made = entry.run, self.made
+        if self._lifted == (entry, len(made.placed), len(made.starts)):
+            # Nothing was put in or found meanwhile: it is as if it had stayed.
+            self._put_back(entry)
+            return
+        made.indexes[run] = len(made.placed)
+        made.placed.append(entry)
+        self._present[run] = entry
+        if not self._was_placed(entry) and self._new.get(run) is not entry:
+            self._new[run] = entry
+            self._unlike.update(rooms_of(entry))
+            self._pays_otherwise(entry)
+        self._find_missing(entry)
+
+    def _put_back(self, entry: Entry) -> None:
+        """Note that ``entry`` is back in the place from which it was just lifted."""
+        self._lifted = None
+        self.made.lifted.discard(entry.run)
         self._present[entry.run] = entry
-        key = (entry.run, entry.start_ms, entry.end_ms)
-        missing = self._missing.get(key)
+        self._find_missing(entry)
+
+    def _find_missing(self, entry: Entry) -> None:
+        """Note that ``entry`` is not missing any more, if it was."""
+        if not self._missing:
+            return
+        run = entry.run
+        missing = self._missing.get((run, entry.start_ms, entry.end_ms))
         if missing is not None and _is_same(missing, entry):
-            del self._missing[key]
-            for room in rooms_of(entry):
-                left = self.rooms[room] - 1
-                if left:
-                    self.rooms[room] = left
-                else:
-                    del self.rooms[room]
+            del self._missing[run, entry.start_ms, entry.end_ms]
+            _count_out(self.rooms, rooms_of(missing))
+            _count_out(self._payers, [share.payer for share in missing.shares])
+            if missing.shares != entry.shares:
+                self._pays_otherwise(missing)
 
     def lift(self, entry: Entry) -> None:
         """Note that ``entry`` is removed: its rooms gain until it is inserted again."""
+        made = self.made
+        if entry.run not in made.lifted:
+            made.lifted.add(entry.run)
+            self._lifted = (entry, len(made.placed), len(made.starts))
         self._present.pop(entry.run, None)
         self._miss(entry)
 
@@ -102,6 +205,78 @@ class GainedRooms:
             present = self._present.get(entry.run)
             if present is None or not _is_same(entry, present):
                 self._miss(entry)
+            elif present.shares != entry.shares:
+                self._pays_otherwise(entry)
+
+    def is_at(self, placed: int) -> bool:
+        """Return whether the walk has come just as far as it had with ``placed`` places then.
+
+        If so, all that is planned differently up to here is known.
+        """
+        return self._at == placed
+
+    def comes_sooner(self, placed: int) -> bool:
+        """Return whether most places up to ``placed`` of the former plan are still to come."""
+        if placed <= self._at + STEP_MAX:
+            return False
+        ahead = self.former.placed[self._at : placed]
+        starts, present = self.former.starts, self._present
+        waiting = sum(each.run in starts and each.run not in present for each in ahead)
+        return 2 * waiting > len(ahead)
+
+    def _was_placed(self, entry: Entry) -> bool:
+        """Return whether the former plan had ``entry`` in its place up to here, all the while."""
+        former = self.former
+        index = former.indexes.get(entry.run)
+        if index is None or entry.run in former.lifted:
+            return False
+        if index > self._at + STEP_MAX:
+            return False
+        self.up_to(index + 1)
+        then = former.placed[index]
+        return then is entry or (_is_same(then, entry) and then.shares == entry.shares)
+
+    def are_rooms_alike(self, keys: Iterable[IslandKey], returns: Returns) -> bool:
+        """Return whether rooms are as they were in the former plan when as much was put in."""
+        return all(key not in self.rooms and self._has_no_less(key, returns) for key in keys)
+
+    def are_payers_alike(self, payers: Payers, returns: Returns) -> bool:
+        """Return whether payers are as they were in the former plan when as much was put in."""
+        return all(
+            key not in self._payers and self._pays_no_less(key, returns) for key, _ in payers
+        )
+
+    def are_untouched(self, payers: Payers, changed: Collection[EnvelopeId]) -> bool:
+        """Return whether nothing has happened to ``payers``, and none of them is in ``changed``."""
+        touched = self._paying
+        return all(key not in touched and key not in changed for key, _ in payers)
+
+    def has_no_less(self, pin: Entry, returns: Returns) -> bool:
+        """Return whether a firm place has no less than it had when it was put in then.
+
+        It is to be asked when it is about to be put in.
+        """
+        index = self.former.indexes.get(pin.run)
+        if index is None or pin.run in self.former.lifted or index > self._at + STEP_MAX:
+            return False
+        self.up_to(index)
+        if self._at != index:
+            return False
+        return all(
+            key not in self._changed and self._has_no_less(key, returns) for key in rooms_of(pin)
+        ) and all(self._pays_no_less(share.payer, returns) for share in pin.shares)
+
+    def _has_no_less(self, key: IslandKey, returns: Returns) -> bool:
+        """Return whether nothing more is planned of a room, and no lease lasts longer than said."""
+        return key not in self._unlike and not returns.is_room_outlasted(key, self.former.now_ms)
+
+    def _pays_no_less(self, key: EnvelopeId, returns: Returns) -> bool:
+        """Return the same of a payer to which nothing has happened."""
+        return (
+            key not in self._paying
+            and key not in self._unlike
+            and not returns.is_payer_outlasted(key, self.former.now_ms)
+        )
 
     def _miss(self, entry: Entry) -> None:
         key = (entry.run, entry.start_ms, entry.end_ms)
@@ -109,6 +284,24 @@ class GainedRooms:
         if known is entry or known.slice != entry.slice:
             for room in rooms_of(entry):
                 self.rooms[room] = self.rooms.get(room, 0) + 1
+            for share in entry.shares:
+                self._payers[share.payer] = self._payers.get(share.payer, 0) + 1
+        elif known.shares != entry.shares:
+            self._pays_otherwise(entry)
+
+    def _pays_otherwise(self, entry: Entry) -> None:
+        """Note that the payers of ``entry`` pay for something else than then."""
+        self._unlike.update(share.payer for share in entry.shares)
+
+
+def _count_out(counts: dict[K, int], keys: Iterable[K]) -> None:
+    """Count each of ``keys`` one less; what comes to nothing is left out."""
+    for key in keys:
+        left = counts[key] - 1
+        if left:
+            counts[key] = left
+        else:
+            del counts[key]
 
 
 def _is_same(one: Entry, other: Entry) -> bool:

@@ -68,6 +68,8 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
     need.
     """
     view, start_ms = profile.view, entry.start_ms
+    if not view.holdings.has_bounds:
+        return entry
     entry_counted = counted(view, entry)
     for name, _ in _limits(view, entry.owner):
         if profile.headroom.nodes(name).least(start_ms, entry.end_ms) < entry_counted.nodes:

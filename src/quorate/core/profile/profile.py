@@ -8,7 +8,7 @@ starts and reservations are inserted. The view must not change meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -25,6 +25,8 @@ from quorate.model.state.state_view import StateView
 K = TypeVar("K")
 Need = tuple[Resource, int]
 """A resource, and how much of it is needed."""
+Taking = tuple[int, int, int]
+"""From when, until when, and how much is taken."""
 
 
 class Profile:
@@ -41,6 +43,8 @@ class Profile:
         "_payers",
         "_rooms",
         "_squeezed",
+        "_unread_payers",
+        "_unread_rooms",
         "bounded",
         "cap_gpu_ms",
         "era",
@@ -64,6 +68,10 @@ class Profile:
         self._payers: dict[EnvelopeId, Resource] = {}
         self._lent: dict[EnvelopeId, Resource] = {}
         self._caps: dict[CapId, Resource] = {}
+        self._unread_rooms: dict[IslandKey, list[Taking]] = {}
+        """What is taken of rooms that were not read yet."""
+        self._unread_payers: dict[EnvelopeId, list[Taking]] = {}
+        """What is taken of payers that were not read yet."""
         self.bounded: dict[str, Entry] = {}
         """The entries that count under a hard quota, by run."""
         self._beside: dict[str, list[tuple[Resource, int, int, int]]] = {}
@@ -113,6 +121,8 @@ class Profile:
             known = self._rooms[key] = self._find_room(key)
             for from_ms, until_ms, gpus in self.returns.pledges_of(key):
                 known.take(from_ms, until_ms, gpus)
+            for from_ms, until_ms, gpus in self._unread_rooms.pop(key, ()):
+                known.take(from_ms, until_ms, gpus)
         return known
 
     def planned_room(self, key: IslandKey) -> Resource | None:
@@ -120,11 +130,13 @@ class Profile:
 
         Else None.
         """
-        known = self._rooms.get(key)
+        known = self.room(key) if key in self._unread_rooms else self._rooms.get(key)
         return known if known is not None and known.steps_ms else None
 
     def planned_rooms(self) -> Iterator[tuple[IslandKey, Resource]]:
         """Yield the rooms of which the plan, or a filled spare, takes some."""
+        for key in tuple(self._unread_rooms):
+            self.room(key)
         for key, room in self._rooms.items():
             if room.steps_ms:
                 yield key, room
@@ -155,6 +167,8 @@ class Profile:
             account = self.view.envelopes[key]
             free = account.spec.concurrency - account.gpus_active - account.gpus_reserved
             known = self._payers[key] = Resource(free, self.returns.payer_curve(key))
+            for from_ms, until_ms, gpus in self._unread_payers.pop(key, ()):
+                known.take(from_ms, until_ms, gpus)
         return known
 
     def lent(self, key: EnvelopeId) -> Resource:
@@ -193,9 +207,12 @@ class Profile:
         return list(found.values())
 
     def planned_payers(
-        self, only: Iterable[EnvelopeId] | None = None
+        self, only: Collection[EnvelopeId] | None = None
     ) -> Iterator[tuple[EnvelopeId, Resource]]:
         """Yield the payers whose width the plan takes some of; only those in ``only``, if given."""
+        for key in tuple(self._unread_payers) if only is None else only:
+            if key in self._unread_payers:
+                self.payer(key)
         return _planned(self._payers, only)
 
     def planned_lenders(
@@ -231,8 +248,11 @@ class Profile:
         self.era = self._eras
 
     def _put(self, entry: Entry, sign: int) -> None:
-        for resource, taken in self._takes(entry, sign):
-            resource.take(entry.start_ms, entry.end_ms, sign * taken)
+        if self._is_plain(entry):
+            self._take_plainly(entry, sign)
+        else:
+            for resource, taken in self._takes(entry, sign):
+                resource.take(entry.start_ms, entry.end_ms, sign * taken)
         if not (entry.is_firm or entry.is_tentative):
             self.count_hours(entry.shares, sign)
         if self.view.holdings.bounds_of(entry.owner):
@@ -242,6 +262,34 @@ class Profile:
                 self.bounded.pop(entry.run, None)
         if entry.keeps or (entry.is_choosy and entry.is_firm):
             self._put_beside(entry, sign)
+
+    def _is_plain(self, entry: Entry) -> bool:
+        """Return whether ``entry`` takes what its place and its payers say, and nothing else."""
+        if entry.by_conflict or entry.is_choosy or entry.keeps or self.view.holdings.has_bounds:
+            return False
+        envelopes = self.view.envelopes
+        return not any(
+            share.tier is Tier.BORROWED or envelopes[share.payer].caps for share in entry.shares
+        )
+
+    def _take_plainly(self, entry: Entry, sign: int) -> None:
+        """Take what a plain entry needs; of rooms and payers that were not read, when they are."""
+        start_ms, end_ms = entry.start_ms, entry.end_ms
+        pool, flavor = entry.pool, entry.slice.flavor
+        for domain, gpus in entry.slice.domains:
+            key = IslandKey(pool, flavor, domain)
+            room = self._rooms.get(key)
+            if room is None:
+                self._unread_rooms.setdefault(key, []).append((start_ms, end_ms, sign * gpus))
+            else:
+                room.take(start_ms, end_ms, sign * gpus)
+        for share in entry.shares:
+            payer = self._payers.get(share.payer)
+            if payer is None:
+                taking = (start_ms, end_ms, sign * share.gpus)
+                self._unread_payers.setdefault(share.payer, []).append(taking)
+            else:
+                payer.take(start_ms, end_ms, sign * share.gpus)
 
     def _put_beside(self, entry: Entry, sign: int) -> None:
         """Note what a firm place takes beyond its need, or (``sign`` -1) forget it."""

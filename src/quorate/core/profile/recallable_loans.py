@@ -35,6 +35,8 @@ def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) ->
     Loans that are stopping or were recalled are left out, as they come back anyway; so are loans to
     runs in rounds, which are given for one round at a time.
     """
+    if not view.lenders:
+        return []
     leases: dict[tuple[str, int], list[Lease]] = {}
     for flavor in run.flavors:
         for key in view.lenders.get(flavor, ()):

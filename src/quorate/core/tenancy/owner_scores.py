@@ -13,7 +13,7 @@ from quorate.core.tenancy.share_score import ONE, STEPS, Terms, deficit, effecti
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, PPM
 from quorate.model.specs import Owner, System
 from quorate.model.state.crossings import Counted, counted, metered
-from quorate.model.state.line_ranks import Lasting, Rank
+from quorate.model.state.line_ranks import Lasting, PlannedRank, Rank
 from quorate.model.state.state_view import StateView
 
 Line = tuple[str, tuple[str, ...]]
@@ -142,8 +142,26 @@ class Scores:
         version = self._versions.get(line[0], 0)
         known = self._ranks.get(line)
         if known is None or known[1] != version:
-            known = self._ranks[line] = (self._rank(line), version)
+            found = self._rank_planned(line) if version else self._rank(line)
+            known = self._ranks[line] = (found, version)
         return known[0]
+
+    def _rank_planned(self, line: Line) -> Rank:
+        """Return the rank of a line for whose owner GPUs are planned, kept between decisions."""
+        owner, flavors = line
+        if len(flavors) > 1:
+            return self._rank(line)
+        kept, now_ms = self._view.line_ranks.planned_of(owner), self._now_ms
+        if kept is None:
+            return self._rank(line)
+        (flavor,) = flavors
+        key = (flavor, self._planned.get((owner, flavor), 0))
+        known = kept.get(key)
+        if known is not None and known.from_ms <= now_ms < known.until_ms:
+            return known.rank
+        rank, until_ms = self._lasting(line, self._rank(line))
+        kept[key] = PlannedRank(rank, now_ms, until_ms)
+        return rank
 
     def _rank(self, line: Line) -> Rank:
         owner, flavors = line
@@ -164,7 +182,10 @@ class Scores:
         That holds as long as no event concerns their owner. The instant is now if the rank may
         change at any time: the rank of an owner that may burst depends on how many GPUs are free.
         """
-        rank, now_ms = self.rank(line), self._now_ms
+        return self._lasting(line, self.rank(line))
+
+    def _lasting(self, line: Line, rank: Rank) -> Lasting:
+        now_ms = self._now_ms
         quota = (self._view.owners.get(line[0]) or Owner(name=line[0])).quota
         if quota.burst_allowance_ppm is not None:
             return rank, now_ms  # It depends on how idle the fleet is, which any event may change.

@@ -124,6 +124,7 @@ def hold_money(state: State, payer: EnvelopeId, tier: e.Tier, gpu_ms: int) -> No
     """Commit ``gpu_ms`` more (negative: less) of the money of a payer and its caps."""
     account = state.envelopes.own(payer)
     account.committed_gpu_ms += gpu_ms
+    state.room_index.payer_changed(payer)
     if tier is e.Tier.BORROWED:
         account.lent_committed_gpu_ms += gpu_ms
     for key in account.caps:

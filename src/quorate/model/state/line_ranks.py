@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.model.state.waiting_index import Line, Place, Waiting
 
@@ -27,6 +27,20 @@ _OUTDATED_MAX: Final = 1_024
 
 _NO_LINES: Final = frozenset[Line]()
 
+Planned = tuple[str, int]
+"""A flavor, and how many GPUs of it are planned for an owner."""
+
+
+class PlannedRank(NamedTuple):
+    """The rank that an owner has once GPUs are planned for it, and from when until when.
+
+    ``until_ms`` is excluded.
+    """
+
+    rank: Rank
+    from_ms: int
+    until_ms: int
+
 
 class LineRanks:
     """Every line with waiting runs, in order. Changed lines are ranked when the order is read."""
@@ -40,6 +54,7 @@ class LineRanks:
         "lines",
         "order",
         "owners",
+        "planned",
         "until",
     )
 
@@ -57,6 +72,8 @@ class LineRanks:
         """The owners that have changed since."""
         self.lines: set[Line] = set()
         """The lines in which a run has begun or ceased to wait since."""
+        self.planned: dict[str, dict[Planned, PlannedRank]] = {}
+        """By owner, the ranks that owners have once GPUs are planned for them."""
 
     def layer(self) -> LineRanks:
         """Return a layer over this one, in which changes are recorded apart."""
@@ -70,6 +87,22 @@ class LineRanks:
     def owner_changed(self, owner: str) -> None:
         """Record that the rank of ``owner`` may have changed."""
         self.owners.add(owner)
+        self.planned.pop(owner, None)
+
+    def planned_of(self, owner: str) -> dict[Planned, PlannedRank] | None:
+        """Return where the ranks of ``owner`` with planned GPUs are kept.
+
+        None where the owner has changed in an overlay: such ranks are not kept.
+        """
+        layer = self
+        while layer.below is not None:
+            if owner in layer.owners:
+                return None
+            layer = layer.below
+        known = layer.planned.get(owner)
+        if known is None:
+            known = layer.planned[owner] = {}
+        return known
 
     def line_changed(self, line: Line) -> None:
         """Record that the first run of ``line`` may have changed."""

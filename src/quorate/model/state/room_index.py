@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import IslandKey
 
 Bound = tuple[int, int]
@@ -66,11 +67,13 @@ class RoomIndex:
         "below",
         "bounds",
         "changed",
+        "changed_payers",
         "changes",
         "kept",
         "plan",
         "sites",
         "touched",
+        "touched_payers",
     )
 
     def __init__(self, below: RoomIndex | None = None) -> None:
@@ -84,10 +87,14 @@ class RoomIndex:
         self.changes: list[IslandKey] = []
         self.changed: set[IslandKey] = set()
         """The domains that are not as they are below."""
+        self.changed_payers: set[EnvelopeId] = set()
+        """The payers whose leases or GPU-hours are not as they are below."""
         self.plan: Any = None
         """What the last walk has planned, at the bottom; None if nothing was."""
         self.touched: set[IslandKey] = set()
         """The domains that have changed since that walk."""
+        self.touched_payers: set[EnvelopeId] = set()
+        """The payers whose leases or GPU-hours have changed since that walk."""
 
     def layer(self) -> RoomIndex:
         """Return an index over this one, in which changes are recorded apart."""
@@ -129,6 +136,13 @@ class RoomIndex:
             if len(self.changes) > _CHANGES_MAX:
                 self.changes, self.bounds = [], {}
 
+    def payer_changed(self, payer: EnvelopeId) -> None:
+        """Record that a lease of ``payer`` has changed, or what it has promised."""
+        if self.below is not None:
+            self.changed_payers.add(payer)
+        elif self.plan is not None:
+            self.touched_payers.add(payer)
+
     def changed_above(self) -> set[IslandKey]:
         """Return the domains that are not as they are at the bottom."""
         changed, index = set[IslandKey](), self
@@ -137,15 +151,28 @@ class RoomIndex:
             index = index.below
         return changed
 
+    def payers_changed_above(self) -> set[EnvelopeId]:
+        """Return the payers that are not as they are at the bottom."""
+        changed, index = set[EnvelopeId](), self
+        while index.below is not None:
+            changed |= index.changed_payers
+            index = index.below
+        return changed
+
     def last_plan(self) -> tuple[Any, set[IslandKey]]:
         """Return what the last walk has planned, or None, and the domains that changed since."""
         base = self.base
         return base.plan, base.touched | self.changed_above()
 
+    def payers_since_plan(self) -> set[EnvelopeId]:
+        """Return the payers that have changed since the last walk."""
+        return self.base.touched_payers | self.payers_changed_above()
+
     def keep_plan(self, plan: object) -> None:
         """Keep what a walk over this index has planned, for the next walk."""
         base = self.base
         base.plan, base.touched = plan, self.changed_above()
+        base.touched_payers = self.payers_changed_above()
 
     def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
         """Return a heap of (instant before which a domain cannot have ``gpus`` free, its number).

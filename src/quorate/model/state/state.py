@@ -61,7 +61,7 @@ class State(TenancyState):
         over._stale = []  # noqa: SLF001
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
         over._holds_due = over._holds_ending = None  # noqa: SLF001
-        over._openings = None  # noqa: SLF001
+        over._openings = self.openings()  # noqa: SLF001
         over._soft = self.soft  # noqa: SLF001
         is_budgeted = bool(over.soft.budgeted or self.thresholds)
         over._crossings = self.crossings.layer() if is_budgeted else None  # noqa: SLF001

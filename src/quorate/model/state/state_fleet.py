@@ -204,6 +204,7 @@ class FleetState(PlanState):
             ends.change(islands, fact.payer, fact.lease)
             for key in islands:
                 index.island_changed(key)
+            index.payer_changed(lease.fact.payer)
 
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
         """Flip ``slots`` and return by how much the free GPUs grew.

@@ -54,17 +54,21 @@ class MoneyState(WorkState):
 
     def window_opened(self, after_ms: int, now_ms: int) -> bool:
         """Return whether the window of some envelope began after ``after_ms``, up to ``now_ms``."""
+        openings = self.openings()
+        at = bisect_right(openings, after_ms)
+        return at < len(openings) and openings[at] <= now_ms
+
+    def openings(self) -> list[int]:
+        """Return when windows of envelopes begin, in order; kept until a budget changes."""
         if self._openings is None:
             self._openings = sorted({account.spec.start_ms for account in self.envelopes.values()})
-        at = bisect_right(self._openings, after_ms)
-        return at < len(self._openings) and self._openings[at] <= now_ms
+        return self._openings
 
     def next_opening_ms(self, after_ms: int) -> int | None:
         """Return when the first window after ``after_ms`` begins; None when none does."""
-        self.window_opened(after_ms, after_ms)
-        assert self._openings is not None
-        at = bisect_right(self._openings, after_ms)
-        return self._openings[at] if at < len(self._openings) else None
+        openings = self.openings()
+        at = bisect_right(openings, after_ms)
+        return openings[at] if at < len(openings) else None
 
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of renewals, built on first use so that a replay does not pay for it.
