@@ -42,7 +42,8 @@ RUN_KINDS: Final = (
     NoticeKind.MONEY_ENDED,
     NoticeKind.QUOTA_PARKED,
 )
-"""Those about one run, which its submitter can have mailed; the others are about several, or none.
+"""Kinds about one run, which its submitter can have mailed; the others are about several runs or
+none.
 
 ``loan-returning`` names a run of the borrower, and is for the lender.
 """

@@ -183,8 +183,8 @@ class PaymentSearch:
         self.left = [gpus for _, gpus in self.demands]
         self.taken = []
         self.ahead = _ahead(self.payer_list, self.choices)
-        # If the relaxation is exact, the amounts that leave the rest payable are an interval, and its top is
-        # found by halving. Elsewhere every amount is tried.
+        # If the relaxation is exact, the amounts that leave the rest payable are an interval, and
+        # its top is found by bisection. Otherwise every amount is tried.
         self.by_bisection = is_exact(self.payer_list, {(k, tier) for _, k, tier in self.choices})
 
     def run(self) -> list[Leg] | None:

@@ -1,4 +1,4 @@
-"""What rounds do to the state: shares, measured rates, and what each run received."""
+"""What rounds do to the state: shares, measured rates, and the GPU time of each run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def round_ending(state: State, lease: Lease) -> None:
 
 
 def round_ended(state: State, lease: Lease, end_ms: int) -> None:
-    """Add the time that an ended lease held its GPUs to what its runs have received.
+    """Add the time that an ended lease held its GPUs to the received time of its runs.
 
     The grace after a stop counts as well: no other run can have the GPUs until the lease has ended.
     """
@@ -119,11 +119,11 @@ def entitlements_ms(
 ) -> Iterator[tuple[str, dict[str, int], Mapping[str, int]]]:
     """Yield (run, how long it was due GPUs, how long it had GPUs) up to ``until_ms``.
 
-    Both are by flavor, and count from the run's first round on. What a run is owed is bounded, so
-    that a long shortage is not made up all at once. What a run is ahead by is bounded if it has a
-    grant in this round: GPUs that no other run wanted are no debt. A run that held GPUs without a
-    grant, in a grace longer than a round, kept them from other runs, so that its lead is not
-    reduced.
+    Both are by flavor, and count from the run's first round on. The time that a run is owed is
+    bounded, so that a long shortage is not made up all at once. The time that a run is ahead is
+    bounded if it has a grant in this round: GPUs that no other run wanted are no debt. A run that
+    held GPUs without a grant, in a grace longer than a round, kept them from other runs, so its
+    lead is not reduced.
 
     The bound on what a run is owed is lower by the time for which it had GPUs in this round. If
     more is due than can be given, every run is owed as much as its bound allows; a run that has

@@ -1,7 +1,7 @@
 """Cached expected ends of leases, updated when a lease changes.
 
-An overlay has a layer of its own: what it computes about something that has not changed in it is
-stored below, for the next reader.
+An overlay has a layer of its own. Results about leases that have not changed in the overlay are
+stored in the layer below, for the next reader.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class EndsBy(Generic[K]):
     below: EndsBy[K] | None = None
 
     def get(self, key: K) -> tuple[Kept, frozenset[str]] | None:
-        """Return what is cached for ``key``, if anything is, and the leases that changed since."""
+        """Return the cached ends of ``key``, if any, and the leases that changed since."""
         layer, changed = self, _NOTHING
         while True:
             more = layer.changed.get(key)
@@ -75,7 +75,7 @@ class EndsBy(Generic[K]):
             self.changed[key] = set()  # The ends here differ from those below.
 
     def change(self, key: K, lease: str) -> None:
-        """Record that a lease, which has or had part in ``key``, has changed."""
+        """Record that a lease that belongs or belonged to ``key`` has changed."""
         if self.below is not None or key in self.found:
             self.changed.setdefault(key, set()).add(lease)
 

@@ -45,7 +45,7 @@ class WorkView(Protocol):
 
     @property
     def queued_counts(self) -> Mapping[tuple[str, str], int]:
-        """How many runs are ``queued`` by (pool, owner), if there are any."""
+        """How many runs are ``queued``, by (pool, owner); pairs without any are left out."""
         ...
 
     @property
@@ -55,12 +55,12 @@ class WorkView(Protocol):
 
     @property
     def cut_runs(self) -> Mapping[str, None]:
-        """The runs that a conflict has cut, or steps of them, and that are not over."""
+        """The runs that are not over and of which a conflict has cut steps, or all."""
         ...
 
     @property
     def parked(self) -> Mapping[str, Mapping[str, None]]:
-        """Pending runs that wait for a hard quota, by the owner whose it is."""
+        """Pending runs that wait for a hard quota, by the owner that has the quota."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class WorkView(Protocol):
 
     @property
     def round_sizes(self) -> Mapping[str, int]:
-        """How many runs are in each pool that shares in rounds, if there are any."""
+        """How many runs are in each pool that shares in rounds; pools without any are left out."""
         ...
 
     @property
