@@ -28,7 +28,7 @@ class ChainSecrets:
     def __init__(self, secret: bytes | None, seal: LotterySeal | None) -> None:
         self._secret = secret
         self._seal = seal
-        # The chain that was looked for last, whether it was sealed then, and what was found.
+        # The last requested chain, whether it was sealed then, and the result.
         self._sought: tuple[str, bool] | None = None
         self._links: Preimages | None = None
         self._warned = ""

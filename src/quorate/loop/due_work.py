@@ -124,7 +124,7 @@ class DueWork:
         except Exception:  # noqa: BLE001 - a fault of ours is to end no service, and no other pool
             _LOG.exception("the next round of pool %s could not be made", pool)
             return False
-        # A round that was made of a state which others have changed since is made again.
+        # If others have changed the state since the round was computed, it is computed again.
         made = Made(head, lambda: self._round(pool))
         try:
             with collector_paused():

@@ -497,7 +497,7 @@ class Engine:
             self._view = read_only(self._state)
             self._is_whole = True
             if self.executor is not None:
-                # The executor may not have received what was committed after all.
+                # The executor may not have received the orders of a block that was committed after all.
                 orders = standing_orders(self._state)
                 self.executor.resume(orders, term=self._term, is_whole=not self.is_shared)
 

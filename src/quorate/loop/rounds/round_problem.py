@@ -20,7 +20,7 @@ from quorate.policy.problem import Entity, Floats, Ints, Problem
 MICRO: Final = float(PPM)
 
 # The input of a policy is kept within bounds in which all policies have answers. Documents are
-# bounded already; what runs report, and what old ledgers hold, is not.
+# bounded already; reports of runs, and values in old ledgers, are not.
 FLAVORS_APART: Final = 10_000.0
 """The largest ratio of a run's rates on two flavors; a smaller rate is raised to it."""
 WORK_MAX: Final = 200_000_000

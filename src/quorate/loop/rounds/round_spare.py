@@ -88,7 +88,7 @@ def faster_candidates(
         if fitting:
             flavor = max(fitting, key=lambda f: rates[places[f]])
             left[flavor] -= each.gpus
-            # Just before itself on the slower flavor, which is left to it if this one fails.
+            # Just before the same run on its slower flavor, which it gets if this one fails.
             deficit_s = nextafter(each.deficit_s, inf)
             found.append(each._replace(flavor=flavor, deficit_s=deficit_s))
     return found
