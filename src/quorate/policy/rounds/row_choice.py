@@ -8,15 +8,16 @@ from typing import Final, NamedTuple
 from quorate.policy.rounds.round_book import Book, Row, Rules, deficit_s, priority, share_of
 
 AHEAD_MIN: Final = 0.01
-"""From which part of a round on a row that had more than its share is ahead: less is rounding."""
+"""From which part of a round on a row with more than its share is ahead: less is rounding."""
 
 
 class Candidate(NamedTuple):
     """A row that may have GPUs of a flavor in the next round, with its priority.
 
-    ``is_allocated`` is false of rows that the allocation in force does not have: strictly, they may
-    be chosen, but get no place. A row that ``is_ahead`` of its share comes after all that are not,
-    so that nothing is given out beyond shares before every row has had what it is owed.
+    ``is_allocated`` is false for rows that the allocation in force does not have: under ``STRICT``
+    rules, they may be chosen, but get no place. A row that ``is_ahead`` of its share comes after
+    all others, so that nothing is given out beyond shares before every row has had the time it is
+    owed.
     """
 
     row: Row
@@ -31,12 +32,15 @@ class Candidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float, float, float]:
-        """What candidates are ordered by, the highest first."""
+        """The sort key of candidates, the highest first."""
         return (not self.is_ahead, self.priority, self.deficit_s, self.share)
 
 
 def is_ahead(owed_s: float, turn: float, rules: Rules) -> bool:
-    """Return whether a row had more than its share, and its turn is not to stay; strictly never."""
+    """Return whether a row had more than its share and does not stay.
+
+    False under ``STRICT`` rules.
+    """
     return not rules.forgets_owed and turn < 0.0 and owed_s < -AHEAD_MIN * rules.round_s
 
 
@@ -127,6 +131,6 @@ def _may_be_taken(candidate: Candidate, rules: Rules) -> bool:
 
 
 def is_allocated(book: Book, row: Row) -> bool:
-    """Return whether the allocation in force knows ``row``."""
-    # An allocation that knows both jobs of a pair knows the pair, though it names no share of it.
+    """Return whether the allocation in force has ``row``."""
+    # An allocation that has both jobs of a pair has the pair, even if it gives it no share.
     return row in book.shares or (len(row) > 1 and all((job,) in book.shares for job in row))
