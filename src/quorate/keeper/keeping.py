@@ -11,9 +11,9 @@ from quorate.keeper.wanted import LOCK_FILE
 
 
 def keep(folder: Path) -> int:
-    """Keep the run of ``folder`` until nothing is left to be done; return 0.
+    """Keep the run of ``folder`` until there is nothing left to do; return 0.
 
-    Does nothing if another keeper has it.
+    Does nothing if another keeper has the run.
     """
     lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not locked(lock):
