@@ -202,10 +202,7 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
 
 
 def _check_array(view: StateView, run: Run) -> list[Refusal]:
-    """Return why the name of ``run`` or of its array cannot be used.
-
-    It names something else already.
-    """
+    """Return a refusal if the name of ``run``, or of its array, is already in use."""
     if run.array is not None and run.task is None:
         return [
             Refusal(
@@ -274,10 +271,7 @@ def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
 
 
 def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
-    """Return the runs of one command by the name under which others follow them.
-
-    The run's or its array's.
-    """
+    """Return the runs of one command by the name that others follow: the run's or its array's."""
     units: dict[str, list[Run]] = {}
     for spec in specs:
         if isinstance(spec, Run):

@@ -1,9 +1,9 @@
 """The confinement of a run's processes.
 
-Apart from the service, and from runs of other system users. The keeper stays root. Each process it
-starts joins the run's cgroup, hides other users' processes from itself, becomes the run's system
-user for good, and only then enters its folder and starts its program. Bounds that the kernel or the
-container does not allow are reported in the run's output.
+It keeps them apart from the service, and from runs of other system users. The keeper stays root.
+Each process it starts joins the run's cgroup, hides other users' processes from itself, becomes the
+run's system user for good, and only then enters its folder and starts its program. Bounds that the
+kernel or the container does not allow are reported in the run's output.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def bare(inherited: Mapping[str, str]) -> dict[str, str]:
 def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of one process.
 
-    ``base``, the run's own, and the variables of its rank.
+    It consists of ``base``, the run's own variables, and the variables of its rank.
     """
     return {
         **base,

@@ -122,10 +122,7 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
 
 
 def _is_settled(view: StateView, run: str) -> bool:
-    """Return whether the exit of its work does not end ``run``.
-
-    It is a claim, or is ending already.
-    """
+    """Return whether the exit of its work does not end ``run``, a claim or a stopping run."""
     record = view.runs[run]
     is_ending = record.stopping is not None and record.stopping.outcome is not None
     return record.spec.sensitive or is_ending

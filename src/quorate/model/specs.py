@@ -1,6 +1,6 @@
-"""The values that users declare, validated and in the core's units.
+"""The values that users declare: nodes, owners, budgets, pools, runs.
 
-Nodes, owners, budgets, pools, runs. These values are made by ``documents`` (from YAML or JSON) and
+They are validated and in the core's units. ``documents`` makes them (from YAML or JSON), and they
 are stored inside events, so a field may be added with a default, and never renamed, retyped or
 removed: a new shape is a new event version (CONTRIBUTING.md, "A new event"). Times are Unix
 milliseconds, durations are milliseconds, budgets are GPU-milliseconds.

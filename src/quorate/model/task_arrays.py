@@ -115,10 +115,7 @@ def task_runs(run: Run) -> tuple[Run, ...]:
 
 
 def document_of(run: Run) -> Run:
-    """Return the submitted document of ``run``, a task.
-
-    The array, without what ``task_runs`` adds.
-    """
+    """Return the submitted array of ``run``, a task, without the fields that ``task_runs`` adds."""
     assert run.array is not None, run
     follow = None if run.follow == Follow(after=()) else run.follow
     return replace(run, name=run.array.name, task=None, follow=follow)

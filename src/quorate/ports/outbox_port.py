@@ -122,10 +122,7 @@ class Outbox(Protocol):
         ...
 
     def waiting(self, sink: str) -> Waiting:
-        """Return how many parcels wait, since when, and the last failure.
-
-        For metrics and people.
-        """
+        """Return how many parcels wait, since when, and the last failure."""
         ...
 
     def next_due_ms(self, sink: str) -> int | None:

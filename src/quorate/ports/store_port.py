@@ -93,8 +93,8 @@ class EventStore(Protocol):
     ) -> None:
         """Store ``payload``, the state at ``head``, and drop the previous snapshot.
 
-        Both or neither. The runs ``ended`` are added to the archive of the snapshot at
-        ``base_seq``; at 0 they are all of it. Raises ``StoreError`` if the stored snapshot is
+        Either both happen or neither. The runs ``ended`` are added to the archive of the snapshot
+        at ``base_seq``; at 0 they are all of it. Raises ``StoreError`` if the stored snapshot is
         another one, and then changes nothing. May be called on another thread than the other
         methods, one call at a time: no append waits for it.
         """

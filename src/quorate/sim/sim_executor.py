@@ -512,10 +512,7 @@ class SimExecutor:
             self._exited[work.run.name] = None
 
     def _break(self, held: HeldLease) -> None:
-        """Note that a part of a run's work is lost.
-
-        All of it is set back to its last checkpoint.
-        """
+        """Note that a part of a run is lost, and set its work back to the last checkpoint."""
         held.is_broken = True
         for run in runs_of(held.fact):
             work = self._work[run]

@@ -137,10 +137,7 @@ class StrictPlay:
             )
 
     def _allocate(self, rate: RowRate) -> Allocate:
-        """Return the function that makes allocations.
-
-        The policy of the table, or a published one.
-        """
+        """Return the function that makes allocations, of the table's policy or a published one."""
         asked, gpus = self.asked, dict(zip(self.cluster.flavors, self.cluster.gpus, strict=True))
         if asked.policy == "min_total_duration":
             return PublishedMakespan(gpus, self._types, rate)

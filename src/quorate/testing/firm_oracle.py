@@ -247,7 +247,7 @@ def _lineage(view: StateView, run: str) -> set[str]:
 def _still_pays(view: StateView, place: Place, share: Share) -> bool:
     """Return whether a payer may pay for a run.
 
-    In its family or as a lender, with an open window.
+    It is in the family of the run's owner or lends to it, and its window is open then.
     """
     owner = view.runs[place.run].spec.owner
     account = view.envelopes[share.payer]

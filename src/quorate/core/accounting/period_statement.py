@@ -160,7 +160,7 @@ class Asked:
     def takes_borrower(self, borrower: str) -> bool:
         """Return whether the borrowing of ``borrower`` is in the statement.
 
-        Never in that of one budget.
+        The statement of one budget never has borrowing.
         """
         return self.budget is None and self._takes_owner(borrower)
 

@@ -251,7 +251,7 @@ class Walk:
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` has no chance to start now.
 
-        By room, payers, spares or recalled loans.
+        It has no room or no payers, and neither spares nor recalled loans can help.
         """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):

@@ -49,7 +49,7 @@ from quorate.model.state.durations import (
 from quorate.model.state.state_view import StateView
 
 LEAST_RUNS: Final = 16
-"""A distribution is made of at least so many runs; the prior stands for the missing ones."""
+"""A distribution is made of at least this many runs; the prior stands for the missing ones."""
 UNITS_MAX: Final = 64
 """Into how many parts the GPUs that must come free are divided at most, to bound the work."""
 

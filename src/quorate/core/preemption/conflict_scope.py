@@ -157,10 +157,7 @@ def by_hand(view: StateView, command: Resolve) -> Question:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A conflict that can be resolved.
-
-    The resolver with its cuts, and the entrants of the lottery.
-    """
+    """A conflict that can be resolved: the resolver with its cuts, and the lottery's entrants."""
 
     resolver: Resolver
     tokens: tuple[Candidate, ...]

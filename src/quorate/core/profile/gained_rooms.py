@@ -72,10 +72,7 @@ class GainedRooms:
         return None if key in self._changed else self.former.rooms.get(key)
 
     def put(self, entry: Entry) -> None:
-        """Note that ``entry`` is inserted.
-
-        If the former plan had the same entry, it is not missing.
-        """
+        """Note that ``entry`` is put in; the same entry of the former plan is then not missing."""
         self.made.placed.append(entry)
         self._present[entry.run] = entry
         key = (entry.run, entry.start_ms, entry.end_ms)
@@ -95,7 +92,7 @@ class GainedRooms:
         self._miss(entry)
 
     def up_to(self, placed: int) -> None:
-        """Count the first ``placed`` entries of the former plan that are not put in as missing."""
+        """Count as missing those of the former plan's first ``placed`` entries not put in."""
         while self._at < placed:
             entry = self.former.placed[self._at]
             self._at += 1

@@ -144,8 +144,8 @@ def _equal(
 def _cause(policy: str, refusal: Unsolved) -> RoundCause:
     """Return the recorded form of a policy's refusal.
 
-    Owners in a pool do not see each other's runs. The shares of the round say which runs were left
-    out, and the log says what a policy did wrong.
+    It names no run, because owners in a pool do not see each other's runs. The shares of the round
+    say which runs were left out, and the log says what a policy did wrong.
     """
     if refusal.code is UnsolvedCode.SOLVER_FAILED:
         _LOG.error("the policy %s failed: %s", policy, refusal.message)

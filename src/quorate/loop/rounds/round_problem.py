@@ -34,7 +34,7 @@ years."""
 class PoolPolicy(Asked, Protocol):
     """The properties of a policy that a pool reads.
 
-    The fields it uses, and how many runs it can take.
+    These are the fields that the policy uses, and how many runs it can take.
     """
 
     @property
@@ -163,8 +163,8 @@ def _deadlines_s(
 ) -> Floats:
     """Return the time by which each run is to end.
 
-    A round before its deadline, if it can be as fast. Shares are given out in whole rounds, so that
-    a run may be one round behind its share.
+    That is a round before its deadline, if it can be as fast. Shares are given out in whole rounds,
+    so that a run may be one round behind its share.
     """
     due = np.array([_deadline_s(member, now_ms) for member in members])
     found: Floats = np.maximum(due - pool.round_ms / SECOND_MS, np.minimum(due, seconds_left))

@@ -101,7 +101,7 @@ class TenancyState(MoneyState):
     def uses_changed(self) -> None:
         """Drop the instants at which owners may cross thresholds.
 
-        The counting of use has changed.
+        Called when the way in which use is counted has changed.
         """
         self._crossings = None
         self.ranks_changed()

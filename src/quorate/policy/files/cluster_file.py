@@ -109,10 +109,7 @@ def _listed(value: object, at: At) -> Cluster | None:
 
 
 def write_clusters(clusters: Mapping[str, tuple[Cluster, ...]]) -> bytes:
-    """Return the file that names ``clusters``.
-
-    In the form without names of flavors, if possible.
-    """
+    """Return the file that names ``clusters``; without names of flavors, if possible."""
     listed = {
         trace: [published_text(each) or cluster_text(each) for each in several]
         for trace, several in clusters.items()

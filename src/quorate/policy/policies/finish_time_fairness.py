@@ -34,10 +34,7 @@ class FinishTimes:
 
     @property
     def at_rest(self) -> float:
-        """A level at which no job needs anything.
-
-        Minus infinity, because every finite delay needs a rate.
-        """
+        """Minus infinity: at every level, some job needs a rate, as a delay is finite."""
         return -np.inf
 
     def at(self, level: float) -> tuple[Floats, Floats]:

@@ -67,7 +67,7 @@ def strategy_proof(problem: Problem) -> Allocation | Unsolved:
 def _kinds(problem: Problem) -> tuple[Ints, Ints]:
     """Return one job of each kind, and the kind of each job.
 
-    Leaving out equal jobs has equal effects.
+    Equal jobs are of one kind, because leaving out one of them has the same effect.
     """
     rows = np.column_stack([problem.rates, problem.scales])
     _, first, kind_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)

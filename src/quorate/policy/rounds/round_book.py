@@ -92,10 +92,7 @@ STRICT: Final = Rules(
 
 
 class Standing(Enum):
-    """The GPUs that a row has on a flavor when its turn is computed.
-
-    None now, none ever, or some.
-    """
+    """Whether a row has GPUs of a flavor when its turn is computed, had none yet, or waits."""
 
     WAITING = 0
     NEW = 1

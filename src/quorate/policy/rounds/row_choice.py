@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from quorate.policy.rounds.round_book import Book, Row, Rules, deficit_s, priority, share_of
 
 AHEAD_MIN: Final = 0.01
-"""From which part of a round on a row with more than its share is ahead: less is rounding."""
+"""A row counts as ahead if it had at least this part of a round more than its share."""
 
 
 class Candidate(NamedTuple):

@@ -1,7 +1,7 @@
-"""The amount of work a policy has done.
+"""The amount of work a policy has done, as a count.
 
-A count, never a time, so equal problems have equal answers. The unit is one number that is read and
-multiplied. The amount of each part of the work in this unit was measured;
+It is never a time, so that equal problems have equal answers. The unit is one number that is read
+and multiplied. The amount of each part of the work in this unit was measured;
 docs/adr/0050-work-and-costs-of-rounds.md has the figures.
 """
 

@@ -1,7 +1,7 @@
 """Which jobs run under each baseline.
 
-EASY backfill, shortest remaining time, attained service, priority. All are greedy over one number
-of GPUs. Ties go by submission, then by name.
+The baselines are EASY backfill, shortest remaining time, least attained service and priority. All
+are greedy over one number of GPUs. Ties go by submission, then by name.
 """
 
 from __future__ import annotations

@@ -161,10 +161,7 @@ class _Fork:
         return due_ms
 
     def _late(self, due_ms: int) -> int:
-        """Return when a driver that is due at ``due_ms`` wakes up.
-
-        As late as it was in the ledger.
-        """
+        """Return when a driver that is due at ``due_ms`` wakes up, as late as in the ledger."""
         due_ms = max(due_ms, self._clock.true_ms)
         place = bisect_left(self._wakes, due_ms)
         if place < len(self._wakes) and self._wakes[place] <= due_ms + LATE_MS:
