@@ -136,7 +136,7 @@ def tier_of(state: State, lease: WorldLease) -> Tier:
 def record(state: State, leases: tuple[WorldLease, ...], now_ms: int) -> None:
     """Fold ``leases`` into ``state``, each on a node of its own.
 
-    Each holds the amount it has used.
+    The hold of each lease is the amount that it has used.
     """
     # All nodes first: the topology is then made once.
     for number, lease in enumerate(leases):

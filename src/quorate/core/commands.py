@@ -248,7 +248,7 @@ class RevokeToken:
 
 @dataclass(frozen=True, slots=True)
 class ReportBudget:
-    """An accounting system reports what an owner has left: GPU-hours, node-hours, or both."""
+    """An accounting system reports the hours an owner has left: GPU-hours, node-hours, or both."""
 
     owner: str
     source: str
@@ -260,10 +260,7 @@ class ReportBudget:
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """The accounting system does not answer for an owner.
-
-    Not ``is_linked``: the owner was unlinked.
-    """
+    """``is_linked``: the accounting system does not answer for an owner; else it was unlinked."""
 
     owner: str
     source: str
@@ -296,7 +293,7 @@ class ShareOut:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Do what is due: renew or end holds that ran out, and try the waiting runs."""
+    """Do everything due: renew or end holds that ran out, and try the waiting runs."""
 
 
 Immediate = (
@@ -326,7 +323,7 @@ Immediate = (
     | ShareOut
     | Tick
 )
-"""Commands that are carried out at once, whichever runs wait."""
+"""Commands that are carried out at once, whatever runs wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,7 +295,7 @@ def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
 def _stated(run: Run) -> tuple[str, ...]:
     """Return the names that the document of ``run`` follows.
 
-    All tasks of an array have the same.
+    All tasks of an array have the same names.
     """
     follow = run.follow
     return () if follow is None else (*follow.after, *follow.after_any, *follow.after_task)

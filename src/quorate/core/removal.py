@@ -90,7 +90,7 @@ def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
 def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
     """Yield a refusal for the runs and the unwiped nodes of the pool.
 
-    Always one for the default pool.
+    The default pool is always refused.
     """
     if name == DEFAULT_POOL:
         yield _in_use(

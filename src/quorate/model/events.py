@@ -370,7 +370,7 @@ class OwnerRemoved(Fact, frozen=True, tag="owner-removed/1"):
 class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
     """An owner has used ``percent`` of a soft budget.
 
-    If not ``is_above``, use has fallen clearly below.
+    If not ``is_above``, its use has fallen clearly below that again.
     """
 
     owner: str
@@ -522,10 +522,10 @@ class RunEnded(Fact, frozen=True, tag="run-ended/1"):
 
 
 class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
-    """A bundle started out of order. Ledgers before ``lease-started/2`` have it.
+    """A bundle started out of order.
 
-    It is no longer written. ``vacate_ms`` and ``reservation`` are the planned start that it was
-    recorded to precede.
+    Only ledgers from before ``lease-started/2`` have this event; it is no longer written.
+    ``vacate_ms`` and ``reservation`` are the planned start that it was recorded to precede.
     """
 
     run: str

@@ -132,10 +132,7 @@ class Envelope(Spec, frozen=True, kw_only=True):
 
     @property
     def gpu_ms_granted(self) -> int:
-        """The GPU-milliseconds it may pay in all.
-
-        By default its full width for its whole window.
-        """
+        """The GPU-milliseconds it may pay in all; by default its full width for its window."""
         if self.gpu_ms_max is not None:
             return self.gpu_ms_max
         return self.concurrency * (self.end_ms - self.start_ms)

@@ -157,10 +157,7 @@ def upstreams_of(run: Run) -> tuple[Upstream, ...]:
 
 
 def array_variables(run: Run) -> dict[str, str]:
-    """Return the environment variables that tell the work of ``run`` its task.
-
-    None without an array.
-    """
+    """Return the environment variables with the task of ``run``; empty without an array."""
     if run.array is None or run.task is None:
         return {}
     indexes = indexes_of(run.array.tasks)

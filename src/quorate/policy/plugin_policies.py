@@ -34,10 +34,7 @@ class KnownPolicies:
     faults: tuple[str, ...] = ()
 
     def hint(self) -> str:
-        """Return the faults as the end of a sentence about an unknown policy.
-
-        Empty without faults.
-        """
+        """Return the faults as the end of a sentence about an unknown policy; may be empty."""
         return f" ({'; '.join(self.faults)})" if self.faults else ""
 
 

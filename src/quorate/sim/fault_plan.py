@@ -256,10 +256,7 @@ class Faults:
         self._fence(self._some_node(), self._chance.randrange(2 * MINUTE_MS))
 
     def _some_node(self) -> str:
-        """Return a node.
-
-        Preferably one with a stopping lease, or of a run whose spare is filled.
-        """
+        """Return a node, preferably with a stopping lease, or of a run whose spare is filled."""
         stopping = self._executor.stuck_nodes(since_ms=self._timeline.now_ms)
         filled = self._unspared()
         hurt = self._chance.choice((stopping, filled, filled, ()))

@@ -23,7 +23,7 @@ SHORTEST_S: Final = 100.0
 LONGEST_S: Final = 1e6
 """The search begins between these makespans."""
 LONGER: Final = 10.0
-"""How many times as long a makespan is tried if none of those is feasible."""
+"""The factor by which makespans are raised if none of those is feasible."""
 WITHIN: Final = 1.05
 
 

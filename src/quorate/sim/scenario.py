@@ -185,7 +185,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
 def drawn_of(text: str, seed: int) -> Drawn:
     """Return the jobs that ``lam=4500,seed=42,jobs=100,multi=1`` requests.
 
-    By default with ``seed``.
+    ``seed`` is used if the text has none.
     """
     found: dict[str, str] = {}
     for part in text.split(","):

@@ -170,7 +170,7 @@ class StrictPlay:
     def figures(self) -> dict[str, float | int | None]:
         """Return the figures of the published experiments, for the measured jobs.
 
-        JCT of those done.
+        The mean completion time is that of the jobs that are done.
         """
         tally, names = self.tally, [job.name for job in self.measured()]
         return {

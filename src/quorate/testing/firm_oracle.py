@@ -275,7 +275,7 @@ def _taken(view: StateView, other: Place, where: tuple[str, str, str]) -> int:
 def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBack) -> int:
     """Return the GPUs of a domain that no lease holds at ``at_ms``.
 
-    Only whole nodes if given so.
+    If the pool gives whole nodes, only free nodes count.
     """
     whole = view.pools[where[0]].whole_nodes
     found = 0

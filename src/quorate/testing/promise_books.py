@@ -537,7 +537,7 @@ def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
 
 
 def _is_late(view: StateView) -> bool:
-    """Return whether a lease is past its deadline to stop, or a conflict past its due."""
+    """Return whether a lease is past its deadline to stop, or a conflict past its due time."""
     declared = (view.conflicts[name].declared for name in view.open_conflicts)
     return any(conflict.due_ms < view.at_ms for conflict in declared) or any(
         lease.ending is not None and lease.ending.deadline_ms < view.at_ms

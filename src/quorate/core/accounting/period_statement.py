@@ -29,7 +29,7 @@ Prices = Mapping[str, int]
 class Used:
     """The GPU time that one user's runs used of an envelope in the period.
 
-    No cost if there is no price.
+    It has no cost if its flavor has no price.
     """
 
     owner: str

@@ -37,10 +37,7 @@ SWEEPS_PER_WINDOW: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """GPU and node time used. ``flavors`` divides the GPU-milliseconds, by name.
-
-    None of them is zero.
-    """
+    """GPU and node time used. ``flavors`` has the GPU-milliseconds by flavor, without zeros."""
 
     gpu_ms: int
     node_ms: int

@@ -315,7 +315,10 @@ def _indexes(view: StateView) -> Iterator[Violation]:
 
 
 def _tenancy(view: StateView) -> Iterator[Violation]:
-    """Yield counters of hard quotas, and a queue, that do not match leases and runs: I8."""
+    """Yield a violation if counters of hard quotas, or the queue, do not match leases and runs.
+
+    I8.
+    """
     recounted = view.overlay()
     recounted.recount()
     rooms = {name: gpus for name, gpus in view.holdings.room.items() if gpus}

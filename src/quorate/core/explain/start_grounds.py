@@ -253,9 +253,9 @@ def recourse_of(
 def contest_for(
     seen: Seen, promise: ReservationRecord | None, *, draws: int = DUMMY_DRAWS
 ) -> Contest | Refusal | None:
-    """Return the conflict that is to make room for a reservation, if one is in play.
+    """Return the conflict that is to make room for a reservation; None if there is none.
 
-    ``draws`` is over how many dummy draws victims are counted; odds need none of them.
+    ``draws`` is the number of dummy draws over which victims are counted; odds need none of them.
     """
     state = seen.state
     if promise is None:

@@ -127,7 +127,7 @@ def start_quantiles(
 def releases_of(view: StateView, leases: Iterable[str]) -> tuple[ExpectedRelease, ...]:
     """Return the GPUs that come free when ``leases`` end.
 
-    Leases of one run with one end are one.
+    Leases of one run that end together are one release.
     """
     together: dict[tuple[str, int | None], int] = {}
     for name in leases:

@@ -212,7 +212,7 @@ class Scores:
     def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
         """Return the lowest and highest step of the owner's score until then.
 
-        The full range if unknown.
+        If that is not known, return the lowest and highest step of all.
         """
         terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
         if meter is None:

@@ -161,10 +161,7 @@ class Seats:
                         yield held
 
     def _open_to(self, run: Run, flavor: str) -> frozenset[IslandKey]:
-        """Return the domains that ``run`` may use.
-
-        All domains, if its owner's nodes are limited.
-        """
+        """Return the domains that ``run`` may use; all of them if its owner's nodes are limited."""
         view, selector = self._view, () if self._bounds_of(run.owner) else run.selector
         key = (flavor, selector)
         if key not in self._open:

@@ -17,15 +17,15 @@ Curve = tuple[list[int], list[int]]
 """Instants in order, and how many GPUs have come free by each of them."""
 
 End = tuple[int, int, str]
-"""(instant, GPUs, lease): so many GPUs come free when that lease ends."""
+"""(instant, GPUs, lease): the GPUs that come free when that lease ends, and when."""
 
 
 @dataclass(slots=True)
 class Kept:
     """Ends in order, and their curves: as declared, and as last expected.
 
-    An overdue lease is expected later. ``expected`` holds from ``from_ms`` until ``until_ms``, both
-    included: until then no other lease becomes overdue.
+    An overdue lease is expected to end later than declared. ``expected`` holds from ``from_ms``
+    until ``until_ms``, both included: until then no other lease becomes overdue.
     """
 
     said: list[End]

@@ -237,7 +237,7 @@ class RunTable(Table[str, RunRecord], Runs):
     def __missing__(self, key: str) -> RunRecord:
         """Return the archived record under ``key``.
 
-        Called by ``table[key]`` if it is not in memory.
+        Python calls this for ``table[key]`` if the run is not in memory.
         """
         found = None if self._archive is None else self._archive.get(key)
         if found is None:

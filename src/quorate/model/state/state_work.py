@@ -110,7 +110,7 @@ class WorkState(FleetState):
 
     @property
     def cut_runs(self) -> Table[str, None]:
-        """The runs that are not over and of which a conflict has cut steps, or all."""
+        """The runs that are not over and of which a conflict has cut steps, or the whole run."""
         self._index_leases()
         return self._cut_runs
 

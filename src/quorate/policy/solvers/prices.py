@@ -172,9 +172,9 @@ class _Search:
         self.mixture.add((level - self.base) / self.unit, choice.used / self.demand.gpus)
 
     def _look(self, prices: Floats, level: float) -> int:
-        """Return the number of the choices of jobs at ``prices`` for ``level``.
+        """Compute the choices of jobs at ``prices`` for ``level``; return their number.
 
-        Note their bound.
+        Their bound is kept if it is better.
         """
         need, growth = self._needs_at(level)
         per_gpu = prices / self.demand.gpus

@@ -63,9 +63,9 @@ class _Part:
 
 @dataclass(slots=True)
 class _Hold:
-    """An open lease.
+    """An open lease, with the stories of its run and of its partner.
 
-    The stories are those of its run and of its partner, which has no GPUs of its own.
+    The partner has no GPUs of its own.
     """
 
     start_ms: int

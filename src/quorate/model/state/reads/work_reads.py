@@ -55,7 +55,7 @@ class WorkView(Protocol):
 
     @property
     def cut_runs(self) -> Mapping[str, None]:
-        """The runs that are not over and of which a conflict has cut steps, or all."""
+        """The runs that are not over and of which a conflict has cut steps, or the whole run."""
         ...
 
     @property
