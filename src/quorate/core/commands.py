@@ -260,7 +260,7 @@ class ReportBudget:
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """``is_linked``: the accounting system does not answer for an owner; else it was unlinked."""
+    """``is_linked``: the accounting system does not answer. Otherwise: the owner was unlinked."""
 
     owner: str
     source: str

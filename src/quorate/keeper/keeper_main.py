@@ -425,7 +425,7 @@ class Keeper:
             if wanted is not None:
                 self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
         except (UnreadableError, OSError) as error:
-            self._say(f"what is wanted stays what it was: {error}")
+            self._say(f"the wanted state cannot be read, and the previous one stays: {error}")
 
     def _read_status(self) -> Status:
         try:

@@ -92,7 +92,7 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
 
 
 Dues = Mapping[tuple[str, int], int]
-"""When each deadline, of a lease and by the time of day, is due on the keeper's own clock."""
+"""The deadlines on the keeper's own clock, by (lease, deadline by the time of day)."""
 
 
 def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:
@@ -118,7 +118,7 @@ def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Du
 
 
 def gone(wanted: Wanted, gang: Gang | None) -> tuple[str, ...]:
-    """Return the stopping leases that have no process any more."""
+    """Return the stopping leases that no longer have a process."""
     busy = frozenset[Slot]() if gang is None else gang.slots
     return tuple(
         part.lease

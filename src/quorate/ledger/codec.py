@@ -48,7 +48,7 @@ Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
 
 
 class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
-    """A lease before events recorded whether it started out of order."""
+    """A start of a lease in the form that does not record whether it was out of order."""
 
     lease: str
     run: str

@@ -27,7 +27,8 @@ one request."""
 class BlockDraft:
     """Decisions over ``state``; ``ahead`` is the state after them.
 
-    Several commands share up to ``group_bytes_max``. One command may have ``block_bytes_max``.
+    Several commands share up to ``group_bytes_max``. One command alone may have up to
+    ``block_bytes_max``.
     """
 
     __slots__ = (

@@ -96,7 +96,7 @@ class Snapshots:
         return writing.is_kept
 
     def _write(self, writing: _Writing) -> None:
-        """Write a snapshot, on whichever thread."""
+        """Write a snapshot, on any thread."""
         made = writing.made
         try:
             self._store.save_snapshot(

@@ -19,7 +19,7 @@ Slots = tuple[tuple[str, int], ...]
 
 
 class Role(Word):
-    """What a lease is for."""
+    """The purpose of a lease."""
 
     ACTIVE = "Active"
     SPARE = "Spare"
@@ -103,7 +103,7 @@ class ReservationOutcome(Word):
 
 
 class ConflictCause(Word):
-    """What a conflict was declared for."""
+    """The reason why a conflict was declared."""
 
     RESERVATION = "Reservation"
     TIGHTENED = "Tightened"

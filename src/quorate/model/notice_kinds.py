@@ -8,7 +8,7 @@ from quorate.model.closed_words import Word
 
 
 class NoticeKind(Word):
-    """What a notice is about. docs/notices.md lists the same."""
+    """The subject of a notice. docs/notices.md lists the same kinds."""
 
     RUN_STARTED = "run-started"
     START_MOVED = "start-moved"

@@ -92,7 +92,10 @@ class _Tables:
         return same
 
     def _enter(self, table: Ints, place: Ints, rows: Ints) -> None:
-        """Make classes of the jobs whose place is free: the first of each place is its member."""
+        """Make a class for each free place of ``table``.
+
+        The first job there is its first member.
+        """
         free = table[place] < 0
         place, rows = place[free], rows[free]
         table[place[::-1]] = rows[::-1]

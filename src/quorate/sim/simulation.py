@@ -46,7 +46,7 @@ class VirtualClock:
     skew_ms: int = 0
 
     def now_ms(self) -> int:
-        """Return what the clock shows."""
+        """Return the time of the clock."""
         return self.true_ms + self.skew_ms
 
 
@@ -261,7 +261,7 @@ class Simulation:
                 break
             steps = 0 if next_ms > instant_ms else steps + 1
             instant_ms = max(next_ms, instant_ms)
-            assert steps < STEPS_PER_INSTANT_MAX, f"nothing gets on at {next_ms}"
+            assert steps < STEPS_PER_INSTANT_MAX, f"the simulation is stuck at {next_ms}"
             if event_ms == next_ms:
                 self.timeline.take()()
                 while self.is_crowded and self.timeline.next_ms() == next_ms:

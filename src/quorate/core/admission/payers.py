@@ -171,7 +171,7 @@ class Accounts(Protocol):
 
 @dataclass(slots=True)
 class PayerList:
-    """The payers of one decision and what it has already taken from them."""
+    """The payers of one decision, and the GPUs it has already taken from them."""
 
     view: Accounts
     request: CoverRequest

@@ -36,7 +36,7 @@ from quorate.model.state.records import RunRecord
 CONFLICTS_MAX: Final = 3
 """For how many runs, its first ones, each walk searches a sooner start by a conflict."""
 CONFLICTS_TURN: Final = 16
-"""Of the other runs, one in this many has its turn in a walk."""
+"""Each walk tries one in this many of the other runs."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined for one that node quotas allow on any nodes."""
 

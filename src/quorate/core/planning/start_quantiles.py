@@ -60,7 +60,7 @@ _SUM_BITS: Final = 40
 _SURE: Final = 1 << _SUM_BITS
 """Odds of several runs are counted in parts of 2 ** 40, so that rounding does not matter."""
 _LATE: Final = _ONE * 2 // 5
-"""The part of the prior that takes longer than it declared."""
+"""The part of the prior's runs that take longer than they declared."""
 _LATE_OCTAVES: Final = 2
 """How often the number of late runs halves from one octave of time to the next."""
 _TAIL: Final = tuple(

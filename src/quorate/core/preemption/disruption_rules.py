@@ -55,8 +55,8 @@ class CallBar(Word):
 class CallRefusal:
     """Why a run may not call a conflict now; ``text`` says it, without instants.
 
-    ``account`` is its owner's if that does not cover ``costs_gpu_ms``, and ``covered_ms`` is when
-    it will; None if it never does.
+    ``account`` is the owner's disruption account, if it does not cover ``costs_gpu_ms``;
+    ``covered_ms`` is when it will, None if it never does.
     """
 
     bar: CallBar

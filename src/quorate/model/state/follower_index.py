@@ -1,4 +1,4 @@
-"""The waiting runs that follow others, indexed: by upstream, and by what they wait for.
+"""The waiting runs that follow others, indexed by upstream and by the state of their wait.
 
 A decision examines only the followers of runs that have ended in it, however many wait.
 """

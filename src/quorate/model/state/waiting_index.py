@@ -22,7 +22,7 @@ Line = tuple[str, str, tuple[str, ...]]
 Place = tuple[int, int, str]
 """(since when it waits, sequence, run): the order within a line."""
 Need = tuple[int, Place]
-"""(how long the run is paid in advance, by its document; its place)."""
+"""(the duration that is paid in advance, by the run's document; the run's place)."""
 E = TypeVar("E", Place, Need)
 
 

@@ -35,7 +35,7 @@ class WorkCount:
         self.spend(PER_BEGINNING * columns)
 
     def spend_program(self, rows: int, columns: int, steps: int) -> None:
-        """Count the solve of a program in so many steps."""
+        """Count the solution of a program in ``steps`` steps."""
         self.spend(PER_PROGRAM * columns + steps * _step(rows, columns))
 
     def steps_max(self, rows: int, columns: int) -> int | None:

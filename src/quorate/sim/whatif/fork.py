@@ -124,7 +124,7 @@ class _Fork:
                 break
             steps = 0 if next_ms > instant_ms else steps + 1
             instant_ms = max(next_ms, instant_ms)
-            assert steps < STEPS_PER_INSTANT_MAX, f"nothing gets on at {next_ms}"
+            assert steps < STEPS_PER_INSTANT_MAX, f"the simulation is stuck at {next_ms}"
             self._clock.true_ms = max(self._clock.true_ms, next_ms)
             if heap_ms == next_ms and not heappop(self._heap)[3]():
                 continue
