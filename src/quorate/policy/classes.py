@@ -44,7 +44,7 @@ class Classes:
 
 
 class _Tables:
-    """The classes seen so far, found by a hash of a job's columns; equality decides."""
+    """The classes so far, looked up by a hash of a job's columns; equal columns make a class."""
 
     def __init__(self, columns: Sequence[Words], at_most: int) -> None:
         self.columns = columns

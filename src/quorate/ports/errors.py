@@ -238,8 +238,8 @@ class LedgerEmptyError(StoreError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the ledger holds nothing, because making it was cut off; remove the file, then make "
-            "it again: quorate init"
+            "the ledger is empty, because its creation was interrupted; remove the file, then "
+            "create it again: quorate init"
         )
 
 
@@ -289,8 +289,8 @@ class UnsureAppendError(StoreDownError):
 
     def __init__(self, block: Head, why: str) -> None:
         super().__init__(
-            f"block {block.height} was sent and may be recorded: {why}; look at what became of the "
-            "request before it is sent again, or send it with the same request key"
+            f"block {block.height} was sent and may be recorded: {why}; check whether the "
+            "request was carried out before it is sent again, or send it with the same request key"
         )
         self.block = block
 

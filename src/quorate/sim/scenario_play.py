@@ -177,7 +177,7 @@ def staged(
     if asked.policy is not None and asked.policy not in known.by_name:
         raise ScenarioError(
             "policy",
-            f"is {asked.policy!r}, which there is not{known.hint()}",
+            f"is {asked.policy!r}, which does not exist{known.hint()}",
             "list them: quorate policy list",
         )
     if asked.policy is not None and known.by_name[asked.policy].reads_costs:

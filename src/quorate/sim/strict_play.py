@@ -163,7 +163,7 @@ class StrictPlay:
     # --- Results ---
 
     def measured(self) -> list[TraceJob]:
-        """Return the jobs that are measured, of those that have come."""
+        """Return the jobs that are measured and have arrived."""
         begin, end = self.asked.measured or (0, len(self.jobs))
         return [job for place, job in enumerate(self.jobs.values()) if begin <= place < end]
 

@@ -119,7 +119,7 @@ def check_payer(
             yield Violation("I3", fact.lease, f"{fact.payer} pays {flavor}, not {node.flavor}")
         if not selector:
             continue
-        # The nodes of a lease are mostly in one place, and what matches one matches the next.
+        # The nodes of a lease are mostly in one place, and a match for one holds for the next.
         place = (node.region, node.cluster, node.domain, node.rack)
         if place == matched:
             continue

@@ -176,7 +176,7 @@ def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
 
 
 def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
-    """Return from when to search the next start if ``entry`` cannot be promised; else None."""
+    """Return from when to search the next start, as ``entry`` cannot be promised; None if never."""
     at_ms = kept_from_ms(plan.profile, entry)
     if at_ms is not None and at_ms > entry.start_ms:
         return at_ms

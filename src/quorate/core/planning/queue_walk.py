@@ -77,7 +77,7 @@ class Walk:
         """
 
     def run(self, *, starts_anew: int = 0) -> int:
-        """Start and plan the waiting runs, in queue order; return how often it may begin again.
+        """Start and plan the waiting runs, in queue order; return how often it may start again.
 
         The walk ends early when a firm run leaves its promised place, if runs before it in the
         queue could use that place and the queue may still be walked again, ``starts_anew`` times.

@@ -1,15 +1,15 @@
 """Start quantiles: by when a planned start has come with a chance of 50 % and of 90 %.
 
-A planned start rests on running runs that are expected to end when they declared. Here each of them
-ends with the odds that its owner's history gives (``model/state/durations.py``), and the start
+A planned start depends on running runs that are expected to end when they declared. Here each of
+them ends with the odds that its owner's history gives (``model/state/durations.py``), and the start
 comes when enough GPUs are free.
 
 - **One run.** It has run for some time, so only those runs of its owner's history count that took
-  at least as long, relative to what they declared. If fewer than ``LEAST_RUNS`` did, the prior
-  stands for the missing ones, given that the same time has passed. Each counts as ended at the
-  upper bound of its bucket: late by 9 % at most, and exact for one that took what it declared.
+  at least as long, relative to their declared durations. If fewer than ``LEAST_RUNS`` did, the
+  prior stands for the missing ones, given that the same time has passed. Each counts as ended at
+  the upper bound of its bucket: late by 9 % at most, and exact for one that took its declared time.
 - **The prior** is for an owner without history: 60 % of its runs end when they declared, none
-  sooner; of the late runs that are still there at any time, a quarter is there at twice that time.
+  sooner; of the late runs that still run at any time, a quarter still runs at twice that time.
   It is a cautious one: an overdue run without history ends within 1.4 times the time so far in half
   of the cases, and within 3.4 times in nine of ten.
 - **Several runs** end independently of each other. The odds that enough GPUs are free at an instant

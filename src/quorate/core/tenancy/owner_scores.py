@@ -275,7 +275,7 @@ def target_ppm(view: StateView, owner: Owner) -> int:
 def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
     """Return the worse of the GPU-hours and node-hours used, in parts of ``ONE``; None without any.
 
-    Over the rolling window of the installation. A budget of 0 counts as used up.
+    Use is counted over the rolling window of the installation. A budget of 0 counts as used up.
     """
     uses = usage_of(view, owner, now_ms)
     return max((used * ONE // budget if budget else ONE for used, _, budget in uses), default=None)

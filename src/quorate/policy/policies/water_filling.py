@@ -38,11 +38,11 @@ ASKED_MAX: Final = 200
 MISSED: Final = 1e-9
 """How far below its level a job may usually be, relative to its largest first level."""
 MISSED_MAX: Final = 1e-7
-"""The same when a solver's rounding leaves it further below."""
+"""The same bound when a solver's rounding leaves the job further below."""
 RAISED: Final = 1e-7
 """How far a job that counts as stuck might usually still be raised, relative to the same level."""
 RAISED_MAX: Final = 1e-5
-"""The same when rates differ by a factor of a million, so that walls are known less well."""
+"""The same bound when rates differ by a factor of a million, so that walls are less exact."""
 UNSURE_MAX: Final = 1e-2
 """The largest such tolerance; an answer that needs more than ``RAISED_MAX`` reports it."""
 TOGETHER: Final = 10.0
