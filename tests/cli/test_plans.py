@@ -189,7 +189,7 @@ def test_a_run_behind_the_depth_starts_not_before_an_instant(patient: Shell) -> 
     assert "not before" in patient.ok("get", "queue").splitlines()[2]
     plan = patient.ok("plan", "last")
     assert plan.startswith("run/last waits; it starts not before 2027-01-15T20:00:00Z (in 10h)\n")
-    why = "the first 1 waiting runs of pool default are planned; it is not one yet"
+    why = "the first 1 waiting runs of pool default are planned; it is not one of them yet"
     assert re.search(rf"^  plan: +not before: {why}$", plan, re.MULTILINE)
     assert f"  {why}\n" in patient.ok("explain", "last")
     tree = patient("explain", "last", "-o", "json").json["plan"]

@@ -272,4 +272,4 @@ def test_what_cannot_be_paused_or_resumed_is_refused_with_a_remedy(bare: Shell) 
     assert "is damaged" in bare("simulate", "--resume", "p.sim").err
     (bare.folder / "p.sim").write_bytes(whole)
     (bare.folder / "t.csv").write_text(_LONG.replace("j1,", "other,"), encoding="utf-8")
-    assert "t.csv as it was" in bare("simulate", "--resume", "p.sim").err
+    assert "t.csv has changed since" in bare("simulate", "--resume", "p.sim").err

@@ -196,7 +196,7 @@ def test_command_line_tells_the_exact_start_and_how_to_ask_for_it(both: Both) ->
     text = both.type("plan", LAST, "--exact")
     assert "it has a tentative start" in text
     assert both.start_of(WAITING - 1) in text
-    assert f"for this answer all before it were, too: {WAITING - 1}" in text
+    assert f"for this answer all {WAITING - 1} runs before it were planned, too" in text
     assert "it has a tentative start" in both.type("explain", LAST, "--exact")
     tree = json.loads(both.type("plan", LAST, "--exact", "-o", "json"))
     assert tree["exact"] == REACHED

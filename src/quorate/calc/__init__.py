@@ -1,9 +1,8 @@
 """The calculus by itself: a world as plain JSON values in, the decision as JSON out.
 
-No server, no ledger, no clock: what is not in the world does not exist. The entry points are
-``run``, and ``unmet`` for the expectations of a scenario that failed; each kind has its module. A
-refusal is an answer (``error`` with the numbers behind it); a world that cannot be read is a
-``CalcInputError``.
+No server, no ledger, no clock: only objects in the world exist. The entry points are ``run``, and
+``unmet`` for the expectations of a scenario that failed; each kind has its module. A refusal is an
+answer (``error`` with the numbers behind it); a world that cannot be read is a ``CalcInputError``.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ _KINDS: Final[Mapping[str, Callable[[object], dict[str, object]]]] = {
     "rounds": rounds,
 }
 KINDS: Final = tuple(_KINDS)
-"""What can be calculated."""
+"""The kinds of calculation."""
 
 
 def run(kind: str, world: object) -> dict[str, object]:
-    """Return the answer of ``kind`` to ``world``, which is what a JSON reader returns.
+    """Return the answer of ``kind`` to ``world``, which is parsed JSON.
 
-    Raises ``CalcInputError``, which names the path, when the world cannot be read.
+    Raises ``CalcInputError``, which names the path, if the world cannot be read.
     """
     if kind not in _KINDS:
         raise CalcInputError("kind", f"must be one of {', '.join(KINDS)}, got {kind!r}")

@@ -1,7 +1,7 @@
 """``calc bind``: a placement and its payers joined, chunk by chunk, by counts alone.
 
-The binder of the core works on slots that pack and cover already agree about; here both sides are
-given, and what does not add up is the answer.
+The binder of the core works on slots for which pack and cover already agree; here both sides are
+given, and a mismatch is the answer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def bind(world: object) -> dict[str, object]:
 
 
 def _faults(groups: tuple[_Group, ...], segments: tuple[_Segment, ...]) -> Iterator[str]:
-    """Yield what does not add up within a group or a segment."""
+    """Yield the mismatches within a group or a segment."""
     for group in groups:
         for node, gpus in (*group.nodes, *group.spare_nodes):
             if gpus <= 0:
@@ -98,7 +98,7 @@ class _Payers:
         self._left = [[segment, segment.quantity] for segment in segments if segment.quantity]
 
     def take(self, gpus: int) -> Iterator[tuple[_Segment, int]]:
-        """Yield who pays for the next ``gpus`` GPUs, which must be there."""
+        """Yield the payers of the next ``gpus`` GPUs; there must be that many left."""
         while gpus:
             head = self._left[0]
             segment, left = head

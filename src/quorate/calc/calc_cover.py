@@ -1,8 +1,8 @@
-"""``calc cover``: who pays for so many GPUs of a flavor at a place.
+"""``calc cover``: who pays for a number of GPUs of a flavor at a place.
 
 Beside the refusal with its numbers the answer has the calculus' short name for it: ``NoEnvelope``
-when no envelope can pay anything, ``BorrowLimit`` when the run's own limit on borrowing is what
-binds, ``InsufficientCapacity`` otherwise.
+if no envelope can pay anything, ``BorrowLimit`` if the run's own limit on borrowing binds,
+``InsufficientCapacity`` otherwise.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _COVER: Final = frozenset(
 _ACTOR: Final = "calc"
 _hours = values.decimal_of(factor=HOUR_MS, unit="millisecond", low=1, high=DURATION_MS_MAX)
 _HOLD_MS: Final = 1
-"""What one GPU holds when the world states no duration: GPU-hours do not bind then."""
+"""The hold of one GPU if the world states no duration: GPU-hours do not bind then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """What is to be paid. ``location`` None means that the world does not say where."""
+    """The GPUs to be paid for. ``location`` is None if the world states no place."""
 
     owner: str
     flavor: str
@@ -63,7 +63,7 @@ class _Question:
     duration_ms: int | None
 
     def fault(self) -> str | None:
-        """Return why there is nothing to pay, if so."""
+        """Return why there is nothing to pay; None if there is something."""
         if not self.owner:
             return "owner is required"
         if not self.flavor:
@@ -146,7 +146,7 @@ def _request(
 def _error_name(
     state: State, request: CoverRequest, demands: list[Demand], refusal: Refusal
 ) -> str:
-    """Return what the calculus calls this refusal."""
+    """Return the calculus' name for this refusal."""
     payer_list = PayerList(state, request, payer_phases(state, request)[-1])
     if sum(payable(payer_list, demands)) == 0:
         return "NoEnvelope"

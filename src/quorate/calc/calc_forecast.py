@@ -1,7 +1,7 @@
-"""``calc forecast``: when a run would start, where, paid by whom, and what holds it until then.
+"""``calc forecast``: when and where a run would start, who would pay, and what holds it until then.
 
-The run is submitted to the world, and the answer is what ``plan`` would show. Other runs of the
-world that are ``Pending`` and have no lease wait before it, in their order.
+The run is submitted to the world, and the answer is the one that ``plan`` would show. Other runs of
+the world that are ``Pending`` and have no lease wait before it, in their order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def forecast(world: object) -> dict[str, object]:
 
 
 def _asked(value: object, at: At) -> str | None:
-    """Return the name of the run in question; why it was not placed is computed here, not read."""
+    """Return the name of the run to forecast; a reason in the world why it waits is ignored."""
     fields = fields_of(value, at, FORECAST)
     if fields is None:
         return None
@@ -121,7 +121,7 @@ def _time(at_ms: int | None) -> str | None:
 
 
 def deficit_of(found: Forecast) -> int:
-    """Return how many GPUs are missing: on nodes, else, if there are enough, in budgets."""
+    """Return how many GPUs are missing: on nodes or, if there are enough, in budgets."""
     if found.starts_now:
         return 0
     if found.deficit or found.refusal is None:
@@ -156,7 +156,7 @@ def first_asked(view: StateView, run: Run) -> str | None:
 
 
 def reason_of(refusal: Refusal, deficit: int) -> str:
-    """Return what binds, in the calculus' few words; ``message`` has ours."""
+    """Return the binding limit in the calculus' few words; ``message`` has Quorate's text."""
     match refusal.code:
         case RefusalCode.INSUFFICIENT_CAPACITY | RefusalCode.NO_NODES:
             return f"cluster short by {deficit} GPUs in scope"

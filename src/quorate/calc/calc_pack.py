@@ -1,4 +1,4 @@
-"""``calc pack``: where so many GPUs go; ``classic`` unless the world says ``tight``."""
+"""``calc pack``: where a number of GPUs goes; ``classic`` unless the world says ``tight``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _placement = values.choice(Placement)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """What is to be packed, before its numbers are checked."""
+    """The GPUs to be placed, before their numbers are checked."""
 
     gpus: int
     group_gpus: int | None
@@ -45,7 +45,7 @@ class _Question:
     whole_nodes: bool
 
     def fault(self) -> str | None:
-        """Return why there is nothing to pack, if so."""
+        """Return why there is nothing to pack; None if there is something."""
         if self.gpus <= 0:
             return f"totalGPUs must be positive, got {self.gpus}"
         if self.group_gpus is not None and self.group_gpus <= 0:
@@ -56,7 +56,7 @@ class _Question:
 
 
 def pack(world: object) -> dict[str, object]:
-    """Return groups with their nodes, spares and what is left free, or why it cannot be placed."""
+    """Return groups with their nodes, spares and free GPUs, or why they cannot be placed."""
     fields, at = open_world(world, ["nodes", "pack"])
     fleet = read_fleet(fields, at)
     question = fields.required("pack", _question)
@@ -109,7 +109,7 @@ def _question(value: object, at: At) -> _Question | None:
 
 
 def _error_name(refusal: Refusal, *, one_domain: bool) -> str:
-    """Return what the calculus calls a placement that was not found."""
+    """Return the calculus' name for a placement that was not found."""
     if refusal.code is RefusalCode.SEARCH_LIMIT:
         return "SearchLimit"
     return "InsufficientTopology" if one_domain else "InsufficientCapacity"

@@ -1,4 +1,4 @@
-"""``calc resolve``: what would be ended to make room, step by step, and which runs would be drawn.
+"""``calc resolve``: the work that would be ended to make room, step by step, and the drawn runs.
 
 Either ``deficit`` more GPUs are to be freed in a scope, or a run of the world is to start. Unless
 the world's ``pool`` says otherwise there is no minimum runtime: every run may be drawn. Nothing is
@@ -59,7 +59,7 @@ class _Asked:
 
 
 def resolve(world: object) -> dict[str, object]:
-    """Return the cuts by step, who entered, every draw and the victims; or ``error``."""
+    """Return the cuts by step, the entrants, every draw and the victims; or ``error``."""
     fields, at = open_world(world, ["now", "nodes", "resolve"])
     asked = fields.required("resolve", _asked)
     flavor = fields.maybe("flavor", values.line)
@@ -103,7 +103,7 @@ def _scope(value: object, at: At) -> Selector | None:
 
 
 def _seed(value: object, at: At) -> bytes | None:
-    """Return the seed that a text is in hex; of any other text its hash."""
+    """Return the seed in a text of hex digits; for any other text its hash."""
     text = values.line(value, at)
     if text is None:
         return None
@@ -111,7 +111,7 @@ def _seed(value: object, at: At) -> bytes | None:
 
 
 def _by_hand(standing: Standing, at: At, asked: _Asked, flavor: str | None) -> Question | str:
-    """Return the question of so many more GPUs in the domains of the scope."""
+    """Return the question of ``deficit`` more GPUs in the domains of the scope."""
     assert asked.deficit is not None, asked
     state = standing.state
     flavors = sorted({record.spec.flavor for record in state.nodes.values()})
@@ -137,7 +137,7 @@ def _by_hand(standing: Standing, at: At, asked: _Asked, flavor: str | None) -> Q
 
 
 def _for_run(standing: Standing, at: At, name: str) -> Question | str | None:
-    """Return the question of making room for a run where the least is missing."""
+    """Return the question of making room for a run in the slice where the least is missing."""
     state, known = standing.state, standing.runs.get(name)
     place = at.child("resolve").child("run")
     if known is None:
@@ -198,7 +198,7 @@ def _answer(standing: Standing, question: Question, seed: bytes) -> dict[str, ob
 
 
 def _lottery(prepared: Prepared, drawn: Drawn | None, seed: bytes) -> dict[str, object]:
-    """Return who entered and who was drawn; no run if the cuts were enough."""
+    """Return the entrants and the drawn runs; no run if the cuts were enough."""
     held: dict[str, list[str]] = {}
     for token in prepared.tokens:
         held.setdefault(prepared.owners[token.run], []).append(token.run)
@@ -239,7 +239,7 @@ def _cut(cut: Candidate) -> dict[str, object]:
 
 
 def _actions(standing: Standing, cut: Candidate) -> list[dict[str, object]]:
-    """Return what happens to each lease of ``cut``."""
+    """Return the action on each lease of ``cut``."""
     kind, reason = _KINDS[cut.step]
     found: list[dict[str, object]] = []
     for name in cut.leases:

@@ -1,7 +1,7 @@
 """``calc rounds``: the rounds of a recorded simulation, from the allocations it recorded.
 
 They are those of the published mechanism, with its defects (``STRICT`` in
-``policy/rounds/round_book.py``): a recording can be held against them number by number.
+``policy/rounds/round_book.py``): a recording can be compared with them number by number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def rounds(world: object) -> dict[str, object]:
 
 
 def play_of(recording: Recording) -> Play:
-    """Return the simulation that ``recording`` is of, ready to be played."""
+    """Return the simulation of ``recording``, ready to be played."""
     pairs = has_pairs(recording.policy)
     setting = Setting(
         jobs=recording.jobs,

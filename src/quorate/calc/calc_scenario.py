@@ -1,8 +1,8 @@
 """``calc scenario``: a small script, played on the production engine in memory.
 
-The answer has the state after every step, and the events in words. What a step expects and is not
-so is named by its path; so is an invariant that does not hold. A scenario is a whole story in one
-file: what the simulation finds wrong is written down as one.
+The answer has the state after every step, and the events in words. An expectation of a step that
+fails is named by its path; so is an invariant that does not hold. A scenario is a whole story in
+one file: a fault found by the simulation is written down as one.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def scenario(world: object) -> dict[str, object]:
 
 
 def unmet(answer: Mapping[str, object]) -> list[str]:
-    """Return what a scenario expected and is not so, and what must hold and does not, as lines."""
+    """Return the failed expectations and the violated invariants of a scenario, as lines."""
     lines = []
     failed, violations = answer.get("failed", ()), answer.get("violations", ())
     assert isinstance(failed, list | tuple), answer
@@ -162,7 +162,7 @@ def _steps(fields: Fields, at: At, script: Script) -> tuple[Step, ...]:
 
 
 def _secret(value: object, at: At) -> bytes | None:
-    """Return the secret that a text is in hex; of any other text its hash."""
+    """Return the secret in a text of hex digits; for any other text its hash."""
     text = values.line(value, at)
     if text is None:
         return None
@@ -204,6 +204,6 @@ def _set(stage: Stage, script: _Scenario) -> None:
 
 
 def _insist(refusals: Sequence[Refusal]) -> None:
-    """Raise that a world cannot be, and why."""
+    """Raise an error with the refusals if the world is not possible."""
     if refusals:
         raise CalcInputError("world", "; ".join(sentence(refusal) for refusal in refusals))

@@ -1,4 +1,4 @@
-"""Expectations: a part of a tree that must be found in another, and where it is not.
+"""Expectations: a part of a tree that must be found in another, and the mismatches.
 
 Fields that are listed must be there and match, lists match in full. A number may be bounded
 (``atLeast``, ``atMost``), a value one of several (``oneOf``), a field missing (``absent``).
@@ -23,7 +23,7 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """What was expected at ``path``, and what is there; ``found`` None if nothing is."""
+    """The expected and the actual value at ``path``; ``found`` is None if there is none."""
 
     path: str
     expected: object
@@ -31,7 +31,7 @@ class Mismatch:
 
 
 def read_expected(value: object, at: At) -> dict[str, object] | None:
-    """Return what is expected, with every operator in it as it must be."""
+    """Return the expected tree, after checking every operator in it."""
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write what is to hold as name: value")
         return None
@@ -66,7 +66,7 @@ def _check_operators(value: dict[str, object], at: At) -> None:
 
 
 def mismatches(expected: object, found: object, path: str) -> Iterator[Mismatch]:
-    """Yield where ``found`` is not what is ``expected``."""
+    """Yield a mismatch for each place where ``found`` differs from ``expected``."""
     if isinstance(expected, dict) and expected and expected.keys() <= OPERATORS:
         if not _holds(expected, found):
             yield Mismatch(path, expected, None if found is _NOTHING else found)

@@ -31,7 +31,7 @@ _role = values.choice(Role)
 
 
 def lease_problems(manifest: object) -> tuple[Problem, ...]:
-    """Return everything that is wrong with the manifest of a lease."""
+    """Return every fault of the manifest of a lease."""
     at = At((), [])
     top = fields_of(manifest, at, _TOP)
     if top is not None:

@@ -11,9 +11,9 @@ from quorate.model.state.state_view import StateView
 
 
 def missing_now(view: StateView, run: Run) -> tuple[int, Slice | None, bool]:
-    """Return how many GPUs are short, of which slice, and whether an empty fleet could hold it.
+    """Return how many GPUs are short, in which slice, and whether an empty fleet could hold it.
 
-    Of the run's least width and its first flavor; no slice if there is no node.
+    For the run's least width and its first flavor; the slice is None if there is no node.
     """
     flavor = run.flavors[0]
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])

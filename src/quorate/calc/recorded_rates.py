@@ -15,10 +15,10 @@ TABLE: Final = "throughputs"
 
 
 def recorded_rates(recording: Recording, flavors: Sequence[str], *, with_pairs: bool) -> Rates:
-    """Return how fast each row is on each of ``flavors``, or raise ``CalcInputError``.
+    """Return the rates of each row on each of ``flavors``, or raise ``CalcInputError``.
 
     Every rate that may be needed is looked up first, so that a missing one is reported before
-    anything is played. Strict rounds know no difference between GPUs together and spread.
+    anything is played. Strict rounds do not distinguish GPUs together from spread ones.
     """
     keys = {job.name: type_key(recording.types[job.name], job.gpus) for job in recording.jobs}
     scales = {keys[job.name]: job.gpus for job in recording.jobs}
@@ -48,7 +48,7 @@ def recorded_rates(recording: Recording, flavors: Sequence[str], *, with_pairs: 
 
 
 def type_key(model: str, gpus: int) -> str:
-    """Return how the table writes a job of ``model`` that takes ``gpus``."""
+    """Return the key in the table for a job of ``model`` that takes ``gpus``."""
     return f"({model!r}, {gpus})"
 
 

@@ -38,7 +38,7 @@ RECORDING: Final = frozenset(
         "throughputs",
     }
 )
-"""The fields that are read of a recording. Other fields are notes, and are ignored."""
+"""The fields of a recording that are read. Other fields are notes, and are ignored."""
 JOB: Final = frozenset({"id", "type", "scale_factor", "total_steps", "arrival"})
 RESET: Final = frozenset({"t", "allocation"})
 ROUND: Final = frozenset({"reset", "priorities"})
@@ -76,7 +76,7 @@ class Recording:
 
 
 def read_recording(world: object) -> Recording:
-    """Return the recording that ``world`` is, or raise ``CalcInputError`` with the path."""
+    """Return the recording in ``world``, or raise ``CalcInputError`` with the path."""
     at = At((), [])
     fields = _fields(without_nulls(world), at, RECORDING)
     settle(at)
@@ -104,12 +104,12 @@ def read_recording(world: object) -> Recording:
 
 
 def row_text(row: Row) -> str:
-    """Return how ``row`` is written: ``"0"``, or ``"0,1"`` for a pair."""
+    """Return the text of ``row``: ``"0"``, or ``"0,1"`` for a pair."""
     return PAIR_MARK.join(row)
 
 
 def _check_rows(found: Recording, flavors: frozenset[str], at: At) -> None:
-    """Report a row of an allocation that is no job and no pair, and a flavor that is none."""
+    """Report rows of an allocation that are no job and no pair, and unknown flavors."""
     gpus = {job.name: job.gpus for job in found.jobs}
     pairs = has_pairs(found.policy)
     for number, reset in enumerate(found.resets):
@@ -126,7 +126,7 @@ def _check_rows(found: Recording, flavors: frozenset[str], at: At) -> None:
 
 
 def _fields(value: object, at: At, read: frozenset[str]) -> Fields | None:
-    """Return the fields of ``value``; one that is not in ``read`` is left alone."""
+    """Return the fields of ``value``; fields that are not in ``read`` are ignored."""
     known = read.union(value) if isinstance(value, dict) else read
     return fields_of(value, at, known)
 
@@ -169,7 +169,7 @@ def _job_id(value: object, at: At) -> str | None:
 
 
 def _servers(fields: Fields, gpus: Mapping[str, int]) -> tuple[Server, ...]:
-    """Return the servers with their GPUs by number: those it names, else counted by flavor name."""
+    """Return the servers with their GPUs by number: the named ones, else counted by flavor name."""
     sizes = dict(fields.optional("num_gpus_per_server", _counts, ()))
     named = fields.maybe("worker_ids", _numbered)
     if named is not None:
@@ -223,7 +223,7 @@ def _by_flavor(value: object, at: At) -> tuple[tuple[str, float], ...] | None:
 
 
 def _marked(value: object, at: At) -> tuple[_Priorities, ...] | None:
-    """Return the priorities at each reset, as far as they were recorded."""
+    """Return the recorded priorities at each reset; None if there are none."""
     found = complete(listed(value, at, _priorities))
     return None if found is None else tuple(each for resets, each in found if resets)
 
@@ -248,9 +248,9 @@ def _by_flavor_and_row(
 def _recovered(resets: tuple[Reset, ...], marked: tuple[_Priorities, ...]) -> tuple[Reset, ...]:
     """Return ``resets`` with the pairs that a recording leaves out, from their priorities.
 
-    A pair none of whose shares reaches 1e-9 is left out, though such shares still order which rows
-    fill GPUs that no other row wants. At a reset every row has had the same time, so that a share
-    is its priority divided by the number of rows.
+    A recording leaves out a pair if none of its shares reaches 1e-9, though such shares still order
+    which rows fill GPUs that no other row wants. At a reset every row has had the same time, so
+    that a share is its priority divided by the number of rows.
     """
     if len(resets) != len(marked):
         return resets

@@ -1,8 +1,8 @@
-"""A world in which work runs: nodes, money, runs and leases as the facts a ledger would hold.
+"""A world in which work runs: nodes, money, runs and leases as the events of a ledger.
 
 Leases are on the nodes they name. A lease on a node that the world does not have takes no room; a
-lease whose budget the world does not have is paid by a budget with enough. Which leases are a
-malleable run's minimum, and which are its steps, follows from its groups in their order.
+lease whose budget the world does not have is paid by a budget with enough. The groups of a
+malleable run, in their order, decide which leases are its minimum and which are its steps.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from quorate.model.state.state import State
 
 ACTOR: Final = "calc"
 SOMEBODY: Final = "somebody"
-"""Who pays for leases whose budget the world does not have."""
+"""The owner that pays for leases whose budget the world does not have."""
 ELSEWHERE: Final = "elsewhere"
 """The flavor of nodes that hold leases outside the world; no run asks for it."""
 
@@ -65,7 +65,7 @@ _role = values.choice(Role)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingLease:
-    """An open lease of a world: where it is, what part of its run it is, and who pays."""
+    """An open lease of a world: its place, its part of the run, and its payer."""
 
     name: str
     run: str
@@ -80,7 +80,7 @@ class StandingLease:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A world at ``now_ms``; ``runs`` are all it names, whether they run or not."""
+    """A world at ``now_ms``; ``runs`` are all runs it names, whether they run or not."""
 
     state: State
     now_ms: int
@@ -108,7 +108,7 @@ def read_standing(fields: Fields, at: At) -> Standing:
 def plain_pool() -> Pool:
     """Return the pool of a world that declares none: with no restricting rule.
 
-    Runs may be drawn as soon as in any pool, and take a day unless they declare less.
+    Runs may be drawn as early as in any pool, and take a day unless they declare less.
     """
     return Pool(name=DEFAULT_POOL, runtime_min_ms=MINUTE_MS, expected_duration_ms=DAY_MS)
 
@@ -197,7 +197,7 @@ def _group(value: object, at: At) -> int | None:
 
 
 def _payer(fields: Fields, funds: Funds) -> EnvelopeId | None:
-    """Return who pays for a lease; None if the world has no such budget."""
+    """Return the payer of a lease; None if the world has no such budget."""
     budget_name = fields.maybe("budget", values.line)
     envelope_name = fields.maybe("envelope", values.line)
     namespace = fields.maybe("payerNamespace", values.line)
@@ -239,7 +239,7 @@ def _place(lease: StandingLease, known: Collection[str]) -> str:
 
 
 def _opening(now_ms: int, pool: Pool, nodes: Sequence[Node], funds: Funds) -> Iterator[Event]:
-    """Yield what the world declares, and the budget that pays for leases without one."""
+    """Yield the declarations of the world, and the budget that pays for leases without one."""
     yield PoolApplied(at_ms=now_ms, actor=ACTOR, pool=pool)
     for node in nodes:
         yield NodeApplied(at_ms=now_ms, actor=ACTOR, node=node)

@@ -1,6 +1,6 @@
 """Scripts: the steps of a scenario, read as commands with their times.
 
-A step has at most one deed (``submit``, ``failNode`` ...), an instant (``at``) and what must hold
+A step has at most one deed (``submit``, ``failNode`` ...), an instant (``at``) and expectations
 after it (``expect``). The steps of the system that Quorate descends from (``op`` and its arguments)
 are read too, as the deeds that have the same effect.
 """
@@ -79,7 +79,7 @@ _phase = values.choice(Phase)
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Submit ``run`` if it is not submitted; else do what is due."""
+    """Submit ``run`` if it is not submitted; else do the work that is due."""
 
     run: Run
 
@@ -102,7 +102,7 @@ Deed = Command | Reconcile | Confirmed | Restart
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``deed`` at ``at_ms`` (the time does not move if it is None), then ``expected`` holds."""
+    """``deed`` at ``at_ms`` (None: the time does not move), then ``expected`` holds."""
 
     word: str
     at_ms: int | None
@@ -111,7 +111,7 @@ class Step:
 
 
 class Script:
-    """Reads steps one after the other: a step may name a run that one before it has added."""
+    """Reads steps one after the other: a step may name a run that an earlier step has added."""
 
     def __init__(self, runs: Mapping[str, Run], owners: OwnerOf, *, now_ms: int) -> None:
         self._runs = dict(runs)
@@ -140,7 +140,7 @@ class Script:
         }
 
     def step(self, value: object, at: At) -> Step | None:
-        """Return the step that ``value`` is."""
+        """Return the step in ``value``."""
         if isinstance(value, dict) and "op" in value:
             return self._op_step(value, at)
         fields = fields_of(value, at, STEP)
@@ -161,7 +161,7 @@ class Script:
         return None if deed is None else Step(words[0], at_ms, deed, expected)
 
     def _instant(self, value: object, at: At) -> int | None:
-        """Return an instant: a time, or how long after the beginning."""
+        """Return an instant: a time, or a duration after the beginning."""
         if isinstance(value, str) and "-" not in value:
             after_ms = any_duration(value, at)
             return None if after_ms is None else self._now_ms + after_ms
@@ -202,7 +202,7 @@ class Script:
         return None if len(at.faults) > before else Step(word, at_ms, deed, expected)
 
     def _op(self, word: str, fields: Fields) -> Deed | None:
-        """Return the deed of an op; None if nothing is to be done."""
+        """Return the deed of an op; None if there is nothing to do."""
         match word:
             case "bind" | "reconcile":
                 run = self._known(fields)
@@ -231,7 +231,7 @@ class Script:
         return None if name is None else self._runs.get(name)
 
     def _set(self, fields: Fields) -> Deed | None:
-        """Return what brings a run to a width, or to its end."""
+        """Return the deed that brings a run to a width, or to its end."""
         run = self._known(fields)
         gpus, phase = fields.maybe("desired", values.gpus), fields.maybe("phase", _phase)
         if run is None:
@@ -285,7 +285,7 @@ def _shrink(value: object, at: At) -> Shrink | None:
 
 
 def _wiped(value: object, at: At) -> Wiped | None:
-    """Return that a node is clean: its name; or, after which claim and whether, as an object."""
+    """Return the wipe of a node: its name, or an object with the claim and whether it is clean."""
     if isinstance(value, str):
         name = values.line(value, at)
         return None if name is None else Wiped(name, is_clean=True)
@@ -341,7 +341,7 @@ def _documents(trees: object, at: At, *, single: bool) -> tuple[Applied, ...] | 
 
 
 def read_documents(trees: list[object], places: list[At]) -> tuple[Applied, ...] | None:
-    """Return the documents that ``trees`` are; None, and the faults reported, if one is not."""
+    """Return the documents in ``trees``; None, with the faults reported, if one is invalid."""
     found: list[Applied] = []
     for tree, place in zip(trees, places, strict=True):
         parsed = parse_tree(None, tree)

@@ -1,7 +1,7 @@
 """The stage of a scenario: the production engine on a ledger in memory, and a clock set by hand.
 
-Between two steps whatever is due happens when it is due, as under a daemon, unless the stage is
-quiet: then nothing happens but the steps. With an executor stops are two facts, and the second one
+Between two steps everything due happens when it is due, as under a daemon, unless the stage is
+quiet: then nothing happens but the steps. With an executor a stop is two events, and the second one
 is a step of the script.
 """
 
@@ -46,10 +46,10 @@ class PatientExecutor:
     """An executor that accepts orders; the script reports their results."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take the orders; the script reports their results."""
+        """Accept the orders; the script reports their results."""
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take every open lease again; the script reports the results."""
+        """Accept every open lease again; the script reports the results."""
 
     def reports(self) -> Sequence[Report]:
         """Return nothing: the script's ``confirm``, ``complete`` and ``fail`` are the reports."""
@@ -62,7 +62,7 @@ class PatientExecutor:
 
 
 class Stage:
-    """One ledger and its engine; ``secret`` is what its lotteries are drawn by."""
+    """One ledger and its engine; ``secret`` is the secret of its lotteries."""
 
     def __init__(
         self, *, now_ms: int, secret: bytes, has_executor: bool = False, quiet: bool = False
@@ -92,7 +92,7 @@ class Stage:
 
     @property
     def now_ms(self) -> int:
-        """What the clock shows."""
+        """The time of the clock."""
         return self._clock.ms
 
     @property
@@ -101,11 +101,11 @@ class Stage:
         return self._executor is not None
 
     def apply(self, specs: Sequence[Applied]) -> tuple[Refusal, ...]:
-        """Declare ``specs``; return why they are refused, if they are."""
+        """Declare ``specs``; return the refusals, if there are any."""
         return self._do(Apply(tuple(specs)))
 
     def advance(self, to_ms: int) -> None:
-        """Let the time come, and what is due on the way happen."""
+        """Let the time pass to ``to_ms``, with everything that is due on the way."""
         for _ in range(DUE_MAX):
             due_ms = None if self._quiet else Driver(self._engine).step()
             if due_ms is None or due_ms > to_ms:
@@ -119,7 +119,10 @@ class Stage:
         self._clock.ms = to_ms
 
     def act(self, deed: Deed) -> tuple[Refusal, ...]:
-        """Do one deed, and what it makes due at once; return why not, if anything."""
+        """Do one deed, and everything it makes due at once.
+
+        Return the refusals, if there are any.
+        """
         refusals = self._act(deed)
         if not self._quiet:
             Driver(self._engine).step()
@@ -144,7 +147,7 @@ class Stage:
                 return self._do(deed)
 
     def _confirm(self, deed: Confirmed) -> tuple[Refusal, ...]:
-        """Let stopping leases go, one after the other."""
+        """End stopping leases, one after the other."""
         going = [
             name
             for name, lease in self.view.leases.items()
@@ -161,7 +164,7 @@ class Stage:
         return receipt.decision.refusals
 
     def news(self) -> list[Event]:
-        """Return what was recorded since the last time."""
+        """Return the events recorded since the last call."""
         blocks = self._store.blocks(from_height=self._head.height + 1)
         found: list[Event] = []
         for head, events in open_blocks(blocks, after=self._head):
@@ -171,7 +174,7 @@ class Stage:
         return found
 
     def violations(self, *, whole: bool = False) -> list[Violation]:
-        """Return what does not hold in the state; with ``whole``, in all that happened either."""
+        """Return the violations in the state; with ``whole``, also those in the whole history."""
         found = sweep(self.view)
         if whole:
             found += audit(self._events, view=self.view)

@@ -1,7 +1,7 @@
 """The states of a scenario as trees: every run, reservation and conflict after a step.
 
-What is over is no longer in the open state and is kept from the events: what ended why, how a
-reservation ended, and the last event of a run.
+Ended objects are no longer in the open state and are kept from the events: leases with the reason
+of their end, the outcome of a reservation, and the last event of a run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from quorate.model.state.state_view import StateView
 from quorate.views.refusal_answer import refusal_tree
 
 WAITING: Final = "Waiting"
-"""The phase, in a trace, of a run that waits for those it follows."""
+"""The phase, in a trace, of a run that waits for its upstreams."""
 _UPSTREAM: Final = (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED)
 _MONEY: Final = (
     RefusalCode.INSUFFICIENT_FUNDS,
@@ -53,7 +53,7 @@ _MONEY: Final = (
 
 @dataclass(slots=True)
 class Chronicle:
-    """What has happened so far."""
+    """The history so far."""
 
     facts: dict[str, LeaseStarted] = field(default_factory=dict)
     closed: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Chronicle:
     _widths: dict[str, int] = field(default_factory=dict)
 
     def note(self, events: Iterable[Event]) -> None:
-        """Remember what ``events`` say."""
+        """Add ``events`` to the history."""
         for event in events:
             match event:
                 case LeaseStarted():
@@ -194,7 +194,7 @@ def _phase(record: RunRecord) -> str:
 
 
 def _message(view: StateView, told: Chronicle, record: RunRecord) -> str:
-    """Return the last event of a run as text, or what it waits for."""
+    """Return the last event of a run as text, or its wait."""
     name = record.spec.name
     if _phase(record) == WAITING:
         names = unready_upstreams(view, record.spec)
@@ -284,7 +284,7 @@ def _reservations(
     starts: dict[str, _Start],
     now_ms: int,
 ) -> dict[str, object]:
-    """Return the planned start of each waiting run, else the last firm one that a run had."""
+    """Return the planned start of each waiting run, else the last firm start of a run."""
     found: dict[str, object] = {}
     for name, made in told.made.items():
         outcome = told.outcomes.get(name)
@@ -305,7 +305,7 @@ def _reservation(
     view: StateView, foresight: Foresight, start: _Start, now_ms: int
 ) -> dict[str, object]:
     record, start_ms, promise = view.runs[start.run], start.start_ms, start.promise
-    # What was recorded when it began to wait may hold no more.
+    # The refusal recorded when it began to wait may no longer hold.
     refusal = foresight.refusal_of(record) or record.refusal
     deficit, scope, _ = missing_now(view, record.spec)
     if not deficit and refusal is not None and refusal.code in _MONEY:

@@ -19,7 +19,7 @@ _version = values.whole(low=1, high=2**53)
 
 
 def create_step(value: object, at: At) -> CreateOwner | None:
-    """Return the creation of an owner, which is given as a document."""
+    """Return the creation of an owner, given as a document."""
     owner = _owner(value, at)
     return None if owner is None else CreateOwner(owner)
 

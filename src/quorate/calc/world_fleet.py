@@ -1,7 +1,7 @@
-"""The fleet of a world: nodes, how many GPUs of each are taken, and the state they make.
+"""The fleet of a world: nodes, their taken GPUs, and the resulting state.
 
-A node has its place in its fields or in its labels; a field wins. Only nodes of the flavor in
-question need a place, and only their usage is checked.
+A node has its place in its fields or in its labels; a field takes precedence. Only nodes of the
+flavor in question need a place, and only their usage is checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.state import State
 
 NODE_GPUS_MAX: Final = 4_096
-"""How many GPUs a node of a world may have; worlds are free to draw nodes larger than life."""
+"""How many GPUs a node of a world may have; worlds may have larger nodes than real ones."""
 
 _NODE: Final = frozenset(
     {"name", "region", "cluster", "domain", "rack", "flavor", "gpus", "labels"}
@@ -43,7 +43,7 @@ class NodeDraft:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The nodes of a world, what is taken of them, and the flavor in question."""
+    """The nodes of a world, their taken GPUs, and the flavor in question."""
 
     flavor: str
     nodes: tuple[NodeDraft, ...]
@@ -98,7 +98,7 @@ def read_node(value: object, at: At) -> Node | None:
 
 
 def placed(draft: NodeDraft, at: At) -> Node | None:
-    """Return ``draft`` as a node; None, and what is missing reported, if it is not whole."""
+    """Return ``draft`` as a node; None, with the missing fields reported, if it is incomplete."""
     for name in ("flavor", "region", "cluster", "domain"):
         if getattr(draft, name) is None:
             at.child(name).fault("is required", f"add {name} to the node")
@@ -153,7 +153,7 @@ def _usage(value: object, at: At) -> tuple[tuple[str, int], ...] | None:
 
 
 def fleet_state(fleet: Fleet) -> State | str:
-    """Return the state of the nodes of the fleet's flavor, or what is wrong with the topology."""
+    """Return the state of the nodes of the fleet's flavor, or the fault of the topology."""
     state = State()
     for draft in fleet.nodes:
         if draft.flavor != fleet.flavor:

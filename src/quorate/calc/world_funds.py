@@ -1,7 +1,7 @@
-"""The money of a world: owners, budgets and open leases, and the state they make.
+"""The money of a world: owners, budgets and open leases, and the resulting state.
 
 An envelope without start or end has the wide window 2000 to 2100; ``open: true`` means that it has
-none at all. GPU-hours bind only if the question says how long the work is expected to take.
+no window at all. GPU-hours bind only if the question says how long the work is expected to take.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDE_START_MS: Final = 946_684_800_000  # 2000-01-01T00:00:00Z
 WIDE_END_MS: Final = 4_102_444_800_000  # 2100-01-01T00:00:00Z
 
 GPU_MS_UNBOUNDED: Final = 2**62
-"""More GPU-milliseconds than anything a world can ask for."""
+"""More GPU-milliseconds than any world can ask for."""
 
 _BUDGET: Final = frozenset({"name", "namespace", "owner", "parents", "envelopes", "aggregateCaps"})
 _ENVELOPE: Final = frozenset(
@@ -53,7 +53,7 @@ _sharing = values.choice(Sharing)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldBudget:
-    """A budget of a world. ``spec.name`` is unique; ``name`` is what the world calls it."""
+    """A budget of a world. ``spec.name`` is unique; ``name`` is its name in the world."""
 
     name: str
     namespace: str
@@ -108,9 +108,10 @@ def read_funds(fields: Fields, at: At) -> Funds:
 
 
 def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None:
-    """Report the first circle in which owners are each other's parents, if there is one.
+    """Report the first cycle of parents, if there is one.
 
-    The parents of those ``declared`` are in the field ``owners``, and the others' in their budgets.
+    The parents of owners in ``declared`` are in the field ``owners``, those of others in their
+    budgets.
     """
     parents = {owner.name: owner.parents for owner in family}
     for name in parents:
@@ -140,7 +141,7 @@ def _family(budgets: tuple[WorldBudget, ...], owners: tuple[Owner, ...]) -> tupl
 
 
 def without_hours(budget: Budget) -> Budget:
-    """Return ``budget`` with nothing that counts GPU-hours."""
+    """Return ``budget`` without any limit on GPU-hours."""
     return replace(
         budget,
         envelopes=tuple(

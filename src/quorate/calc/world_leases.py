@@ -1,4 +1,4 @@
-"""The leases of a world: what is already being spent, as the facts that a ledger would hold.
+"""The leases of a world: the present spending, as the events of a ledger.
 
 The node of a lease is only a name here: cover decides who pays, not where. A lease counts as open
 unless the world says when it ended.
@@ -55,7 +55,7 @@ _ACTOR: Final = "calc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldLease:
-    """A lease of a world, its payer found."""
+    """A lease of a world, with its payer."""
 
     run: str
     owner: str
@@ -80,7 +80,7 @@ def read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> tuple[Worl
 
 
 def _run(value: object, at: At) -> tuple[str, str] | None:
-    """Return a run's key, ``namespace/name``, and its owner; the rest is for other questions."""
+    """Return a run's key, ``namespace/name``, and its owner; other fields are not read here."""
     fields = fields_of(value, at, RUN)
     if fields is None:
         return None
@@ -134,7 +134,10 @@ def tier_of(state: State, lease: WorldLease) -> Tier:
 
 
 def record(state: State, leases: tuple[WorldLease, ...], now_ms: int) -> None:
-    """Fold ``leases`` into ``state``, each on a node of its own; each holds what it has used."""
+    """Fold ``leases`` into ``state``, each on a node of its own.
+
+    The hold of each lease is the amount that it has used.
+    """
     # All nodes first: the topology is then made once.
     for number, lease in enumerate(leases):
         node = Node(

@@ -1,7 +1,7 @@
 """Reading worlds: plain JSON values, checked field by field, with the path in every error.
 
-The readers of ``documents`` do the checking, so numbers, times and unknown fields are judged alike
-everywhere. Two things differ: a null is a field left out, and the first fault is raised.
+The readers of ``documents`` do the checks, so numbers, times and unknown fields are checked in the
+same way everywhere. Two things differ: a null is a field left out, and the first fault is raised.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ WORLD: Final = "world"
 """The path of a fault of a world as a whole."""
 
 any_whole = whole(low=-GPUS_MAX, high=GPUS_MAX)
-"""A number that is judged by the calculation, because asking for too little is a question too."""
+"""A number that the calculation checks itself, because a number that is too small has an answer
+too."""
 
 _TOP: Final = frozenset(
     {

@@ -1,6 +1,6 @@
-"""The runs of a world: work in few words, as much of it as the question needs.
+"""The runs of a world, with the fields that a question needs.
 
-A run is called ``namespace/name`` if it has a namespace. Its owner is the one it names, else
+The key of a run is ``namespace/name`` if it has a namespace. Its owner is the one it names, else
 that of its namespace's budget, else the namespace itself. A malleable run's width lies within its
 bounds, whatever ``totalGPUs`` says.
 """
@@ -60,11 +60,11 @@ class WorldRun:
 
 
 OwnerOf = Callable[[str], str | None]
-"""Whose the runs of a namespace are."""
+"""Returns the owner of the runs of a namespace."""
 
 
 def owner_of(funds: Funds) -> OwnerOf:
-    """Return a reader of namespaces: the owner of the first budget in each."""
+    """Return a function that returns the owner of the first budget in a namespace."""
     found: dict[str, str] = {}
     for budget in funds.budgets:
         if budget.namespace:
@@ -181,7 +181,7 @@ def _lines(value: object, at: At) -> tuple[str, ...] | None:
 
 
 def _follow_in(namespace: str) -> Callable[[object, At], Follow | None]:
-    """Return a reader of what a run follows; its upstreams are in its own ``namespace``."""
+    """Return a reader of ``follow`` of a run; its upstreams are in its own ``namespace``."""
 
     def read(value: object, at: At) -> Follow | None:
         fields = fields_of(value, at, _FOLLOW)

@@ -259,7 +259,7 @@ class RevokeToken:
 
 @dataclass(frozen=True, slots=True)
 class ReportBudget:
-    """An accounting system reports what an owner has left: GPU-hours, node-hours, or both."""
+    """An accounting system reports the hours an owner has left: GPU-hours, node-hours, or both."""
 
     owner: str
     source: str
@@ -271,10 +271,7 @@ class ReportBudget:
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """The accounting system does not answer for an owner.
-
-    Not ``is_linked``: the owner was unlinked.
-    """
+    """``is_linked``: the accounting system does not answer. Otherwise: the owner was unlinked."""
 
     owner: str
     source: str
@@ -307,7 +304,7 @@ class ShareOut:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Do what is due: renew or end holds that ran out, and try the waiting runs."""
+    """Do everything due: renew or end holds that ran out, and try the waiting runs."""
 
 
 Immediate = (
@@ -338,7 +335,7 @@ Immediate = (
     | ShareOut
     | Tick
 )
-"""Commands that are carried out at once, whichever runs wait."""
+"""Commands that are carried out at once, whatever runs wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,7 +295,7 @@ def _submit(log: DecisionLog, command: Submit) -> Decision:
 def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
     """Accept a run that starts, waits or is refused when the queue is tried.
 
-    Grant or refuse a claim.
+    A claim is granted or refused at once.
     """
     run, view = submitted.run, log.view
     changes = (("Run", run.name, Change.SUBMITTED),)

@@ -202,10 +202,7 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
 
 
 def _check_array(view: StateView, run: Run) -> list[Refusal]:
-    """Return why the name of ``run`` or of its array cannot be used.
-
-    It names something else already.
-    """
+    """Return a refusal if the name of ``run``, or of its array, is already in use."""
     if run.array is not None and run.task is None:
         return [
             Refusal(
@@ -293,10 +290,7 @@ def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
-    """Return the runs of one command by the name under which others follow them.
-
-    The run's or its array's.
-    """
+    """Return the runs of one command by the name that others follow: the run's or its array's."""
     units: dict[str, list[Run]] = {}
     for spec in specs:
         if isinstance(spec, Run):
@@ -320,7 +314,7 @@ def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
 def _stated(run: Run) -> tuple[str, ...]:
     """Return the names that the document of ``run`` follows.
 
-    All tasks of an array have the same.
+    All tasks of an array have the same names.
     """
     follow = run.follow
     return () if follow is None else (*follow.after, *follow.after_any, *follow.after_task)

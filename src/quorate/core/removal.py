@@ -83,14 +83,14 @@ def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
     if unwiped is not None and unwiped.claim not in runs:
         yield _in_use(
             f"node {name!r} was not wiped after claim {unwiped.claim!r}",
-            f"wipe it, and say so: quorate node wiped {name}",
+            f"wipe it, then record that: quorate node wiped {name}",
         )
 
 
 def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
     """Yield a refusal for the runs and the unwiped nodes of the pool.
 
-    Always one for the default pool.
+    The default pool is always refused.
     """
     if name == DEFAULT_POOL:
         yield _in_use(
@@ -113,7 +113,7 @@ def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
     if unwiped:
         yield _in_use(
             f"nodes of pool {name!r} were not wiped after a claim: {_listed(unwiped)}",
-            f"wipe them, and say so: quorate node wiped {unwiped[0]}",
+            f"wipe them, then record that: quorate node wiped {unwiped[0]}",
         )
     declared = sorted(
         c for c in view.open_conflicts if view.conflicts[c].declared.scope.pool == name

@@ -1,8 +1,8 @@
-"""The cgroups (version 2) of runs: who belongs to a run, and how much it may take.
+"""The cgroups (version 2) of runs: the processes of a run, and its limits.
 
-The service prepares a parent below its own cgroup; the keeper of a run makes the run's. What cannot
-be had is returned in words: containers often have a cgroup tree that cannot be written, and a
-machine that still has version 1 keeps the controllers there.
+The service prepares a parent below its own cgroup; the keeper of a run makes the run's. Limits that
+cannot be set are returned as text: containers often have a cgroup tree that cannot be written, and
+a machine that still has version 1 keeps the controllers there.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ MOUNTS: Final = Path("/proc/self/mountinfo")
 OWN: Final = Path("/proc/self/cgroup")
 RUNS: Final = "quorate-runs"
 SERVICE: Final = "quorate-service"
-"""Where the service moves to: a cgroup that bounds those below it may hold no process itself."""
+"""The cgroup that the service moves to: a cgroup with limits for those below it may hold no process
+itself."""
 CGROUP_FILE: Final = "cgroup"
-"""The file in a run's folder that names its cgroup, for a keeper that comes after."""
+"""The file in a run's folder that names its cgroup, for a later keeper."""
 _NAME_CHARS_MAX: Final = 100
 _BOUNDS: Final = ("memory", "pids")
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The parent of all runs' cgroups; ``path`` is empty without one. ``note`` says what lacks."""
+    """The parent of all runs' cgroups; ``path`` is empty without one.
+
+    ``note`` says what is missing.
+    """
 
     path: str
     note: str = ""
@@ -62,7 +66,7 @@ def prepare(mounts: Path = MOUNTS, own: Path = OWN) -> Parent:
 
 
 def _here(mount_file: Path, own_file: Path) -> tuple[Path | None, str]:
-    """Return the cgroup of the service; None, and why, if it is not known."""
+    """Return the cgroup of the service; None, with the reason, if it is not known."""
     try:
         lines = mount_file.read_text().splitlines()
         own = own_file.read_text().splitlines()
@@ -108,7 +112,7 @@ def name_of(folder: Path) -> str:
 
 
 def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tuple[Path, list[str]]:
-    """Return the cgroup of a run, made and bounded, and what it cannot bound; raises OSError."""
+    """Return the cgroup of a run, made and limited, and the limits not set; raises OSError."""
     path = Path(parent) / name_of(folder)
     path.mkdir(exist_ok=True)
     (folder / CGROUP_FILE).write_text(str(path))
@@ -136,7 +140,7 @@ def join(path: Path) -> None:
 
 
 def members(folder: Path) -> list[int]:
-    """Return the processes in the cgroup that the run in ``folder`` had last."""
+    """Return the processes in the last cgroup of the run in ``folder``."""
     try:
         path = Path((folder / CGROUP_FILE).read_text())
         return [int(line) for line in (path / "cgroup.procs").read_text().split()]

@@ -1,8 +1,9 @@
-"""What keeps the processes of a run from the service, and from the runs of other system users.
+"""The confinement of a run's processes.
 
-The keeper stays root. Each process it starts joins the run's cgroup, hides other users' processes
-from itself, becomes the run's system user for good, and only then enters its folder and starts its
-program. What the kernel or the container does not allow is reported in the run's output.
+It keeps them apart from the service, and from runs of other system users. The keeper stays root.
+Each process it starts joins the run's cgroup, hides other users' processes from itself, becomes the
+run's system user for good, and only then enters its folder and starts its program. Bounds that the
+kernel or the container does not allow are reported in the run's output.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from quorate.runtime import NOTICE, NOTICE_FILE
 PASSED_ON: Final = frozenset(
     {"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
-"""What a confined process receives of the service's environment, beside ``LC_*``."""
+"""The variables of the service's environment that a confined process receives, beside ``LC_*``."""
 _CLONE_NEWNS: Final = 0x20000
 _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
 _MS_REC_SLAVE: Final = 0x4000 | 1 << 19
@@ -76,7 +77,7 @@ class Confinement:
         }
 
     def show_notice(self, content: bytes) -> None:
-        """Have the run, and no other user, read ``content`` as its notice; raises OSError."""
+        """Let the run, and no other user, read ``content`` as its notice; raises OSError."""
         draft = self.notice.with_name(f".{self.notice.name}")
         draft.unlink(missing_ok=True)
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o400)
@@ -114,7 +115,7 @@ class Confinement:
         self._go_to(working_dir)
 
     def _go_to(self, working_dir: str) -> None:
-        """Enter the working folder as the run's user, who may be kept out if root is not."""
+        """Enter the working folder as the run's user, who may not be allowed to even if root is."""
         try:
             if working_dir == self.home:
                 Path(working_dir).mkdir(mode=0o700, exist_ok=True)
@@ -169,7 +170,7 @@ def _account(isolation: Isolation) -> Account:
 def _own_folder(place: Path, own: Account) -> Path:
     """Return the folder that only the run's user can read, made if it is missing.
 
-    The one above it is root's, so that no job puts another one in its place.
+    The folder above it is root's, so that no job can replace it.
     """
     place.mkdir(exist_ok=True)
     place.chmod(0o711)
@@ -179,10 +180,10 @@ def _own_folder(place: Path, own: Account) -> Path:
     except FileExistsError:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, own.uid):
-            # Not changed here: root would change what links in it lead to.
+            # Not changed here: root would also change the targets of links in it.
             raise StartError(
                 CODE_NOT_STARTED,
-                f"{folder} belongs to uid {found.st_uid}, and the run is now of {own}; when "
+                f"{folder} belongs to uid {found.st_uid}, but the run now runs as {own}; when "
                 f"nothing else needs it, run: chown -hR {own.uid}:{own.gid} {folder}",
             ) from None
     os.chown(folder, own.uid, own.gid, follow_symlinks=False)
@@ -191,7 +192,7 @@ def _own_folder(place: Path, own: Account) -> Path:
 
 
 def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[str]]:
-    """Return the run's cgroup, None if it has none, and what is not bounded."""
+    """Return the run's cgroup, None if it has none, and the limits that are not set."""
     if not isolation.cgroup:
         return None, ["it has no cgroup of its own; not bounded: memory, processes"]
     try:
@@ -208,7 +209,7 @@ def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[s
 
 @cache
 def why_others_show() -> str:
-    """Return why a process here cannot hide others' from itself; empty if it can.
+    """Return why a process here cannot hide others' processes from itself; empty if it can.
 
     Tried in a child, because it cannot be undone. For a process with one thread.
     """
@@ -236,7 +237,7 @@ def hide_others() -> None:
     """
     _called("unshare", _CLONE_NEWNS)
     slave, hardened = ctypes.c_ulong(_MS_REC_SLAVE), ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)
-    # What is mounted on the machine later is seen here, and what is mounted here is not seen there.
+    # Later mounts of the machine are visible here; mounts made here are not visible there.
     _called("mount", b"none", b"/", None, slave, None)
     _called("mount", b"proc", b"/proc", b"proc", hardened, b"hidepid=invisible")
 
@@ -249,7 +250,7 @@ def _leave_keyring() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
         code = ctypes.get_errno()
-        # A kernel without keys, or a container that lets nothing in it use them.
+        # A kernel without keys, or a container in which no process may use them.
         if code not in (errno.ENOSYS, errno.EPERM):
             raise OSError(code, os.strerror(code))
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Final
 
 JOB_FILE_BYTES_MAX: Final = 64 * 1024
-"""How much of the end of a file is read by default."""
+"""How many bytes of the end of a file are read by default."""
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read_job_file(folder: Path, *names: str, most: int = JOB_FILE_BYTES_MAX) -> bytes | None:
-    """Return the last bytes of a plain file below ``folder``, of the folder's own user.
+    """Return the last bytes of a regular file below ``folder`` that belongs to the folder's user.
 
-    None if there is none, if a link leads to it, or if it belongs to another user. Raises
-    OSError of the disk.
+    None if there is none, if a link leads to it, or if it belongs to another user. Raises OSError
+    for disk errors.
     """
     *folders, name = names
     try:

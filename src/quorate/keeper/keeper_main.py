@@ -1,4 +1,4 @@
-"""The loop of a keeper: read what is wanted, do the next step, write the status."""
+"""The loop of a keeper: read the wanted state, do the next step, write the status."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from quorate.keeper.wanted import (
 from quorate.runtime import DONE_FILE, NOTICE_FILE
 
 LOSSES_MAX: Final = 3
-"""How often work is restarted whose keeper was killed, before the run fails."""
+"""How often work whose keeper was killed is restarted before the run fails."""
 UNDISTURBED_MS: Final = 3_600_000
-"""Work that went on for so long has overcome what it lost before."""
+"""After work ran for this long, earlier losses no longer count."""
 CODE_LOST: Final = 137
 FAILURE_GRACE_MS: Final = 10_000
-"""How long the others get at most when one process has failed: their work is lost anyway."""
+"""The most time that the other processes get when one has failed: their work is lost anyway."""
 KILL_EVERY_S: Final = 0.05
 """How often processes are killed again: they may have forked meanwhile."""
 AGAIN_S: Final = 1.0
-"""How long until something is written again that the disk did not take."""
+"""How long until a failed write is tried again."""
 
 
 @dataclass(slots=True)
@@ -74,8 +74,8 @@ class _Work:
 
     ``failure`` is the code of the first one that failed, and the cause. ``is_dropping`` says that
     some processes on a lost node, which must end at once, may not have ended yet; ``is_stuck`` that
-    some of them could not be killed, and that this was reported. ``confinement`` is what they are
-    kept in, None if they run as the service's own user.
+    some of them could not be killed, and that this was reported. ``confinement`` has their bounds,
+    None if they run as the service's own user.
     """
 
     gang: Gang
@@ -87,12 +87,12 @@ class _Work:
 
     @property
     def running(self) -> list[_Process]:
-        """Those that have not ended."""
+        """The processes that have not ended."""
         return [each for each in self.by_pid.values() if each.code is None]
 
 
 class Keeper:
-    """Keeps the run of one folder. One at a time: the process that holds the lock."""
+    """Keeps the run of one folder. There is one at a time: the process that holds the lock."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -126,14 +126,17 @@ class Keeper:
             self._sleep(until_ms if is_told else _soon_ms())
 
     def close(self) -> None:
-        """Stop listening: a daemon that pokes it from now on sees that the keeper has ended."""
+        """Stop listening: a daemon that pokes the keeper from now on sees that it has ended."""
         os.close(self._poke)
         self._output.close()
 
     # --- Deciding ---
 
     def _take_steps(self) -> int | None:
-        """Do what is due now; return when the next step is due, None if only after a change."""
+        """Do the steps that are due.
+
+        Return when the next one is due, None if only after a change.
+        """
         while True:
             gang = None if self._work is None else self._work.gang
             step = next_step(self._wanted, gang, self._status.exited, _clock_ms())
@@ -158,7 +161,7 @@ class Keeper:
     # --- Doing ---
 
     def _clear_up(self) -> None:
-        """End what an earlier keeper left behind when it was killed, and count the loss."""
+        """End the processes that a killed keeper left behind, and count the loss."""
         while processes.kill_leftovers(self._folder):
             time.sleep(KILL_EVERY_S)
         status = self._status
@@ -177,7 +180,10 @@ class Keeper:
         self._status = replace(status, losses=losses, slots=(), exited=exited)
 
     def _start(self) -> bool:
-        """Start all processes; return False if that has to wait because the disk takes nothing."""
+        """Start all processes.
+
+        Return False if that has to wait because the disk cannot be written.
+        """
         wanted = self._wanted
         generation = self._status.generation + 1
         losses = self._status.losses if self._status.life == wanted.life else 0
@@ -209,7 +215,7 @@ class Keeper:
         return True
 
     def _start_ranks(self, work: _Work, ranks: list[Rank]) -> None:
-        """Start a process for each rank; if one cannot be started, the others end again."""
+        """Start a process for each rank; if one cannot be started, end the others again."""
         asked = self._wanted.work
         try:
             base = self._confine(work)
@@ -266,7 +272,10 @@ class Keeper:
         processes.warn_all(each.pid for each in work.running)
 
     def _drop(self, lost: frozenset[Slot]) -> None:
-        """Kill what runs on ``lost`` slots; ``is_dropping`` says that some may not have ended."""
+        """Kill the processes on ``lost`` slots.
+
+        ``is_dropping`` says that some may not have ended.
+        """
         work = self._work
         assert work is not None
         if lost - work.gang.lost:
@@ -288,7 +297,7 @@ class Keeper:
         self._kill_rest(work)
 
     def _kill_rest(self, work: _Work) -> None:
-        """Kill all processes that are left, and report once those that may not be killed.
+        """Kill all remaining processes, and report once those that may not be killed.
 
         Nothing starts until those have ended.
         """
@@ -302,7 +311,7 @@ class Keeper:
     # --- Seeing ---
 
     def _reap(self) -> None:
-        """Record which processes have ended, and conclude when the last one has."""
+        """Record which processes have ended, and conclude after the last one."""
         ended, is_any_left = processes.reap()
         work = self._work
         if work is None:
@@ -322,7 +331,7 @@ class Keeper:
             self._drop(work.gang.lost)
 
     def _judge(self, work: _Work, process: _Process, code: int) -> None:
-        """Record the first failure of a process that was not told to stop, and stop the others."""
+        """Record the first failure of a process that was not stopped, and stop the others."""
         gang = work.gang
         is_told = gang.stop_by_ms is not None or gang.is_killed
         if code == 0 or is_told or work.failure is not None:
@@ -337,7 +346,7 @@ class Keeper:
         self._warn(Warn(by_ms=by_ms, kind="stop", lost=frozenset()))
 
     def _conclude(self, work: _Work) -> None:
-        """Record how the work has ended, now that none of its processes is left."""
+        """Record how the work has ended, after its last process."""
         self._streams.end(_now_ms())
         exited = self._status.exited
         life = work.gang.life
@@ -366,7 +375,7 @@ class Keeper:
             return False
 
     def _sleep(self, until_ms: int | None) -> None:
-        """Wait until something happens, and read the output written meanwhile."""
+        """Wait for the next event, and read the output written meanwhile."""
         timeout_s = None if until_ms is None else max(0.0, until_ms / 1_000 - time.monotonic())
         if self._work is not None and (self._work.gang.is_killed or self._work.is_dropping):
             timeout_s = KILL_EVERY_S
@@ -384,7 +393,7 @@ class Keeper:
     def _tell(self) -> bool:
         """Write the status, if it has changed, and notify the daemon.
 
-        Returns False if the write fails: then it is tried again.
+        Return False if the write fails: then it is tried again.
         """
         gang = None if self._work is None else self._work.gang
         told = replace(self._status, gone=gone(self._wanted, gang))
@@ -410,13 +419,13 @@ class Keeper:
             self._say(f"a file cannot be written, and is tried again: {error}")
 
     def _look(self) -> None:
-        """Read what is wanted now; if that cannot be read, what was wanted before stays."""
+        """Read the wanted state; if it cannot be read, the previous one stays."""
         try:
             wanted = read_wanted(self._folder)
             if wanted is not None:
                 self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
         except (UnreadableError, OSError) as error:
-            self._say(f"what is wanted stays what it was: {error}")
+            self._say(f"the wanted state cannot be read, and the previous one stays: {error}")
 
     def _read_status(self) -> Status:
         try:
@@ -426,7 +435,7 @@ class Keeper:
             return Status()
 
     def _wake(self) -> None:
-        """Have the end of a child wake the loop, and have no signal of a session end the keeper."""
+        """Let the end of a child wake the loop, and let no signal of a session end the keeper."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -467,7 +476,10 @@ def _counted(count: int, one: str, ending: str) -> str:
 
 
 def _clock_ms() -> int:
-    """Return the time on the monotonic clock, which cannot be set; deadlines are judged by it."""
+    """Return the time on the monotonic clock, which cannot be set.
+
+    Deadlines are compared with it.
+    """
     return int(time.monotonic() * 1_000)
 
 

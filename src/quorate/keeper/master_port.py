@@ -2,7 +2,7 @@
 
 It is chosen before rank 0 listens there, and another program could take it meanwhile. The kernel
 gives the ports of one range to programs that ask for any port, and to those that connect; so the
-port is outside of that range if that is possible.
+port is outside of that range if possible.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def free_port(host: str, ports: range = PORTS, given_away: Path = GIVEN_AWAY) ->
 
 
 def _are_kept_back(ports: range, given_away: Path) -> bool:
-    """Return whether the kernel gives none of ``ports`` away; False if it does not say."""
+    """Return whether the kernel gives none of ``ports`` away; False if that is not known."""
     try:
         first, last = map(int, given_away.read_text(encoding="ascii").split())
     except (OSError, ValueError):

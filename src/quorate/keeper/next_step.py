@@ -1,8 +1,8 @@
-"""What a keeper does next: a pure function of the wanted and the actual processes.
+"""The next step of a keeper: a pure function of the wanted and the actual processes.
 
-The processes of a run start together and stop together. If other slots are wanted than they
-have, they are warned, and restart when the last one has ended; so a script needs to know nothing
-but how to save and to continue from what it saved.
+The processes of a run start together and stop together. If the wanted slots change, the processes
+are warned, and restart when the last one has ended; so a script only needs to save its work, and to
+continue from the saved work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.keeper.wanted import Exited, Slot, Wanted
 class Gang:
     """The processes of one generation. ``stop_by_ms`` says that they were warned.
 
-    Those on ``lost`` slots were killed before that.
+    Processes on ``lost`` slots were killed before that.
     """
 
     life: str
@@ -46,7 +46,7 @@ class Warn:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """End the processes on ``lost`` slots at once; the others have their time."""
+    """End the processes on ``lost`` slots at once; the others keep their time."""
 
     lost: frozenset[Slot]
 
@@ -92,7 +92,7 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
 
 
 Dues = Mapping[tuple[str, int], int]
-"""When each deadline, of a lease and by the time of day, is due on a keeper's own clock."""
+"""The deadlines on the keeper's own clock, by (lease, deadline by the time of day)."""
 
 
 def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:
@@ -118,7 +118,7 @@ def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Du
 
 
 def gone(wanted: Wanted, gang: Gang | None) -> tuple[str, ...]:
-    """Return the stopping leases that have no process any more."""
+    """Return the stopping leases that no longer have a process."""
     busy = frozenset[Slot]() if gang is None else gang.slots
     return tuple(
         part.lease

@@ -1,8 +1,8 @@
 """The output of a run's processes: kept in segments, the oldest of which are dropped.
 
-A segment is named by the number of its first line. It is a row of records: a head in one line of
-text, then whole lines as they were written. Only as much is kept as ``SEGMENTS_MAX`` segments hold,
-so that no run fills a disk; a line keeps its number.
+A segment is named by the number of its first line. It is a sequence of records: a head in one line
+of text, then whole lines as they were written. At most ``SEGMENTS_MAX`` segments are kept, so that
+no run fills a disk; a line keeps its number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LINE_BYTES_MAX: Final = 64 * 1024
 _DIGITS: Final = 15
 _NAME: Final = re.compile(rf"[0-9]{{{_DIGITS}}}\.log")
 _HEAD: Final = re.compile(rb"(\d+) (-?\d+) ([!-~]+) (out|err) (\d+) (\d+)\n")
-"""When, rank, node, stream, how many lines, how many bytes."""
+"""Time, rank, node, stream, number of lines, number of bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Chunk:
 
 
 class OutputWriter:
-    """Continues where the last one ended. For one process at a time."""
+    """Continues after the last record of the previous writer. For one process at a time."""
 
     def __init__(
         self, folder: Path, segment_bytes: int = SEGMENT_BYTES, segments_max: int = SEGMENTS_MAX
@@ -51,7 +51,7 @@ class OutputWriter:
         self._bytes = 0
         self._lines_lost = 0
         self.trouble = ""
-        """Why the existing output cannot be continued; empty when it can."""
+        """Why the existing output cannot be continued; empty if it can."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._go_on()
@@ -73,7 +73,7 @@ class OutputWriter:
         self._next, self._bytes, self._file = number, sound_bytes, file
 
     def take(self, source: tuple[int, str, str], data: bytes, at_ms: int) -> None:
-        """Keep what (rank, node, stream) wrote; the last line waits until it is whole."""
+        """Keep the output of (rank, node, stream); an incomplete last line waits for its end."""
         rank, node, stream = source
         whole = self._buffers.pop((rank, stream), b"") + data
         end = whole.rfind(b"\n") + 1
@@ -87,13 +87,13 @@ class OutputWriter:
         self._append((rank, node, stream), lines, at_ms)
 
     def finish(self, source: tuple[int, str, str], at_ms: int) -> None:
-        """Keep the last line of a stream that has ended, also if it lacks its end."""
+        """Keep the last line of a stream that has ended, even if it lacks its end."""
         rank, _, stream = source
         rest = self._buffers.pop((rank, stream), b"")
         self._append(source, [rest] if rest else [], at_ms)
 
     def say(self, text: str, at_ms: int) -> None:
-        """Keep a line of the keeper's own."""
+        """Keep a line written by the keeper itself."""
         self._append((-1, "-", "err"), [f"quorate: {text}".encode()], at_ms)
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class OutputWriter:
             self._file = None
 
     def _append(self, source: tuple[int, str, str], lines: list[bytes], at_ms: int) -> None:
-        """Keep whole lines; lines that the disk does not take are lost, and reported as lost."""
+        """Keep whole lines; lines that cannot be written are lost, and their number is reported."""
         if not lines:
             return
         try:
@@ -132,7 +132,7 @@ class OutputWriter:
         self._next += len(lines)
 
     def _segment(self) -> IO[bytes]:
-        """Return the file to write to, a new one if the last is long enough."""
+        """Return the file to write to; a new one if the last is long enough."""
         if self._file is not None and self._bytes < self._segment_bytes:
             return self._file
         self.close()
@@ -145,13 +145,13 @@ class OutputWriter:
 
 
 def segments(folder: Path) -> list[Path]:
-    """Return the segments in ``folder``, oldest first; a run may have put other files beside."""
+    """Return the segments in ``folder``, oldest first; other files of the run are ignored."""
     found = [path for path in folder.glob("*.log") if _NAME.fullmatch(path.name) and path.is_file()]
     return sorted(found)
 
 
 def chunks(folder: Path, first: int) -> Iterator[Chunk]:
-    """Yield what is kept from line ``first`` on, in chunks that may begin before it."""
+    """Yield the kept lines from line ``first`` on, in chunks that may begin before it."""
     paths = segments(folder)
     starts = [int(path.stem) for path in paths]
     begin = max((i for i, start in enumerate(starts) if start <= first), default=0)

@@ -1,7 +1,7 @@
-"""The environment of a process as the kernel shows it, by which the processes of a run are known.
+"""The environment of a process in /proc, which marks the processes of a run.
 
-A process that begins another program shows none for an instant: its old memory has gone, and the
-new one is not filled yet. Processes that are looked for by their environment must not be missed
+A process that begins another program shows no environment for an instant: its old memory is gone,
+and the new one is not filled yet. A search for processes by their environment must not miss them
 then.
 """
 
@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Final
 
 PAUSES_S: Final = (0.0, 0.001, 0.01, 0.1, 0.4)
-"""How long to wait before each further look at a process that begins a program."""
+"""How long to wait before each further read of a process that begins a program."""
 _BYTES, _START, _END = 20, 47, 48
-"""Where the kernel's record has the size of the memory, and the place of the environment in it."""
+"""The positions, in the kernel's record, of the memory size and of the start and end of the
+environment."""
 
 
 def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[bytes]:
     """Return the variables of a process, as ``NAME=value``; none if it has ended.
 
-    There are none, either, if it is another user's, or begins a program for longer than the
-    pauses between the looks: a file system may hold that up, and must not hold up the caller.
+    Also none if it belongs to another user, or begins a program for longer than the pauses between
+    the reads: a file system may delay that, and must not delay the caller.
     """
     for pause_s in pauses_s:
         try:
@@ -38,8 +39,8 @@ def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[byte
 def may_show_more(pid: int) -> bool:
     """Return whether a process that has just shown no environment may show one soon.
 
-    Processes that have ended and threads of the kernel have no memory; and one that was started
-    with an empty environment has a place for it.
+    Processes that have ended and threads of the kernel have no memory; a process that was started
+    with an empty environment has a position for it.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

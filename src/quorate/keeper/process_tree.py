@@ -1,4 +1,4 @@
-"""Which processes there are, and which descend from which, as Linux shows it; elsewhere none."""
+"""The processes of the machine and their descendants, from /proc; on systems without it, none."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def all_pids() -> set[int]:
 def descendants(
     roots: Collection[int], *, by_lists: bool | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield (process, group) of all that descends from ``roots`` and has not ended, parents first.
+    """Yield (process, group) of all living descendants of ``roots``, parents first.
 
-    Each is yielded as soon as it is found; those that are started meanwhile may be missing.
-    ``by_lists`` says whether the kernel's lists of children are read; None is if it has them.
+    Each is yielded as soon as it is found; processes that are started meanwhile may be missing.
+    ``by_lists`` says whether the kernel's lists of children are read; None: if the kernel has them.
     """
     reads_lists = has_lists() if by_lists is None else by_lists
     children_of = _listed_children if reads_lists else _scanned_children()
@@ -52,7 +52,7 @@ def has_lists() -> bool:
 def _listed_children(parent: int) -> list[int]:
     """Return the children of all threads of a process.
 
-    This reads a few files, where looking at all processes takes longer than a fork does.
+    This reads a few files; a scan of all processes takes longer than a fork does.
     """
     found: list[int] = []
     try:
@@ -65,7 +65,7 @@ def _listed_children(parent: int) -> list[int]:
 
 
 def _scanned_children() -> Callable[[int], list[int]]:
-    """Return what finds the children of a process among all that there are now."""
+    """Return a function that returns the children of a process among all present processes."""
     children: dict[int, list[int]] = {}
     for pid in all_pids():
         stat = sessions.stat(pid)

@@ -1,8 +1,8 @@
-"""The processes of a run: started, warned, killed, and waited for until the last one has gone.
+"""The processes of a run: started, warned, killed, and waited for until the last one has ended.
 
 On Linux the keeper inherits every process that its processes leave behind, so that having no child
-means that none is left, however often they forked; and they do not outlive it. Elsewhere only the
-process groups are known.
+means that none is left, however often they forked; and they do not outlive it. On other systems
+only the process groups are known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quorate.keeper.wanted import JOB_FOLDER, JOBS, Work
 from quorate.runtime import FOLDER
 
 CODE_SIGNAL: Final = 128
-"""What is added to the number of the signal that ended a process."""
+"""Added to the number of the signal that ended a process."""
 _INHERITED: Final = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"}
     | {"LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV"}
@@ -35,7 +35,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD_BYTES_MAX: Final = 16 * 1024
 KILL_PASSES_MAX: Final = 8
-"""How often one call looks for what was forked meanwhile; then those that have ended are reaped."""
+"""How often one call searches for processes forked meanwhile; then ended ones are reaped."""
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -44,7 +44,10 @@ def bare(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of one process: ``base``, the run's own, and then its place."""
+    """Return the environment of one process.
+
+    It consists of ``base``, the run's own variables, and the variables of its rank.
+    """
     return {
         **base,
         "PYTHONUNBUFFERED": "1",
@@ -56,7 +59,10 @@ def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -
 
 
 def adopt() -> Callable[[], None]:
-    """Inherit orphans from now on; return what each new process must call before its program."""
+    """Inherit orphans from now on.
+
+    Return a function that each new process calls before its program.
+    """
     if not IS_LINUX:
         return lambda: None
     libc = ctypes.CDLL(None, use_errno=True)
@@ -78,7 +84,7 @@ def start(
     before: Callable[[], None],
     confinement: Confinement | None = None,
 ) -> tuple[int, int, int]:
-    """Return the id of a new process, and where to read its two outputs; raises ``StartError``."""
+    """Return the id of a new process, and the read ends of its outputs; raises ``StartError``."""
     if confinement is not None:
         return _start_confined(work, env, before, confinement)
     check_folder(work.working_dir)
@@ -105,7 +111,7 @@ def start(
     _close(out_end, err_end)
     for end in (out, err):
         os.set_blocking(end, False)
-    # Nothing waits for it by this object: the keeper waits for all its children at once.
+    # This object does not wait for it: the keeper waits for all its children at once.
     process.returncode = 0
     return process.pid, out, err
 
@@ -113,9 +119,9 @@ def start(
 def _start_confined(
     work: Work, env: Mapping[str, str], before: Callable[[], None], confinement: Confinement
 ) -> tuple[int, int, int]:
-    """Do as ``start`` does; the new process becomes the run's user before its program begins.
+    """Do the same as ``start``; the new process becomes the run's user before its program begins.
 
-    Files that the run names are not read here: root can read what the run's user must not.
+    Files that the run names are not read here: root can read files that the run's user must not.
     """
     ends: list[int] = []
     try:
@@ -205,10 +211,10 @@ def warn_all(groups: Iterable[int]) -> None:
 
 
 def kill_all(groups: Iterable[int]) -> list[int]:
-    """Kill all descendants of this process; those that get away are killed by the next call.
+    """Kill all descendants of this process; those that escape are killed by the next call.
 
     ``groups`` are the groups of processes that the keeper has not waited for: the number of any
-    other group may be reused. Returns the processes that may not be killed, because they run as
+    other group may be reused. Return the processes that may not be killed, because they run as
     another user.
     """
     for group in groups:
@@ -216,8 +222,8 @@ def kill_all(groups: Iterable[int]) -> list[int]:
     killed: dict[int, bool] = {}
     for _ in range(KILL_PASSES_MAX):
         before = len(killed)
-        # Each as soon as it is found: what is killed forks no more, and so what it has forked just
-        # before is all that is left.
+        # Each as soon as it is found: a killed process forks no more, so that only its last forks
+        # are left.
         for each in descendants({os.getpid()}):
             if each[0] not in killed:
                 killed[each[0]] = not _kill([each])
@@ -252,7 +258,7 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
 
 
 def kill_leftovers(folder: Path) -> int:
-    """Kill what an earlier keeper of ``folder`` has left behind; return how many could be killed.
+    """Kill the processes that an earlier keeper of ``folder`` left behind; return their number.
 
     Such a process is known by the mark of the folder in its environment, by the sessions of the
     keeper and its work, or by the run's cgroup. A keeper carries the mark as well: one that has
@@ -264,8 +270,8 @@ def kill_leftovers(folder: Path) -> int:
     killed: dict[int, bool] = {}
     for _ in range(KILL_PASSES_MAX):
         before = len(killed)
-        # The newest first, and each as soon as it is found: what forks again and again may have
-        # gone when those that were there before it have been looked at.
+        # The newest first, and each as soon as it is found: a process that forks often may have
+        # ended by the time the older ones have been examined.
         for pid in sorted(all_pids() - killed.keys() - {os.getpid()}, reverse=True):
             if pid in inside or not marks.isdisjoint(environ_of(pid)) or sessions.is_of(pid, left):
                 killed[pid] = _signal(pid, signal.SIGKILL)
@@ -277,7 +283,7 @@ def kill_leftovers(folder: Path) -> int:
 def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
     """Kill processes of (process, group): first the groups, which a fork does not escape.
 
-    Returns those that may not be killed.
+    Return those that may not be killed.
     """
     own = os.getpgrp()
     for group in {group for _, group in found} - {own, 0}:
@@ -286,7 +292,10 @@ def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _signal(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; return False if that is not allowed, as to another user's process."""
+    """Send a signal.
+
+    Return False if that is not allowed, for example for another user's process.
+    """
     try:
         os.kill(pid, number)
     except ProcessLookupError:

@@ -24,7 +24,10 @@ class Rank:
     env: Mapping[str, str]
 
     def is_hit(self, lost: Collection[Slot]) -> bool:
-        """Return whether it has lost what it works on; one for several nodes is on the first."""
+        """Return whether a slot on its node is lost.
+
+        A process for several nodes is on the first.
+        """
         return any(slot in lost for slot in self.slots if slot[0] == self.node)
 
 
@@ -44,7 +47,7 @@ def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> l
         else:
             shares.append((node_rank, node, tuple(own)))
     if work.processes == "run":
-        # The one process answers for all of it.
+        # The one process stands for the whole run.
         shares = [(0, shares[0][1], tuple(slots))]
     found: list[Rank] = []
     for number, (node_rank, node, own_slots) in enumerate(shares):

@@ -1,7 +1,7 @@
-"""The sessions of a keeper and its work, by which what it has left behind is known.
+"""The sessions of a keeper and its work, which identify the processes that it has left behind.
 
-Confined processes have sessions of their own: what shares a session with a keeper may send it a
-signal. Others stay in the keeper's.
+Confined processes have sessions of their own, because a process in the keeper's session may send
+the keeper a signal. Others stay in the keeper's session.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def note(folder: Path, leaders: Iterable[int] = ()) -> None:
     found = [
         Session(each.session, each.since, where)
         for pid in (os.getpid(), *leaders)
-        # Only a session that it leads: one that was begun for other things has other processes,
+        # Only a session that it leads: a session begun by another program has other processes,
         # too.
         if (each := stat(pid)) is not None and each.session == pid
     ]
@@ -56,7 +56,7 @@ def left(folder: Path) -> Sequence[Session]:
 
 
 def _is_past(session: Session) -> bool:
-    """Return whether the number of ``session`` now means another one, or this process's own."""
+    """Return whether the number of ``session`` now belongs to another session, or to this one."""
     leader = stat(session.number)
     is_reused = leader is not None and leader.since != session.since
     return session.where != _where() or is_reused or session.number == os.getsid(0)

@@ -1,4 +1,4 @@
-"""Why a process could not be started: each with its cause, and what to do about it."""
+"""Errors of processes that could not be started: each with its cause and its remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from quorate.keeper.wanted import Work
 
 CODE_NOT_FOUND: Final = 127
 CODE_NOT_STARTED: Final = 126
-"""What shells use for a command that is not there, and for one that cannot be run."""
+"""The exit codes that shells use for a command that does not exist, and for one that cannot be
+run."""
 FIRST_LINE_BYTES_MAX: Final = 256
 _NO_ROOM: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
@@ -48,10 +49,10 @@ def check_folder(folder: str) -> None:
 def start_error(
     error: OSError | ValueError, work: Work, env: Mapping[str, str], account: str = ""
 ) -> StartError:
-    """Return what ``error`` means to the author of the command.
+    """Return ``error`` as a message for the author of the command.
 
-    ``account`` is the system user that the process had become. If it is given, the command's
-    file is not read: that user may not be allowed to read it, though this process is.
+    ``account`` is the system user that the process had become. If it is given, the command's file
+    is not read: that user may not be allowed to read it, though this process is.
     """
     command = f"command {work.command[0]!r}"
     if isinstance(error, FileNotFoundError):

@@ -10,9 +10,10 @@ from quorate.keeper.output import OutputWriter
 
 READ_BYTES: Final = 64 * 1024
 CATCH_UP_READS_MAX: Final = 32
-"""How often a pipe is read at a time: its content fits, and a process that keeps writing waits."""
+"""How often a pipe is read at a time: enough for its content; a process that keeps writing
+waits."""
 WORDS_BYTES_MAX: Final = 200
-"""How much of its last line is reported when a process fails."""
+"""How many bytes of its last line are reported when a process fails."""
 
 Source = tuple[int, str, str]
 """Rank, node and stream."""
@@ -27,11 +28,11 @@ class Streams:
         self._words: dict[int, bytes] = {}
 
     def add(self, pid: int, source: Source, end: int) -> None:
-        """Read from ``end`` what process ``pid`` writes."""
+        """Read the output of process ``pid`` from ``end``."""
         self._selector.register(end, selectors.EVENT_READ, (pid, source))
 
     def last_words(self, pid: int) -> str:
-        """Return the last line that a process wrote to stderr, its end if it is long.
+        """Return the last line that a process wrote to stderr; only its end if it is long.
 
         It goes into the ledger and to terminals: a character that cannot be printed becomes a
         space.
@@ -40,7 +41,7 @@ class Streams:
         return "".join(each if each.isprintable() else " " for each in text).strip()
 
     def take(self, key: selectors.SelectorKey, at_ms: int) -> bool:
-        """Keep what a process has written; return whether there may be more just now."""
+        """Keep the output of a process; return whether there may be more now."""
         pid, source = key.data
         try:
             data = os.read(key.fd, READ_BYTES)
@@ -55,7 +56,7 @@ class Streams:
         return True
 
     def catch_up(self, pid: int, at_ms: int) -> None:
-        """Read what a process that has ended had written and that was not read yet.
+        """Read the rest of the output of a process that has ended.
 
         Its descendants may keep writing: that is not waited for.
         """
@@ -64,11 +65,11 @@ class Streams:
                 self._take_some(key, at_ms)
 
     def end(self, at_ms: int) -> None:
-        """Read what is left, now that no process writes any more."""
+        """Read the rest of all output, after the last process has ended."""
         for key in self._keys():
             self._take_some(key, at_ms)
             if key.fd in self._selector.get_map():
-                # A process of another run holds the pipe: what comes now is not the run's output.
+                # A process of another run holds the pipe: later output is not the run's.
                 self._end(key, at_ms)
         self._words.clear()
 

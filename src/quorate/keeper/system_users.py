@@ -34,7 +34,7 @@ class Account:
 def account(text: str) -> Account:
     """Return the system user with a name, or with a number, which needs no entry of its own.
 
-    Raises ``AccountError`` for a user that does not exist, and for root, which nothing confines.
+    Raises ``AccountError`` for a user that does not exist, and for root, which cannot be confined.
     """
     found = _numbered(text) if is_number(text) else _named(text)
     if found.uid == 0:

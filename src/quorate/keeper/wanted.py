@@ -1,7 +1,8 @@
-"""What is wanted of a keeper, and its status: the two files it shares with the daemon.
+"""The wanted state and the status of a keeper: the two files it shares with the daemon.
 
-``wanted.json`` is the daemon's: every lease of the run that is open in the ledger. ``status.json``
-is the keeper's. Both are whole at every instant, and writing one twice changes nothing.
+``wanted.json`` is written by the daemon: every lease of the run that is open in the ledger.
+``status.json`` is written by the keeper. Both are complete at every instant, and writing one twice
+changes nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ WANTED_FILE: Final = "wanted.json"
 STATUS_FILE: Final = "status.json"
 LOCK_FILE: Final = "keeper.lock"
 SESSION_FILE: Final = "session.json"
-"""The session of the last keeper: processes that it leaves behind when killed are in it."""
+"""The session of the last keeper; it contains the processes that a killed keeper leaves behind."""
 POKE_FIFO: Final = "poke"
 ROOM_FIFO: Final = "room"
 OUTPUT: Final = "output"
 HOME: Final = "home"
-"""The folder in which the work of a run starts that names none."""
+"""The folder in which work starts if its run names none."""
 JOBS: Final = "jobs"
-"""The folder, beside that of the runs, with what runs of other system users may reach."""
+"""The folder, beside that of the runs, with the files that runs of other system users may
+access."""
 JOB_FOLDER: Final = "folder"
 """The folder of such a run that belongs to its system user."""
 
@@ -50,7 +52,7 @@ class Part:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it may be worked on: it is not stopping, and has lost nothing."""
+        """Whether work may run on it: it is not stopping, and has no lost slots."""
         return self.stop_by_ms is None and not self.lost
 
 
@@ -59,8 +61,8 @@ class Isolation:
     """The system user of a run's processes, and their bounds.
 
     ``account`` is the name or the number of a system user; ``why_not`` says why there is none, and
-    then nothing starts. ``subject`` is the owner or user that it is for. ``folder`` is what the run
-    may reach; ``cgroup`` is the parent of its cgroup, empty if there can be none.
+    then nothing starts. ``subject`` is the owner or user that it is for. ``folder`` is the folder
+    that the run may access; ``cgroup`` is the parent of its cgroup, empty if there can be none.
     """
 
     account: str
@@ -74,11 +76,11 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What to run: ``processes`` is one for each ``gpu``, each ``node`` or the whole ``run``.
+    """The work to run: ``processes`` is one for each ``gpu``, each ``node`` or the whole ``run``.
 
-    Without ``isolation`` it runs as the user of the service. ``round_steps``, ``round_ms`` and
-    ``round_until_ms`` are for how many steps, how long and until when it has its GPUs, if it
-    shares in rounds.
+    Without ``isolation`` it runs as the user of the service. If it shares in rounds,
+    ``round_steps``, ``round_ms`` and ``round_until_ms`` are for how many steps, how long and until
+    when it has its GPUs.
     """
 
     run: str
@@ -97,8 +99,8 @@ class Work:
 class Wanted:
     """All open leases of one run. ``life`` changes after the run has been stopped.
 
-    ``nonce`` identifies the run among others of its name, which a restored ledger may have; None
-    if it is not known.
+    ``nonce`` identifies the run among others of its name, which a restored ledger may have; None if
+    it is not known.
     """
 
     life: str
@@ -108,7 +110,7 @@ class Wanted:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of the leases that may be worked on."""
+        """The slots of the leases on which work may run."""
         return tuple(slot for part in self.parts if part.is_whole for slot in part.slots)
 
     @property
@@ -117,7 +119,7 @@ class Wanted:
         return frozenset(s for part in self.parts for s in part.slots if s not in part.lost)
 
     def is_of_another(self, nonce: str | None) -> bool:
-        """Return whether this was wanted of another run than the one with ``nonce``."""
+        """Return whether this file belongs to another run than the one with ``nonce``."""
         return None not in (self.nonce, nonce) and self.nonce != nonce
 
     @property
@@ -139,7 +141,7 @@ class Exited:
 class Status:
     """The status of a run.
 
-    ``slots`` are those with work on them, empty when there is none; ``boot`` is the boot of the
+    ``slots`` are those with work on them, empty if there is none; ``boot`` is the boot of the
     machine they belong to. ``generation`` counts the starts of the processes, ``losses`` how often
     they were lost together with their keeper in this ``life``. ``since_ms`` is when they started
     last; 0 if it is not known.
@@ -156,11 +158,11 @@ class Status:
 
 
 class UnreadableError(ValueError):
-    """A file is not what was written to it; the text names it."""
+    """The content of a file is invalid; the text names the file."""
 
 
 def read_wanted(folder: Path) -> Wanted | None:
-    """Return what is wanted in ``folder``; None if nothing ever was.
+    """Return the wanted state in ``folder``; None if there is no file.
 
     Raises ``UnreadableError``.
     """
@@ -168,7 +170,7 @@ def read_wanted(folder: Path) -> Wanted | None:
 
 
 def read_status(folder: Path) -> Status | None:
-    """Return the status in ``folder``; None at first. Raises ``UnreadableError``."""
+    """Return the status in ``folder``; None if there is no file. Raises ``UnreadableError``."""
     return _read(folder / STATUS_FILE, _status)
 
 
@@ -179,7 +181,7 @@ def write(folder: Path, content: Wanted | Status) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content``; after a crash it has the old or the new content."""
+    """Replace ``path`` by ``content``; after a crash the file has the old or the new content."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
@@ -220,7 +222,7 @@ def _status(found: Mapping[str, Any]) -> Status:
 def _known(
     kind: type[Work | Isolation | Part | Status | Exited], found: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields that ``kind`` has: the other side may be of another version."""
+    """Return the fields that ``kind`` has: the other program may be of another version."""
     names = {field.name for field in fields(kind)}
     return {name: value for name, value in found.items() if name in names}
 

@@ -1,9 +1,9 @@
 """The archive of ended runs: the part of a snapshot that is written once and read a run at a time.
 
-A snapshot has the runs that are not over; each run that was over when it was taken is a row of the
-archive, written with it. Both are caches: events fold to them, and ``ledger verify --deep``
-compares them. A row never changes, and names the snapshot that archived it, so that a reader that
-began at an earlier one is not disturbed (docs/adr/0033).
+A snapshot has the runs that are not over; each run that was over when the snapshot was taken is a
+row of the archive, written with it. Both are caches: events fold to them, and ``ledger verify
+--deep`` compares them. A row never changes, and names the snapshot that archived it, so that a
+reader of an earlier snapshot is not disturbed (docs/adr/0033).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from quorate.model.state.run_table import RunQuery
 PAGE_ROWS: Final = 512
 """How many rows are read at a time when all are read."""
 READ_KEPT_MAX: Final = 2_048
-"""How many archived runs that were read last are kept decoded."""
+"""How many of the archived runs that were read last are kept decoded."""
 
 
 class PackedRun(Struct, array_like=True, gc=False):
-    """A run as it is stored, in a snapshot or in a row of the archive."""
+    """The stored form of a run, in a snapshot or in a row of the archive."""
 
     spec: Run
     seq: int
@@ -60,7 +60,7 @@ class PackedRun(Struct, array_like=True, gc=False):
 
 
 def pack_run(record: RunRecord) -> PackedRun:
-    """Return ``record`` as it is stored; its open leases are stored apart."""
+    """Return the stored form of ``record``; its open leases are stored apart."""
     return PackedRun(
         record.spec,
         record.seq,
@@ -90,7 +90,7 @@ def pack_run(record: RunRecord) -> PackedRun:
 
 
 def unpack_run(run: PackedRun) -> RunRecord:
-    """Return the record that ``run`` is, without leases."""
+    """Return the record of the stored ``run``, without leases."""
     return RunRecord(
         run.spec,
         run.seq,
@@ -147,7 +147,7 @@ class ArchivedRow(NamedTuple):
 class RowQuery(NamedTuple):
     """Which rows a store returns: those archived up to ``upto_seq``, between two submissions.
 
-    With ``is_newest_first`` the order is turned round; otherwise it is that of submission.
+    The order is that of submission; ``is_newest_first`` reverses it.
     """
 
     upto_seq: int
@@ -163,7 +163,7 @@ class RowQuery(NamedTuple):
 class ArchiveRows(Protocol):
     """The queries that a store answers about archived runs.
 
-    Methods raise ``ArchiveError`` if what is stored cannot be read.
+    Methods raise ``ArchiveError`` if the stored rows cannot be read.
     """
 
     def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
@@ -245,7 +245,7 @@ class RunArchive:
 def _paged(
     ask: Callable[[RowQuery], Sequence[T]], query: RowQuery, seq_of: Callable[[T], int]
 ) -> Iterator[T]:
-    """Yield all that ``ask`` returns, a page at a time."""
+    """Yield all rows that ``ask`` returns, a page at a time."""
     while True:
         page = ask(query)
         yield from page

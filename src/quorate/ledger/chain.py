@@ -1,9 +1,9 @@
 """Blocks: events sealed together and joined by SHA-256.
 
 A block's body is MessagePack ``[format, height, first_seq, [events...]]`` and its hash covers the
-previous block's hash and the whole body, so no bit of an event, nor its place, can change without a
-hash that no longer fits. The chain alone cannot show that the holder of a ledger has cut it short
-or rewritten it from some block on: that takes a checkpoint kept elsewhere.
+previous block's hash and the whole body. So if any bit of an event, or its place, changes, the hash
+no longer fits. The chain alone cannot show that the holder of a ledger has cut it short or
+rewritten it from some block on: that takes a checkpoint kept elsewhere.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 GENESIS: Final = Head(height=0, seq=0, hash=bytes(HASH_BYTES))
-"""The head of a ledger with nothing in it."""
+"""The head of an empty ledger."""
 
 
 class Block(Struct, frozen=True, kw_only=True):
-    """Events sealed together. All fields but ``body`` and the hashes repeat what ``body`` says."""
+    """Events sealed together. All fields but ``body`` and the hashes repeat values in ``body``."""
 
     height: int
     first_seq: int
@@ -57,7 +57,7 @@ class Block(Struct, frozen=True, kw_only=True):
 
 
 class Verified(Struct, frozen=True, kw_only=True):
-    """A chain without a fault: its head, and how much was read to get there."""
+    """A chain without a fault: its head, and the number of blocks and events read."""
 
     head: Head
     events: int
@@ -73,7 +73,7 @@ class Broken(Struct, frozen=True, kw_only=True):
 
 
 class _Body(Struct, array_like=True, forbid_unknown_fields=True):
-    """What a block's hash covers besides the previous hash."""
+    """The part of a block that its hash covers besides the previous hash."""
 
     format: int
     height: int
@@ -143,7 +143,7 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
 
 
 def shapes_of(block: Block) -> list[tuple[Fact, ...]]:
-    """Return the events of ``block``, a sound one, in every shape since they were written."""
+    """Return the events of ``block``, which is sound, in every shape since they were written."""
     return event_shapes(_BODY.decode(block.body).events, first_seq=block.first_seq)
 
 
@@ -179,7 +179,7 @@ def _body_closely(block: Block) -> _BodyWhole:
 def open_blocks(
     blocks: Iterable[Block], *, after: Head = GENESIS, not_before_ms: int = 0
 ) -> Iterator[tuple[Head, list[Event]]]:
-    """Yield each block's events with the head they lead to, checking everything on the way.
+    """Yield each block's events with the head after them, checking everything on the way.
 
     Raises as ``open_block`` does, at the first block that is wrong.
     """
@@ -194,9 +194,9 @@ def open_blocks_naming(
 ) -> Iterator[tuple[Head, list[Event]]]:
     """Yield the events of those ``blocks`` in which one of ``names`` is written, with their heads.
 
-    The bodies of others are hashed, and not decoded: text is stored as it is, so an event that has
-    a name has its bytes. The caller may add to ``names`` meanwhile. Raises as ``open_block`` does,
-    but for times that run back.
+    The bodies of other blocks are hashed, and not decoded: text is stored unencoded, so a block
+    that has a name contains its bytes. The caller may add to ``names`` meanwhile. Raises as
+    ``open_block`` does, except for times that run back.
     """
     for block in blocks:
         body = block.body
@@ -215,8 +215,8 @@ def verify_blocks(
     """Return whether ``blocks`` are a sound chain from ``after`` on, reading each once.
 
     Checks hashes, order and counts; ``deep`` also decodes every event and checks that time never
-    runs back. A block at a time is held in memory. A store's ``CorruptLedgerError`` while reading
-    is an answer here too; other errors of a store pass through, as does ``NewerLedgerError``.
+    runs back. One block at a time is held in memory. A store's ``CorruptLedgerError`` while reading
+    is returned as ``Broken``; other errors of a store are raised, as is ``NewerLedgerError``.
     """
     head, at_ms, blocks_read = after, 0, 0
     try:
@@ -274,7 +274,7 @@ def _fault(block: Block, after: Head) -> str | None:
 
 
 def _disagreement(block: Block, height: int, first_seq: int, count: int) -> str | None:
-    """Return how the block's fields differ from what its body says, or None."""
+    """Return how the block's fields differ from its body, or None."""
     if count == 0:
         return "the block holds no event"
     if (block.height, block.first_seq, block.count) == (height, first_seq, count):
@@ -287,7 +287,7 @@ def _disagreement(block: Block, height: int, first_seq: int, count: int) -> str 
 
 
 def _check_format(found: int) -> None:
-    """Raise ``NewerLedgerError`` unless a body of format ``found`` can be read here."""
+    """Raise ``NewerLedgerError`` unless this program can read a body of format ``found``."""
     if found != FORMAT:
         raise NewerLedgerError(f"block format {found}")
 

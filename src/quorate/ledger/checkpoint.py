@@ -1,9 +1,9 @@
 """Checkpoints: a ledger's head, signed, small enough to keep elsewhere.
 
 The holder of a ledger can cut it short or rewrite it and give it new hashes; the chain alone would
-fit. A checkpoint kept by another party records what the ledger was, and its Ed25519 signature
-proves that the holder of this ledger's key made it. ``cryptography`` costs tens of milliseconds to
-import, so only the functions that need it do.
+fit. A checkpoint kept by another party records the ledger's head at some time, and its Ed25519
+signature proves that the holder of this ledger's key made it. ``cryptography`` costs tens of
+milliseconds to import, so only the functions that need it do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIGNATURE_BYTES: Final = 64
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """What the ledger's end was at ``at_ms``, and its key holder's signature under that."""
+    """The ledger's end at ``at_ms``, and the signature of its key holder."""
 
     ledger_id: str
     height: int
@@ -93,7 +93,7 @@ class CheckpointSigner:
         self.public_key = self._key.public_key().public_bytes_raw()
 
     def sign(self, head: Head, at_ms: int) -> Checkpoint:
-        """Return a signed checkpoint of the ledger where it ends at ``head``, not at its start."""
+        """Return a signed checkpoint of the ledger that ends at ``head``, which is not empty."""
         assert head.height > 0, head
         unsigned = unsigned_checkpoint(self._ledger_id, head, at_ms, self.public_key)
         return msgspec.structs.replace(unsigned, signature=self._key.sign(signed_bytes(unsigned)))
@@ -120,7 +120,10 @@ def sign_checkpoint(*, ledger_id: str, head: Head, at_ms: int, private_key: byte
 
 
 def signed_bytes(checkpoint: Checkpoint) -> bytes:
-    """Return what the signature covers: every other field, in one fixed order and encoding."""
+    """Return the bytes that the signature covers.
+
+    They have all other fields, in a fixed order and encoding.
+    """
     fields = (
         checkpoint.ledger_id,
         checkpoint.height,
@@ -133,7 +136,7 @@ def signed_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def verify_signature(checkpoint: Checkpoint) -> bool:
-    """Return whether ``checkpoint`` was signed by the key it names, whosesoever that is."""
+    """Return whether ``checkpoint`` was signed by the key it names, whatever key that is."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow import
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
         Ed25519PublicKey,
@@ -227,7 +230,7 @@ def _history_difference(checkpoint: Checkpoint, there: Head | None, end: Head) -
 
 
 class _Text(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A checkpoint as JSON has it; bytes are hexadecimal."""
+    """A checkpoint in JSON; bytes are hexadecimal."""
 
     kind: str
     ledger_id: str
@@ -282,7 +285,7 @@ def read_checkpoint(text: str | bytes) -> Checkpoint:
 
 
 def _unhex(field: str, text: str, length: int) -> bytes:
-    """Return the ``length`` bytes that ``text`` spells, or raise ``CheckpointError``."""
+    """Return the ``length`` bytes of the hexadecimal ``text``, or raise ``CheckpointError``."""
     try:
         found = bytes.fromhex(text)
     except ValueError as error:

@@ -1,9 +1,9 @@
 """Bytes <-> events: MessagePack for the ledger, named fields for export.
 
-A tag such as ``lease-started/1`` names a shape for ever. When a shape must change, the new one
-gets the next number in ``model/events.py``; the old class moves here, keeps its tag, and gets an
-entry in ``UPCASTERS`` that makes the current event of it. Decoding checks every field's type, so
-what comes out is an event or an error, never half of one.
+A tag such as ``lease-started/1`` names a shape for ever. When a shape must change, the new one gets
+the next number in ``model/events.py``; the old class moves here, keeps its tag, and gets an entry
+in ``UPCASTERS`` that makes the current event of it. Decoding checks every field's type, so the
+result is a whole event or an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
 
 
 class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
-    """A lease before events recorded whether it started out of order."""
+    """A start of a lease in the form that does not record whether it was out of order."""
 
     lease: str
     run: str
@@ -93,10 +93,10 @@ class _RoundShared1(Fact, frozen=True, tag="round-shared/1"):
 
 
 class TaskSubmitted(Fact, frozen=True, tag="task-submitted/1"):
-    """How a block stores that the task of an array was submitted, after the first one of them.
+    """The stored form of the submission of an array's task, for all tasks but the first.
 
-    The run is that of the first task but for its name and its index, so the document of an array is
-    stored once. What is read is a run-submitted event like any other.
+    The run equals the first task except for its name and its index, so the document of an array is
+    stored once. It is read as a run-submitted event like any other.
     """
 
     run: str
@@ -133,7 +133,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EventDecoder:
-    """Reads every shape there ever was and returns current events."""
+    """Reads every shape that was ever written and returns current events."""
 
     def __init__(self, current: UnionType, upcasters: Upcasters) -> None:
         shapes: tuple[type[Fact], ...] = (*get_args(current), *upcasters, TaskSubmitted)
@@ -156,7 +156,7 @@ class EventDecoder:
         return [shapes[-1] for shapes in self.shapes(data, first_seq=first_seq)]
 
     def shapes(self, data: bytes | Raw, *, first_seq: int) -> list[tuple[Fact, ...]]:
-        """Return each event of ``data`` in the shape it was written in, and in all since.
+        """Return each event of ``data`` in the shape it was written in, and in all later ones.
 
         Raises as ``decode`` does.
         """
@@ -176,7 +176,7 @@ class EventDecoder:
         return found
 
     def _since(self, event: Fact) -> tuple[Fact, ...]:
-        """Return ``event``, and what it became in each later version; the last is current."""
+        """Return ``event`` and its form in each later version; the last is current."""
         found = [event]
         while (lift := self._upcasters.get(type(found[-1]))) is not None:
             found.append(lift(found[-1]))
@@ -202,7 +202,7 @@ class EventDecoder:
         return CorruptLedgerError(f"events are not readable: {what}", seq=first_seq)
 
     def _tag(self, raw: Raw) -> str | None:
-        """Return the tag that ``raw`` claims, or None when it is not even an array with one."""
+        """Return the tag of ``raw``, or None if it is not an array with a tag."""
         try:
             loose = self._any.decode(raw)
         except (*_UNREADABLE, ValueError):
@@ -243,7 +243,7 @@ def _tasks_shortened(events: Sequence[Event]) -> list[Fact]:
 
 
 def _whole_task(stored: TaskSubmitted, firsts: Mapping[str, Run], seq: int) -> RunSubmitted:
-    """Return the event that ``stored`` stands for; ``firsts`` are the first tasks in its block."""
+    """Return the event that ``stored`` represents; ``firsts`` are the first tasks in its block."""
     first = firsts.get(stored.run.removesuffix(f"_{stored.task}"))
     if first is None:
         raise CorruptLedgerError(
@@ -253,7 +253,10 @@ def _whole_task(stored: TaskSubmitted, firsts: Mapping[str, Run], seq: int) -> R
 
 
 def decode_events(data: bytes | Raw, *, first_seq: int = 1) -> list[Event]:
-    """Return the events ``encode_events`` made ``data`` of; see ``EventDecoder.decode``."""
+    """Return the events of ``data``, which ``encode_events`` returned.
+
+    See ``EventDecoder.decode``.
+    """
     return cast("list[Event]", _DECODER.decode(data, first_seq=first_seq))
 
 
@@ -275,7 +278,7 @@ def event_to_json(seq: int, event: Fact) -> dict[str, Any]:
 
 
 def event_from_json(shown: Mapping[str, Any]) -> tuple[int, Event]:
-    """Return the sequence number and event that ``event_to_json`` showed.
+    """Return the sequence number and event of ``shown``, which ``event_to_json`` returned.
 
     Raises ``UnknownEventError`` or ``CorruptLedgerError``, naming the field.
     """
@@ -306,7 +309,7 @@ _SHAPES: Final[Mapping[str, type[Fact]]] = {
 
 
 class _ShownSlots(msgspec.Struct, forbid_unknown_fields=True):
-    """A node's slots as export shows them."""
+    """A node's slots in an export."""
 
     node: str
     slots: list[int]
@@ -321,7 +324,7 @@ def _shown_slots(slots: Slots) -> list[dict[str, Any]]:
 
 
 def _stored_slots(shown: Iterable[_ShownSlots]) -> Slots:
-    """Return what ``_shown_slots`` was given."""
+    """Return the (node, mask) pairs from which ``_shown_slots`` made ``shown``."""
     pairs = []
     for entry in shown:
         ordinals = set(entry.slots)

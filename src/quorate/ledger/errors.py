@@ -1,6 +1,6 @@
-"""What can be wrong with a ledger's bytes. The whole tree is drawn in ``ports/errors.py``.
+"""Errors in a ledger's bytes. The whole tree of errors is in ``ports/errors.py``.
 
-``QuorateError`` lives here because the ledger is the lowest layer that raises one.
+``QuorateError`` is defined here because the ledger is the lowest layer that raises one.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ RESTORE: Final = (
     "restore it from a backup: quorate ledger restore BACKUP.db --out NEW.db, or from an export: "
     "quorate ledger import FILE --out NEW.db"
 )
-"""What to do about a ledger that is damaged for good."""
+"""The remedy for a ledger that is damaged for good."""
 
 
 class QuorateError(Exception):
-    """The root of every error a user can cause or meet; its text is one clear sentence or two."""
+    """The root of every error a user can cause or meet; its text is one or two clear sentences."""
 
 
 class CorruptLedgerError(QuorateError):
-    """What is stored is not what was written.
+    """The stored bytes are not those that were written.
 
-    ``height`` and ``seq`` say where, as far as is known: the block, and the first event in doubt;
-    ``source`` is the file, if there is one. ``remedy`` is what to do about it; one that is
-    given, and not the usual one, is part of the text.
+    ``height`` and ``seq`` name the block and the first event in doubt, as far as is known;
+    ``source`` is the file, if there is one. ``remedy`` is what to do about it; a remedy other than
+    the usual one is part of the text.
     """
 
     def __init__(

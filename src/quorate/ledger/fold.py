@@ -17,12 +17,12 @@ from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 
 LONG_EVENTS: Final = 10_000
-"""From so many events on, a state that was read is excluded from cyclic garbage collection."""
+"""From this many events on, a state that was read is excluded from cyclic garbage collection."""
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the cycle collector, which would walk the many objects of a replay over and over.
+    """Pause the cycle collector, which would walk the many objects of a replay repeatedly.
 
     A replay makes no reference cycles, so it leaves no garbage; it is more than twice as fast.
     """
@@ -36,7 +36,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def fold(events: Iterable[Event]) -> State:
-    """Return the state that ``events``, from the first one on, add up to."""
+    """Return the state after ``events``, which are all events from the first one on."""
     state = State()
     apply_all(state, events)
     return state
@@ -63,7 +63,7 @@ def replay(
 def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
     """Fold the events of one block, and raise if they cannot have happened.
 
-    Hashes show that nothing was changed since it was written, not that its writer was right: a
+    Hashes show that no byte was changed since it was written, not that its writer was right: a
     ledger made by hand can free slots that were never taken.
     """
     try:
@@ -74,9 +74,9 @@ def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
 
 
 def replay_until(blocks: Iterable[Block], *, at_ms: int) -> tuple[State, Head]:
-    """Return the state as it was at ``at_ms``: every event recorded up to and at that instant.
+    """Return the state at ``at_ms``, after every event recorded up to and at that instant.
 
-    The head is that of the block which holds the last of them.
+    The head is that of the block that holds the last of these events.
     """
     state, last = State(), GENESIS
     for head, events in open_blocks(blocks):

@@ -1,7 +1,7 @@
 """Segments: blocks that follow each other, packed into one file for an archive.
 
-A segment is named by its heights and by the SHA-256 of its file. Blocks are never changed, so one
-that was packed is the same for ever, and the chain goes through segments as through a store
+A segment is named by its heights and by the SHA-256 of its file. Blocks are never changed, so a
+packed segment is the same for ever, and the chain goes through segments as through a store
 (docs/adr/0045).
 """
 
@@ -21,7 +21,7 @@ from quorate.ledger.errors import CorruptLedgerError
 
 _MAGIC: Final = b"quorate-segment/1\n"
 _LEVEL: Final = 1
-"""How hard zlib tries: the events of a ledger become a fifth, and more effort gains little."""
+"""The zlib level: the events of a ledger shrink to a fifth, and higher levels gain little."""
 
 
 class Segment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class Segment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     @property
     def head(self) -> Head:
-        """The head that its last block makes."""
+        """The head after its last block."""
         return Head(height=self.last_height, seq=self.last_seq, hash=self.last_hash)
 
 
@@ -89,7 +89,7 @@ def unpack(segment: Segment, data: bytes) -> list[Block]:
     """Return the blocks of ``segment``, whose file is ``data``.
 
     Raises ``CorruptLedgerError`` unless the file has its hash and holds exactly those blocks. The
-    hashes of blocks are for ``chain.py``, or ``check`` to see.
+    hashes of blocks are checked by ``chain.py``, or by ``check``.
     """
     if sha256(data).digest() != segment.sha256:
         raise _damaged(segment, "its contents do not match its hash")

@@ -1,11 +1,11 @@
-"""Snapshots: the state as bytes, so that opening a long ledger need not replay all of it.
+"""Snapshots: the state as bytes, so that opening a long ledger does not replay all of it.
 
-A snapshot is a cache and never the truth: it names the head it was taken at, it is dropped when
-its format is not this one, and ``restore(take(state))`` equals the state that events fold to.
-Indexes are not stored; they are rebuilt from the tables.
+A snapshot is a cache and never the truth: it names the head it was taken at, it is dropped when its
+format is not this one, and ``restore(take(state))`` equals the state that events fold to. Indexes
+are not stored; they are rebuilt from the tables.
 
-What is kept in a store is a ``Cut``: the state without the runs that are over, and those as rows of
-the archive (``archive.py``). So a snapshot grows with what is live. A cut is made on the thread
+A store keeps a ``Cut``: the state without the runs that are over, and those runs as rows of the
+archive (``archive.py``). So a snapshot grows with the live runs only. A cut is made on the thread
 that owns the state, and turned into bytes on any other.
 """
 
@@ -199,9 +199,9 @@ _ENCODER: Final = Encoder()
 _FORMAT: Final = Decoder(_Format)
 _SNAPSHOT: Final = Decoder(_Snapshot)
 _ARRAY: Final = struct.Struct(">BI")
-"""How an array (0xDD) or a map (0xDF) of any length begins in MessagePack."""
+"""The first byte of an array (0xDD) or a map (0xDF) of any length in MessagePack."""
 _LONG_FIELD: Final = 256
-"""From so many entries on, a field is encoded an entry at a time."""
+"""From this many entries on, a field is encoded an entry at a time."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def take(state: State) -> bytes:
 
 
 def fingerprint(state: State) -> bytes:
-    """Return a hash of all that ``state`` holds, whatever order its tables were filled in.
+    """Return a hash of the whole ``state``, whatever the order in which its tables were filled.
 
     The hash covers archived runs; it does not depend on which runs are archived.
     """
@@ -321,9 +321,9 @@ def fingerprint(state: State) -> bytes:
 
 
 def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot:
-    """Return ``state`` with ``runs`` in place of its own; it shares nothing that changes.
+    """Return ``state`` with ``runs`` in place of its own; it shares no mutable value.
 
-    Every table is in its own order: a decision may name things in it.
+    Every table keeps its own order: a decision may name entries in that order.
     """
     state.refresh()
     return _Snapshot(
@@ -375,7 +375,7 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
 
 
 def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
-    """Return the state that ``payload`` holds, or None when it is not a snapshot of this format.
+    """Return the state stored in ``payload``; None if it is not a snapshot of this format.
 
     ``rows`` has the runs that were archived up to the snapshot. Without ``rows`` the result is None
     if the snapshot leaves runs to an archive.
@@ -514,12 +514,12 @@ def _pack_reservation(record: ReservationRecord) -> _Reservation:
 
 
 def _sorted_odds(known: AnnouncedConflict) -> AnnouncedConflict:
-    """Return ``known`` with its runs in their order, whichever were announced first."""
+    """Return ``known`` with its runs sorted, whichever were announced first."""
     return AnnouncedConflict(known.due_ms, known.scope, dict(sorted(known.runs.items())))
 
 
 def _by_flavor(known: RoundsRun) -> RoundsRun:
-    """Return ``known`` with its flavors in their order, whichever it had first."""
+    """Return ``known`` with its flavors sorted, whichever it had first."""
     return RoundsRun(
         known.pool,
         known.steps,

@@ -1,8 +1,8 @@
 """The block that an engine is making: decisions in order, and the state after them.
 
-The state after them is an overlay if the block is kept apart until it is in the store, and else
-the engine's own. Events are applied before they are recorded in either case, so that no block holds
-an event that cannot be applied.
+The state after them is an overlay if the block is kept apart until it is in the store, and else the
+engine's own. In both cases events are applied before they are recorded, so that no block holds an
+event that cannot be applied.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from quorate.model.state.state import State
 from quorate.ports.errors import BlockTooLargeError
 
 GROUP_BYTES_MAX: Final = 1_000_000
-"""How many bytes of events commands share as one block: a server takes that in one request."""
+"""How many bytes of events several commands may share as one block: a server accepts that many in
+one request."""
 
 
 class BlockDraft:
     """Decisions over ``state``; ``ahead`` is the state after them.
 
-    Commands share up to ``group_bytes_max``. One command may have ``block_bytes_max``.
+    Several commands share up to ``group_bytes_max``. One command alone may have up to
+    ``block_bytes_max``.
     """
 
     __slots__ = (
@@ -56,7 +58,7 @@ class BlockDraft:
     def room_for(self, events: Sequence[Event]) -> bytes | None:
         """Return ``events`` as bytes; None if they do not fit in beside the others.
 
-        Raises ``BlockTooLargeError`` when they do not fit into any block.
+        Raises ``BlockTooLargeError`` if they do not fit into any block.
         """
         encoded = encode_events(events) if events else b""
         size = len(encoded)

@@ -1,7 +1,7 @@
-"""The secrets of the lottery's chains, as far as this machine knows them, and when one is due.
+"""The secrets of the lottery's chains that this machine has, and when a secret is to be recorded.
 
-The first chain's secret lies beside the ledger. Those of later chains, and of the present one if
-several machines share the ledger, are in the ledger itself, sealed (docs/adr/0052).
+The first chain's secret is in a file beside the ledger. Those of later chains, and of the present
+one if several machines share the ledger, are in the ledger itself, sealed (docs/adr/0052).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class ChainSecrets:
-    """``secret`` is the one beside the ledger, ``seal`` opens those in it; either may be missing.
+    """``secret`` is the one beside the ledger; ``seal`` opens those in it. Either may be missing.
 
-    What cannot be opened is said once for each chain.
+    A secret that cannot be opened is logged once for each chain.
     """
 
     def __init__(self, secret: bytes | None, seal: LotterySeal | None) -> None:
         self._secret = secret
         self._seal = seal
-        # The chain that was looked for last, whether it was sealed then, and what was found.
+        # The last requested chain, whether it was sealed then, and the result.
         self._sought: tuple[str, bool] | None = None
         self._links: Preimages | None = None
         self._warned = ""
@@ -47,9 +47,10 @@ class ChainSecrets:
         return self._links
 
     def due(self, lottery: Lottery, *, is_shared: bool) -> SealLottery | None:
-        """Return what has to be recorded of the chains now, if anything and if this machine can.
+        """Return the command that records a chain now; None if none is due or this machine cannot.
 
-        The present chain's secret if the ledger ``is_shared``, and the next chain in time.
+        It records the present chain's secret if the ledger ``is_shared``, and the next chain in
+        time.
         """
         seal = self._seal
         if seal is None or not lottery.commitment:

@@ -1,4 +1,4 @@
-"""What an engine is asked, and what it answers: commands, receipts, broken invariants."""
+"""The requests and responses of an engine: commands, receipts, broken invariants."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from quorate.model.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The head at which a command was made and allowed, and how it is made at a later one.
+    """The head at which a command was made and allowed, and how to make it at a later head.
 
-    ``again`` returns the command at the engine's head, or raises what forbids it there: a version
-    that has changed, a permission or a token that was revoked.
+    ``again`` returns the command at the engine's head, or raises the error that forbids it there: a
+    version has changed, or a permission or a token was revoked.
     """
 
     at: Head
@@ -26,10 +26,10 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A command, and its actor; deciding it is given up when it may not ``go_on``.
+    """A command and its actor; the decision is abandoned if ``go_on`` returns False.
 
-    With ``made`` the command is made again if the engine's head has moved since. ``denied`` is
-    what forbids it at the engine's head.
+    With ``made`` the command is made again if the engine's head has moved since. ``denied`` is the
+    error that forbids it at the engine's head.
     """
 
     command: Command
@@ -39,7 +39,7 @@ class Asked:
     denied: Exception | None = None
 
     def at_head(self, head: Head) -> Asked:
-        """Return what is asked at ``head``, which is the engine's."""
+        """Return the command to decide at ``head``, which is the engine's."""
         if self.made is None or self.made.at == head:
             return self
         try:
@@ -53,8 +53,8 @@ class Asked:
 class Receipt:
     """The result of a command: its decision, and the head under which it is recorded.
 
-    ``first_seq`` is the sequence of its first event; if it has none, the next one. ``denied`` is
-    what forbids the command at that head; then nothing was decided.
+    ``first_seq`` is the sequence of its first event; if it has none, the next sequence. ``denied``
+    is the error that forbids the command at that head; then nothing was decided.
     """
 
     decision: Decision
@@ -67,7 +67,7 @@ class Receipt:
 class Breach:
     """Invariants that do not hold after ``events``, the block after ``head``.
 
-    A block of this engine is not recorded then; one of another writer ``is_recorded``.
+    A block of this engine is not recorded then; a block of another writer ``is_recorded``.
     """
 
     head: Head

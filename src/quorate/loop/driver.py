@@ -16,9 +16,9 @@ from quorate.loop.engine import Engine
 from quorate.loop.orders import commands_of
 
 ACTOR: Final = "clock"
-"""The actor of what time makes due."""
+"""The actor of events that time makes due."""
 EXECUTOR_ACTOR: Final = "executor"
-"""The actor of what the executor reports."""
+"""The actor of events that the executor reports."""
 REPORTS_MAX: Final = 1_000
 """How many reports are committed together; the executor repeats the rest at the next step."""
 
@@ -33,7 +33,7 @@ class Driver:
         self._engine = engine
 
     def step(self) -> int | None:
-        """Do all that is due now, and return when to step again; None: only when woken.
+        """Do everything that is due now, and return when to step again; None: only when woken.
 
         A second call at the same instant changes nothing.
         """
@@ -52,7 +52,7 @@ class Driver:
             pass
 
     def _relay(self) -> None:
-        """Commit what the executor reports."""
+        """Commit the reports of the executor."""
         executor = self._engine.executor
         if executor is None:
             return

@@ -1,4 +1,4 @@
-"""What is due after a commit: conflicts to settle, and rounds of pools to begin.
+"""Due work after a commit: conflicts to settle, and rounds of pools to begin.
 
 Each is committed in a block of its own. With the lottery's secret, a conflict is settled after the
 block that declared it is durable: the link cannot have been known before the entrants were fixed.
@@ -41,7 +41,7 @@ ROUND_ACTOR: Final = "rounds"
 
 
 class Committing(Protocol):
-    """An engine, as far as what is due needs one."""
+    """The part of an engine that due work needs."""
 
     executor: Executor | None
     is_shared: bool
@@ -66,7 +66,10 @@ class Committing(Protocol):
 
 
 class DueWork:
-    """Has one engine do what is due. Without the secret of the present chain nothing is drawn."""
+    """Has one engine do the work that is due.
+
+    Without the secret of the present chain nothing is drawn.
+    """
 
     def __init__(
         self, engine: Committing, lottery_secret: bytes | None, seal: LotterySeal | None
@@ -88,13 +91,13 @@ class DueWork:
 
     @property
     def round_waits(self) -> Mapping[str, int]:
-        """By pool whose round could not begin, the instant before which it is not due again."""
+        """Pools whose round could not begin, each with the instant of the next attempt."""
         return self._waits.until_ms
 
     # --- Rounds ---
 
     def _share_out_due(self) -> None:
-        """Begin the next round of every pool whose last one is over, each in a block of its own.
+        """Begin the next round of every pool whose last round is over, each in a block of its own.
 
         A pool whose round cannot begin is tried again after a while.
         """
@@ -119,14 +122,14 @@ class DueWork:
                 waits.failed(pool, now_ms)
 
     def _begin_round(self, pool: str) -> bool:
-        """Return whether the next round of ``pool`` has begun; why it has not is logged."""
+        """Begin the next round of ``pool``; return whether it has begun, and log why if not."""
         head = self._engine.head
         try:
             command = self._round(pool)
         except Exception:  # noqa: BLE001 - a fault of ours is to end no service, and no other pool
             _LOG.exception("the next round of pool %s could not be made", pool)
             return False
-        # A round that was made of a state which others have changed since is made again.
+        # If others have changed the state since the round was computed, it is computed again.
         made = Made(head, lambda: self._round(pool))
         try:
             with collector_paused():
@@ -174,7 +177,7 @@ class DueWork:
                 _LOG.info("conflict %s was settled by another writer", declared.conflict)
 
     def _link_of(self, declared: ConflictDeclared) -> str:
-        """Return the link that ``declared`` is drawn by, in hex; empty if no run entered."""
+        """Return the link, in hex, with which ``declared`` is drawn; empty if no run entered."""
         if not declared.tokens:
             return ""
         links = self._secrets.links(self._engine.view.lottery)

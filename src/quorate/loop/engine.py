@@ -6,17 +6,18 @@ that block is durable, and no block is appended whose events cannot be applied. 
 committed first, the engine applies that writer's blocks and decides again.
 
 In a store that others write to, commands are decided on an overlay, and the state changes when the
-block is in the store: a commit that fails leaves it as it was. The only writer of a store saves
-that: its state runs ahead of the ledger during a commit, and is read again if the commit fails.
+block is in the store: a commit that fails leaves the state as it was. The only writer of a store
+needs no overlay: its state runs ahead of the ledger during a commit, and is read again if the
+commit fails.
 
-With an executor, stops are two facts, and the engine sends the executor the orders of each commit.
-Orders that it missed because this program ended in between are sent when the ledger is opened
-again.
+With an executor, a stop is two events, and the engine sends the executor the orders of each commit.
+Orders that the executor missed because this program ended in between are sent when the ledger is
+opened again.
 
-If violations are reported, the invariants of what a block touches are checked before it is
+If violations are reported, the invariants of everything a block touches are checked before it is
 appended; the first violation stops all deciding, and its block is not recorded.
 
-What a commit makes due, conflicts and rounds, is settled in blocks of its own (``due_work.py``).
+Conflicts and rounds that a commit makes due are settled in blocks of their own (``due_work.py``).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
-"""A snapshot is kept when this many events have come since the last one, unless set otherwise."""
+"""A snapshot is stored when this many events have come since the last one, unless set otherwise."""
 
 
 class Engine:
@@ -132,11 +133,11 @@ class Engine:
     ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` gets
-        an order for every open lease and every stop that is under way. Without the secret that the
-        ledger was made with, and without a seal that opens the one in it, conflicts that need a
-        draw stay open. Raises ``CorruptLedgerError``
-        when the log does not verify, ``LedgerEmptyError`` when it was created and never begun.
+        It stores a snapshot when ``snapshot_events`` have come since the last one. ``executor``
+        gets an order for every open lease and every stop that is under way. Without the secret that
+        the ledger was made with, and without a seal that opens the one in the ledger, conflicts
+        that need a draw stay open. Raises ``CorruptLedgerError`` if the log does not verify,
+        ``LedgerEmptyError`` if the ledger has no event.
         """
         state, head, snapshot_seq = load_state(store, snapshot_events)
         if head == GENESIS:
@@ -171,8 +172,8 @@ class Engine:
     ) -> Self:
         """Return the engine of a new ledger in the empty ``store``.
 
-        With a secret its lottery is fixed from the first block on, for so many draws; without,
-        nothing is ever drawn.
+        With a secret its lottery is fixed from the first block on, for a fixed number of draws;
+        without one, nothing is ever drawn.
         """
         engine = cls(store, clock, State(), store.head(), executor, lottery_secret=lottery_secret)
         assert engine._head == GENESIS, engine._head
@@ -217,11 +218,11 @@ class Engine:
         return self._is_whole
 
     def follow(self) -> int:
-        """Apply what other writers have appended after this engine's head; return how many blocks.
+        """Apply the blocks that other writers have appended after this engine's head.
 
-        The work is in proportion to those blocks, whatever the length of the ledger. The executor
-        gets their orders. Raises ``CorruptLedgerError`` when the store no longer continues the
-        ledger that was read before.
+        Return their number. The work is in proportion to those blocks, whatever the length of the
+        ledger. The executor gets their orders. Raises ``CorruptLedgerError`` if the store no longer
+        continues the ledger that was read before.
         """
         height = self._head.height
         self._reload_if_torn()
@@ -259,7 +260,10 @@ class Engine:
 
     @property
     def store(self) -> EventStore:
-        """The ledger itself; if others write to it, it may be longer than the state knows."""
+        """The ledger itself.
+
+        If others write to it, it may be longer than the part that the state has.
+        """
         return self._store
 
     @property
@@ -275,11 +279,11 @@ class Engine:
     def lead(self, term: int, executor: Executor | None) -> None:
         """Decide, and send orders to ``executor``, as the leader of ``term`` from now on.
 
-        Without an executor it reads on, and decides. An executor refuses orders of older terms from
-        its first answer on. What the leader before had it start until then is recorded, perhaps
-        after this engine's head: so the engine reads on before anything ends that it does not know.
-        Raises ``OldTermError`` when the executor has a newer leader; then this engine does not
-        lead.
+        Without an executor it reads on, and decides. From its first answer on, the executor refuses
+        orders of older terms. Work that the previous leader had it start until then is recorded,
+        perhaps after this engine's head: so the engine reads on before it ends any work that it
+        does not know. Raises ``OldTermError`` if the executor has a newer leader; then this engine
+        does not lead.
         """
         self.follow()
         if executor is not None:
@@ -294,7 +298,7 @@ class Engine:
 
     @property
     def halted(self) -> str:
-        """Why nothing may be decided, whether or not this engine leads; empty if it may.
+        """Why no engine may decide, whether or not this one leads; empty if it may.
 
         A violation, or a clock that stepped.
         """
@@ -302,7 +306,7 @@ class Engine:
 
     @property
     def stopped(self) -> str:
-        """Why deciding has stopped; empty while it runs: halted, or another engine leads."""
+        """Why deciding has stopped: halted, or another engine leads; empty while it runs."""
         return self.halted or self.deposed
 
     @property
@@ -311,7 +315,7 @@ class Engine:
         return self._state.at_ms
 
     def now_ms(self) -> int:
-        """Return the time at which a command would be decided now; it never runs back."""
+        """Return the time at which a command would be decided now; it never goes back."""
         return max(self._clock.now_ms(), self._state.at_ms)
 
     def execute(
@@ -319,8 +323,8 @@ class Engine:
     ) -> Receipt:
         """Decide and commit one command.
 
-        Raises ``DecisionCutError`` when deciding may not ``go_on``, and what forbids the command
-        if it is ``made`` again; then nothing is recorded.
+        Raises ``DecisionCutError`` if ``go_on`` returns False, and the error that forbids the
+        command if it is ``made`` again; then nothing is recorded.
         """
         (receipt,) = self.execute_group([Asked(command, actor, go_on, made)])
         if receipt.denied is not None:
@@ -330,8 +334,7 @@ class Engine:
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
         """Decide ``commands`` in order and commit them, as one block if they fit into one.
 
-        If they do not, an error leaves recorded what is in the blocks before. See
-        ``execute_group``.
+        If they do not, the blocks before an error stay recorded. See ``execute_group``.
         """
         asked = [Asked(command, actor) for command in commands]
         receipts: list[Receipt] = []
@@ -367,13 +370,13 @@ class Engine:
 
         The commands in it are those that have a receipt; see ``execute_group``.
 
-        If another writer committed first, its blocks are applied and the commands are decided
-        again on the state after them. That ends: each attempt that is lost is a block that another
-        writer has got recorded. Raises ``StaleHeadError`` when the store refuses the block and has
-        no other after this engine's head, ``NotLeaderError`` when it takes blocks of another leader
-        only, after which nothing is decided until this engine leads, ``BlockTooLargeError`` when
-        the events of the first command do not fit into a block, and ``DecidingStoppedError`` while
-        deciding is stopped.
+        If another writer committed first, its blocks are applied and the commands are decided again
+        on the state after them. That ends: each lost attempt means that another writer's block was
+        recorded. Raises ``StaleHeadError`` if the store refuses the block and has no other block
+        after this engine's head; ``NotLeaderError`` if it takes blocks of another leader only,
+        after which nothing is decided until this engine leads; ``BlockTooLargeError`` if the events
+        of the first command do not fit into a block; and ``DecidingStoppedError`` while deciding is
+        stopped.
         """
         if self.stopped:
             raise DecidingStoppedError(self.stopped)
@@ -394,7 +397,7 @@ class Engine:
                 return receipts
 
     def _attempt(self, asked: Sequence[Asked], go_on: GoOn) -> list[Receipt]:
-        """Decide at the engine's head, append there, and then apply what was decided."""
+        """Decide at the engine's head, append there, and then apply the decided events."""
         draft = BlockDraft(self._state, self.group_bytes_max, self.block_bytes_max)
         try:
             for each in [each.at_head(self._head) for each in asked]:
@@ -426,8 +429,8 @@ class Engine:
     def _check_is_at_end(self) -> None:
         """Raise ``StaleHeadError`` if the store has blocks after the engine's head.
 
-        An append finds that out. What is answered without one, such as a refusal, must hold at the
-        store's head as well: another writer may have acknowledged what would change it.
+        An append detects that. An answer without an append, such as a refusal, must hold at the
+        store's head as well: another writer may have acknowledged a block that would change it.
         """
         actual = self._store.head()
         if actual != self._head:
@@ -437,8 +440,8 @@ class Engine:
         """Stop deciding if ``events``, the last ones of ``draft``, break an invariant.
 
         Raises ``DecidingStoppedError`` then, so that the block is not recorded. Each decision is
-        checked when it has been applied: what it is about lies in the processor's cache then, and a
-        check of the whole block would fetch all of it again.
+        checked when it has been applied: its records are in the processor's cache then, and a check
+        of the whole block would fetch all of them again.
         """
         if self.on_violation is None:
             return
@@ -452,7 +455,7 @@ class Engine:
             raise DecidingStoppedError(self.violated)
 
     def _check_recorded(self, head: Head, events: Sequence[Event]) -> None:
-        """Stop deciding if a block of another writer, ``events`` after ``head``, breaks one."""
+        """Stop deciding if ``events``, a foreign block after ``head``, break an invariant."""
         if self.on_violation is None:
             return
         violations = check_touched(self._state, events)
@@ -486,12 +489,12 @@ class Engine:
 
     @property
     def round_waits(self) -> Mapping[str, int]:
-        """By pool whose round could not begin, the instant before which it is not due again."""
+        """Pools whose round could not begin, each with the instant of the next attempt."""
         return self._due.round_waits
 
     @property
     def policies(self) -> Mapping[str, PoolPolicy] | None:
-        """The policies that pools may share by; None is all that there are."""
+        """The policies that pools may share by; None means all that are installed."""
         return self._due.policies
 
     @policies.setter
@@ -499,7 +502,7 @@ class Engine:
         self._due.policies = policies
 
     def _recover(self) -> None:
-        """Bring the state to what is recorded, after an append or an apply that did not return.
+        """Bring the state to the recorded one, after an append or an apply that did not return.
 
         If that fails too, every use of the engine tries again first.
         """
@@ -530,14 +533,14 @@ class Engine:
             self._view = read_only(self._state)
             self._is_whole = True
             if self.executor is not None:
-                # The executor may not have received what was committed after all.
+                # The executor may not have received the orders of a committed block.
                 orders = standing_orders(self._state)
                 self.executor.resume(orders, term=self._term, is_whole=not self.is_shared)
 
     def try_out(self, command: Command, *, actor: str, has_executor: bool = False) -> Decision:
-        """Return what ``command`` would do now; nothing is written and nothing changes.
+        """Return the decision of ``command`` now; nothing is written and nothing changes.
 
-        ``has_executor`` says that an executor runs the work though this engine, which only reads,
+        ``has_executor`` says that an executor runs the work although this engine, which only reads,
         has none.
         """
         self._recover()
@@ -598,7 +601,7 @@ class Engine:
         self._moved(events, block.head)
 
     def _moved(self, events: Sequence[Event], head: Head) -> None:
-        """Note that the state is at ``head``, by ``events``, and send the executor's orders."""
+        """Note that ``events`` have moved the state to ``head``, and send the executor's orders."""
         self._head = head
         self._is_whole = True
         if self.executor is not None:

@@ -1,4 +1,4 @@
-"""Orders and reports: what events mean to an executor, and what its reports ask of the ledger."""
+"""Orders and reports: the orders that follow from events, and the commands for reports."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _wipes(view: StateView) -> list[WipeNode]:
 def standing_orders(view: StateView) -> list[Order]:
     """Return the orders that hold in ``view``: every open lease, every stop under way.
 
-    A node that has failed is fenced though no lease is left there: its work may be.
+    A failed node is fenced even if no lease is left there: its work may still run.
     """
     orders: list[Order] = []
     bounds = LeaseBounds(view)
@@ -89,7 +89,7 @@ def standing_orders(view: StateView) -> list[Order]:
 
 
 def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]:
-    """Yield the commands that bring ``reports`` into the ledger.
+    """Yield the commands that record ``reports`` in the ledger.
 
     A report about a lease that is over in the ledger yields no command: the exit of an earlier
     start of a run must not end the next one. Work that ends under a claim leaves the claim
@@ -132,7 +132,7 @@ def _end_of(view: StateView, report: Report) -> Complete | Fail | NotStarted | C
 
 
 def _is_settled(view: StateView, run: str) -> bool:
-    """Return whether the exit of its work does not end ``run``: a claim, or one already ending."""
+    """Return whether the exit of its work does not end ``run``, a claim or a stopping run."""
     record = view.runs[run]
     is_ending = record.stopping is not None and record.stopping.outcome is not None
     return record.spec.sensitive or is_ending

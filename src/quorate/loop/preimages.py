@@ -1,8 +1,9 @@
 """The lottery's secret, and the links of the chain that it ends.
 
-The cost of a link in hashes is its distance from the secret, so one link in so many is remembered:
-the first call costs the whole chain, each later one at most one stretch. The chains used last are
-remembered by the process: a service that begins a ledger also checks its secret.
+The cost of a link in hashes is its distance from the secret, so one link in every ``STRETCH`` is
+remembered: the first call costs the whole chain, each later one at most one stretch. The process
+remembers the chains that it used last, because a service that begins a ledger also checks its
+secret.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ _CHAINS_MAX: Final = 4
 
 
 class Preimages:
-    """The links of the chain that ``secret`` ends; link 0 is public, the others come one by one."""
+    """The links of the chain that ``secret`` ends.
+
+    Link 0 is public, the others are revealed one by one.
+    """
 
     __slots__ = ("length", "secret")
 
@@ -37,7 +41,7 @@ class Preimages:
 
 @lru_cache(_CHAINS_MAX)
 def _remembered(secret: bytes, length: int) -> Mapping[int, bytes]:
-    """Return one link in so many of the chain that ``secret`` ends, by their numbers."""
+    """Return one link in every ``STRETCH`` of the chain that ``secret`` ends, by their numbers."""
     number, link = length, secret
     found = {number: link}
     while number:

@@ -1,4 +1,4 @@
-"""The resolver's decisions, in the program's log: what was short where, and which runs made room.
+"""The resolver's decisions in the program's log: which GPUs were short, and which runs made room.
 
 Each record has its values as ``fields``, so that a log in JSON can be searched by them.
 """

@@ -1,7 +1,7 @@
-"""A ledger as far as its engine has read it, where other writers append to it meanwhile.
+"""A ledger up to the head that its engine has read, while other writers append to it.
 
-What reads blocks and the state together must not meet a block that the state does not have: its
-runs, nodes and owners would be unknown.
+Code that reads blocks together with the state must not meet a block that the state does not have:
+its runs, nodes and owners would be unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SeenStore:
         return self._store.is_shared
 
     def head(self) -> Head:
-        """Return the end of what was seen."""
+        """Return the head up to which the ledger was read."""
         return self._seen()
 
     def kept_end(self) -> Checkpoint | None:
@@ -39,16 +39,16 @@ class SeenStore:
         return self._store.kept_end()
 
     def verified_head(self) -> Head:
-        """Return the head up to which the store vouches for the chain, of what was seen."""
+        """Return the head up to which the store vouches for the chain; at most ``head``."""
         return min(self._store.verified_head(), self._seen(), key=lambda head: head.height)
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
-        """Yield the blocks from ``from_height`` on that were seen by now."""
+        """Yield the blocks from ``from_height`` on, up to the head that was read."""
         most = max(0, self._seen().height - from_height + 1)
         return islice(self._store.blocks(from_height=from_height), most)
 
     def height_at(self, seq: int) -> int:
-        """Return the height of the block that holds event ``seq``, which was seen."""
+        """Return the height of the block that holds event ``seq``, which was read."""
         assert 1 <= seq <= self._seen().seq, (seq, self._seen())
         return self._store.height_at(seq)
 

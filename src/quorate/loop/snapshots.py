@@ -1,8 +1,8 @@
-"""Snapshots of an engine's state, written on its thread or beside it.
+"""Snapshots of an engine's state, written on its thread or on another one.
 
-Beside it, the thread that owns the state only copies what is live; encoding and writing are another
-thread's work, and the next block does not wait for them. The runs that a snapshot has archived
-leave the state once it is kept, on the owner's thread.
+With another thread, the thread that owns the state only copies the live part; the other thread
+encodes and writes it, and the next block does not wait. The runs that a snapshot has archived leave
+the state once the snapshot is stored, on the owner's thread.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class _Writing:
 
 
 class Snapshots:
-    """Keeps snapshots of a state in a store; used by the state's owner only.
+    """Stores snapshots of a state; used by the state's owner only.
 
-    ``is_beside`` has them written on a thread of their own, one at a time.
+    ``is_beside``: they are written on a thread of their own, one at a time.
     """
 
     def __init__(self, store: EventStore) -> None:
@@ -84,9 +84,9 @@ class Snapshots:
         return self.settle()
 
     def keep_on_the_way(self, state: State, head: Head) -> bool:
-        """Store a snapshot of ``state``, which is being read from the log; return if it is stored.
+        """Store a snapshot of ``state``, which is being read from the log.
 
-        A store that was opened for reading stores none.
+        Return whether it is stored. A store that was opened for reading stores none.
         """
         writing = _Writing(state, head, cut(state))
         self._write(writing)
@@ -96,7 +96,7 @@ class Snapshots:
         return writing.is_kept
 
     def _write(self, writing: _Writing) -> None:
-        """Write a snapshot, on whichever thread."""
+        """Write a snapshot, on any thread."""
         made = writing.made
         try:
             self._store.save_snapshot(

@@ -28,13 +28,13 @@ STEPS_MAX: Final = 128
 GROUPS_MAX: Final = 4_096
 """Into how many groups a run may be cut; each has a lease of its own."""
 FLAVORS_MAX: Final = 16
-"""How many kinds of GPU a run may name; a start is searched for with each of them."""
+"""How many flavors a run may name; a start is searched with each of them."""
 RATES_MAX: Final = 64
-"""For how many kinds of GPU a run may declare its rate."""
+"""For how many flavors a run may declare its rate."""
 UPSTREAMS_MAX: Final = 1_000
 """How many runs a run may follow, as many as one request may submit."""
 SPONSORS_MAX: Final = 100
-"""How many sponsors a run may name; each of their envelopes is looked at."""
+"""How many sponsors a run may name; each of their envelopes is examined."""
 DURATION_MS_MAX: Final = 366 * 10 * DAY_MS
 TIME_MS_MIN: Final = 0
 TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z
@@ -56,7 +56,7 @@ def fits_double(amount: Decimal) -> bool:
 def parts_that_add_up(parts: Sequence[int], unit: int) -> list[int]:
     """Return ``parts`` rounded to whole multiples of ``unit`` that add up to their rounded sum.
 
-    Each part is rounded down; the units that are then missing go to the parts that lost most by it.
+    Each part is rounded down; the missing units go to the parts that lost most by rounding.
     """
     shown = [part - part % unit for part in parts]
     missing = (nearest(sum(parts), unit) - sum(shown)) // unit

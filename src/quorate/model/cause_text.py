@@ -1,4 +1,4 @@
-"""Why a firm start was moved, and why a round is as it is, as sentences for messages."""
+"""Texts for messages: why a firm start was moved, and the causes of a round."""
 
 from __future__ import annotations
 

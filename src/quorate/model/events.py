@@ -19,7 +19,7 @@ Slots = tuple[tuple[str, int], ...]
 
 
 class Role(Word):
-    """What a lease is for."""
+    """The purpose of a lease."""
 
     ACTIVE = "Active"
     SPARE = "Spare"
@@ -86,8 +86,8 @@ class NodeStatus(Word):
 class ReservationStatus(Word):
     """The status of a reservation.
 
-    A deferred one could not start when it was due and has a new start; a blocked one has none until
-    something changes; a clearing one waits for the leases that were stopped for it.
+    A deferred reservation could not start when it was due and has a new start; a blocked one has
+    none until something changes; a clearing one waits for the leases that were stopped for it.
     """
 
     PLANNED = "Planned"
@@ -104,7 +104,7 @@ class ReservationOutcome(Word):
 
 
 class ConflictCause(Word):
-    """What a conflict was declared for."""
+    """The reason why a conflict was declared."""
 
     RESERVATION = "Reservation"
     TIGHTENED = "Tightened"
@@ -153,7 +153,7 @@ class Share(Part, frozen=True):
 
 
 class Slice(Part, frozen=True):
-    """Where a planned start goes: GPUs by domain, spares included, in pack order."""
+    """The place of a planned start: GPUs by domain, spares included, in pack order."""
 
     flavor: str
     gpus: int
@@ -161,10 +161,10 @@ class Slice(Part, frozen=True):
 
 
 class Scope(Part, frozen=True):
-    """What a conflict is about: a flavor in domains of a pool, or what one limit pays for.
+    """The subject of a conflict: a flavor in domains of a pool, or the leases under one limit.
 
-    ``limit`` is empty, or names the envelope, cap or lending that was tightened:
-    ``envelope B/E``, ``cap B/C``, ``lending B/E``. No domains means everywhere.
+    ``limit`` is empty, or names the envelope, cap or lending that was tightened: ``envelope B/E``,
+    ``cap B/C``, ``lending B/E``. No domains means everywhere.
     """
 
     pool: str
@@ -209,9 +209,9 @@ class RunOdds(Part, frozen=True):
 
 
 class Allowance(Part, frozen=True):
-    """Hours that an accounting system grants, and what is left of them, in milliseconds.
+    """Hours that an accounting system grants, and the hours left, in milliseconds.
 
-    What is left is negative if more was used.
+    The hours left are negative if more was used.
     """
 
     granted_ms: int
@@ -219,7 +219,7 @@ class Allowance(Part, frozen=True):
 
     @property
     def used_ms(self) -> int:
-        """What was used of it."""
+        """The hours used, in milliseconds."""
         return max(0, self.granted_ms - self.left_ms)
 
 
@@ -240,8 +240,8 @@ class RoundShare(Part, frozen=True):
 class RoundGrant(Part, frozen=True):
     """GPUs of ``flavor`` for a run and, if the two share them, its ``partner``, for one round.
 
-    One that ``stays`` keeps its lease. ``nodes`` is how many GPUs of which nodes were meant for it,
-    so that all chosen runs find room; empty if any nodes will do.
+    If it ``stays``, the run keeps its lease. ``nodes`` is how many GPUs of which nodes were meant
+    for it, so that all chosen runs have room; empty if any nodes will do.
     """
 
     run: str
@@ -252,7 +252,10 @@ class RoundGrant(Part, frozen=True):
 
 
 class StepCount(Part, frozen=True):
-    """A run did ``steps`` more in ``ran_ms`` on ``flavor``; no flavor if it ran on several."""
+    """A run did ``steps`` more in ``ran_ms`` on ``flavor``.
+
+    ``flavor`` is empty if it ran on several.
+    """
 
     run: str
     flavor: str
@@ -261,7 +264,7 @@ class StepCount(Part, frozen=True):
 
 
 class Fact(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What every event carries: when it was recorded and who caused it."""
+    """The fields of every event: when it was recorded and who caused it."""
 
     at_ms: int
     actor: str
@@ -352,21 +355,24 @@ class NodeWiped(Fact, frozen=True, tag="node-wiped/1"):
 
 
 class OwnerApplied(Fact, frozen=True, tag="owner-applied/1"):
-    """An owner was created or replaced, for a ``reason`` if one was given."""
+    """An owner was created or replaced; ``reason`` may be empty."""
 
     owner: Owner
     reason: str = ""
 
 
 class OwnerRemoved(Fact, frozen=True, tag="owner-removed/1"):
-    """An owner that held nothing was removed, for a ``reason`` if one was given."""
+    """An owner that held nothing was removed; ``reason`` may be empty."""
 
     owner: str
     reason: str = ""
 
 
 class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
-    """An owner has used ``percent`` of a soft budget, or (not ``is_above``) clearly less again."""
+    """An owner has used ``percent`` of a soft budget.
+
+    If not ``is_above``, its use has fallen clearly below that again.
+    """
 
     owner: str
     percent: int
@@ -375,11 +381,10 @@ class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
 
 
 class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
-    """An accounting system reported what an owner has left, which replaces the ledger's own figure.
+    """An accounting system reported an owner's hours left, which replace the ledger's own figure.
 
-    It counts until the next report, or ``budget-fell-back``. None if the report has no such
-    hours. ``resource`` is what the owner is linked to there; empty in ledgers from before it was
-    recorded.
+    They count until the next report, or ``budget-fell-back``. None if the report has no such hours.
+    ``resource`` is what the owner is linked to there; empty in ledgers from before it was recorded.
     """
 
     owner: str
@@ -392,8 +397,8 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
 class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
     """The ledger's own figures count for an owner: no accounting system reports its budget.
 
-    The owner is linked to a system that does not answer or, if not ``is_linked``, is no longer
-    linked. ``resource`` is as in ``BudgetReported``; empty if the owner is linked to none.
+    ``is_linked``: the accounting system does not answer. Otherwise: the owner was unlinked.
+    ``resource`` is as in ``BudgetReported``; empty if the owner is linked to none.
     """
 
     owner: str
@@ -410,7 +415,10 @@ class BudgetApplied(Fact, frozen=True, tag="budget-applied/1"):
 
 
 class BudgetRemoved(Fact, frozen=True, tag="budget-removed/1"):
-    """A budget was removed; its envelopes pay for nothing from now on. What they paid stays."""
+    """A budget was removed; its envelopes pay for nothing from now on.
+
+    Past payments stay recorded.
+    """
 
     budget: str
     owner: str
@@ -434,10 +442,10 @@ class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
     """Slots were given to a run and a payer was charged from ``start_ms``.
 
     ``partner`` is the second run of a space-shared pair. ``bundle`` numbers the part of the run
-    that lives or dies together: 0 is a fixed run or a malleable run's minimum, n its n-th step.
-    ``backfill`` says that it started out of order: a run before it has a planned start and waits
-    on. Past its declared end the lease may be stopped for a firm start of a run that was waiting
-    then.
+    that starts and ends together: 0 is a fixed run or a malleable run's minimum, n its n-th step.
+    ``backfill`` says that the lease started while a run before it in the queue had a planned start
+    and waited. Past its declared end the lease may be stopped for a firm start of a run that was
+    waiting then.
     """
 
     lease: str
@@ -515,9 +523,10 @@ class RunEnded(Fact, frozen=True, tag="run-ended/1"):
 
 
 class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
-    """A bundle started out of order. Ledgers before ``lease-started/2`` have it; none is written.
+    """A bundle started out of order.
 
-    ``vacate_ms`` and ``reservation`` are the planned start that it was then said to precede.
+    Only ledgers from before ``lease-started/2`` have this event; it is no longer written.
+    ``vacate_ms`` and ``reservation`` are the planned start that it was recorded to precede.
     """
 
     run: str
@@ -529,7 +538,7 @@ class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
 class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
     """A bundle that borrows from ``payer`` has to end, or be paid by others, at ``due_ms``.
 
-    The lender's own run ``waiting_run`` waits for nothing but what was lent. Until ``due_ms`` the
+    The lender's own run ``waiting_run`` waits for nothing but the lent GPUs. Until ``due_ms`` the
     bundle continues as before; its leases end as ``Recalled``.
     """
 
@@ -569,8 +578,8 @@ class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
 class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
     """A run that cannot start now got a firm start; GPU-hours are held for it from now on.
 
-    ``natural_start_ms`` is when it could start by itself; ``planned_start_ms`` is earlier if it
-    may call a conflict (``by_conflict``).
+    ``natural_start_ms`` is when it could start without a conflict; ``planned_start_ms`` is earlier
+    if it may call one (``by_conflict``).
     """
 
     reservation: str
@@ -583,7 +592,7 @@ class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
 
 
 class MoveCode(Word):
-    """Why a firm start was moved: nothing else moves one."""
+    """Why a firm start was moved: no other cause moves one."""
 
     LEASE_OVERRAN = "LeaseOverran"
     """Leases take longer than declared, or than their recall allows, and are not stopped for it.
@@ -604,14 +613,14 @@ class MoveCode(Word):
     QUOTA_CHANGED = "QuotaChanged"
     POOL_CHANGED = "PoolChanged"
     CONFLICT_CLEARING = "ConflictClearing"
-    """A conflict made room for it, and what was cut is still stopping."""
+    """A conflict made room for it, and the cut leases are still stopping."""
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
-    """It was to start by a conflict: ledgers before the codes below say in ``note`` why it may not.
+    """It was to start by a conflict that may not be called; old ledgers say why in ``note``.
 
     A conflict is called when its start is due; each code below says why that was not possible.
     """
     CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
-    """A hard quota of the owner keeps the run from starting, which a conflict cannot change."""
+    """A hard quota of the owner keeps the run from starting; a conflict cannot change that."""
     CONFLICT_BARRED = "ConflictBarred"
     """A run of the owner that had just started at others' cost has ended too soon."""
     CONFLICT_COOL_DOWN = "ConflictCoolDown"
@@ -621,21 +630,21 @@ class MoveCode(Word):
     CONFLICT_RATE_ZERO = "ConflictRateZero"
     """The pool has a disruption rate of 0: no conflict is called in it."""
     CONFLICT_NOT_COVERED = "ConflictNotCovered"
-    """The disruption account of the owner in the pool does not cover what it may cost."""
+    """The disruption account of the owner in the pool does not cover the possible cost."""
     CONFLICT_SOFT_QUOTA = "ConflictSoftQuota"
     """The owner has used up its budget, or the run would exceed its target share."""
     CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
     """Nothing is short any more in the place that it was to start in."""
     CONFLICT_NO_ROOM = "ConflictNoRoom"
-    """Ending all that may be ended in its domains would not make room now."""
+    """Ending all work that may be ended in its domains would not make room now."""
     CONFLICT_NO_LOTTERY = "ConflictNoLottery"
     """The committed chain has no link left to draw by."""
     LOANS_RECALLED = "LoansRecalled"
-    """It starts sooner: what its owner lent was recalled for it."""
+    """It starts sooner: loans of its owner were recalled for it."""
     FOUND_AGAIN = "FoundAgain"
     """It had no start, and has one again."""
     AS_RECORDED = "AsRecorded"
-    """Ledgers before ``reservation-moved/2`` give the cause as a text: ``note``."""
+    """Ledgers before ``reservation-moved/2`` have the cause as a text in ``note``."""
 
 
 class MoveCause(Struct, frozen=True, array_like=True, gc=False):
@@ -660,7 +669,7 @@ class ReservationMoved(Fact, frozen=True, tag="reservation-moved/2"):
 
 
 class ReservationClosed(Fact, frozen=True, tag="reservation-closed/1"):
-    """A reservation is over: its run starts, or does not need it any more."""
+    """A reservation is over: its run starts, or no longer needs it."""
 
     reservation: str
     outcome: ReservationOutcome
@@ -670,8 +679,8 @@ class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
     """GPUs will be freed in ``scope`` at ``due_ms``; the lottery's entrants are fixed from now on.
 
     ``preimage_index`` is the link of the committed chain that will be revealed, and ``commitment``
-    (hex) the link before it, which it must hash to. ``short`` is what is still missing after the
-    structural cuts, and ``size_max`` the largest token that entered for it.
+    (hex) the link before it, which it must hash to. ``short`` is how many GPUs are missing after
+    the structural cuts, and ``size_max`` the largest token that entered for them.
     """
 
     conflict: str
@@ -691,8 +700,8 @@ class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
 class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
     """A conflict was settled: which cuts were made, and every draw, in order.
 
-    ``preimage`` and ``seed`` (hex) are empty if nothing was drawn. ``lost_gpu_ms`` is what the
-    cuts are estimated to cost in work.
+    ``preimage`` and ``seed`` (hex) are empty if nothing was drawn. ``lost_gpu_ms`` is the estimated
+    work lost by the cuts.
     """
 
     conflict: str
@@ -734,7 +743,7 @@ class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
 
 
 class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
-    """An announced conflict is called off; ``runs`` are those it could have ended."""
+    """An announced conflict is called off; ``runs`` are the runs it could have ended."""
 
     reservation: str
     due_ms: int
@@ -781,36 +790,38 @@ class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
 
 
 class RoundCode(Word):
-    """Why a round is not simply what the policy of its pool answers for all of its runs."""
+    """Why a round differs from the answer of the pool's policy for all of its runs."""
 
     NO_POLICY = "NoPolicy"
     """This installation has no policy of that name: all runs share by weight."""
     TOO_MANY_RUNS = "TooManyRuns"
-    """The policy takes too long for ``runs`` runs: ``limit`` are the most."""
+    """The policy takes too long for ``runs`` runs: at most ``limit`` are allowed."""
     TOO_CROWDED = "TooCrowded"
-    """The policy takes too long for ``runs`` runs on ``gpus`` GPUs: ``limit`` a GPU at most."""
+    """The policy takes too long for ``runs`` runs on ``gpus`` GPUs: at most ``limit`` per GPU."""
     FAILED = "Failed"
     """The policy or its solver failed; the log of the service says how."""
     LEFT_OUT = "LeftOut"
-    """The policy cannot plan ``runs`` runs, which get nothing; ``note`` has the policy's words."""
+    """The policy cannot plan ``runs`` runs, which get nothing; ``note`` is the policy's message."""
     UNSOLVED = "Unsolved"
-    """The policy has no answer; ``note`` has the policy's words."""
+    """The policy has no answer; ``note`` is the policy's message."""
     UNFINISHED = "Unfinished"
-    """The policy could not say in time, or exactly, what ``runs`` runs may have beyond a level."""
+    """The policy could not compute in time, or exactly, how much ``runs`` runs may have beyond a
+    level."""
     DEADLINES_MISSED = "DeadlinesMissed"
     """The policy cannot keep the deadlines of ``runs`` runs beside the others."""
     NOTHING_RUNS = "NothingRuns"
-    """No run of the pool can start, or no envelope pays for one: every run keeps what it has."""
+    """No run of the pool can start, or no envelope pays for one: every run keeps its GPUs."""
     NOT_CHOSEN = "NotChosen"
-    """The choice failed by a bug: every run keeps what it has, and the log says more."""
+    """The choice failed because of a bug: every run keeps its GPUs, and the log says more."""
     AS_RECORDED = "AsRecorded"
-    """Ledgers before ``round-shared/2`` give the causes as a text: ``note``."""
+    """Ledgers before ``round-shared/2`` have the causes as a text in ``note``."""
 
 
 class RoundCause(Part, frozen=True):
-    """One cause of a round, by ``policy``; ``runs`` are counted, as owners do not see each other's.
+    """One cause of a round, by ``policy``.
 
-    ``note`` is empty unless the code says what it has; it names no run and no owner.
+    ``runs`` is a count, as owners do not see each other's runs. ``note`` is empty unless the code
+    says what it contains; it names no run and no owner.
     """
 
     code: RoundCode
@@ -825,8 +836,8 @@ class RoundShared(Fact, frozen=True, tag="round-shared/2"):
     """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
     ``gpus`` of each of ``flavors`` were shared; ``prices`` are what one more of each was worth to
-    the policy, in millionths of its objective, none if it has no prices. ``causes`` say why
-    runs were left out, why ``policy`` is not the pool's own, or why nothing new was shared out.
+    the policy, in millionths of its objective, empty if it has no prices. ``causes`` say why runs
+    were left out, why ``policy`` is not the pool's own, or why nothing new was shared out.
     """
 
     pool: str

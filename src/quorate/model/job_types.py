@@ -25,7 +25,10 @@ class JobType(NamedTuple):
 
 
 def parse_type(key: str) -> JobType | None:
-    """Return the type that ``key`` names, as Python writes a pair of a text and a number."""
+    """Return the type that ``key`` names.
+
+    A key is written like a Python pair of a text and a number.
+    """
     found = _KEY.fullmatch(key)
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""Mail addresses: which are taken, in documents and in settings.
+"""Mail addresses: which are accepted, in documents and in settings.
 
-A plain address in ASCII, as ``ada@lab.example``: no name beside it, no quotes, no comment, no
-space. So an address can be put into a header and into a command of SMTP as it is.
+A plain address in ASCII, as ``ada@lab.example``: without a display name, quotes, comment or space.
+So an address can be put into a header and into an SMTP command unchanged.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ def is_address(text: str) -> bool:
 
 
 def domain_of(address: str) -> str:
-    """Return the domain of an address, in small letters, as domains are compared."""
+    """Return the domain of an address, in lower case, as domains are compared."""
     return address.rpartition("@")[2].lower()

@@ -8,7 +8,7 @@ from quorate.model.closed_words import Word
 
 
 class NoticeKind(Word):
-    """What a notice is about. docs/notices.md lists the same."""
+    """The subject of a notice. docs/notices.md lists the same kinds."""
 
     RUN_STARTED = "run-started"
     START_MOVED = "start-moved"
@@ -42,7 +42,8 @@ RUN_KINDS: Final = (
     NoticeKind.MONEY_ENDED,
     NoticeKind.QUOTA_PARKED,
 )
-"""Those about one run, which its submitter can have mailed; the others are about several, or none.
+"""Kinds about one run, which its submitter can have mailed; the others are about several runs or
+none.
 
 ``loan-returning`` names a run of the borrower, and is for the lender.
 """

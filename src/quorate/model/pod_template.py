@@ -1,8 +1,8 @@
 """What a run declares about its pods, beside its command: volumes, tolerations, requests.
 
-A pool whose executor is Kubernetes runs the work of its runs in pods. Names are those of objects
-in the namespace of the run's owner. Nothing here lets a pod reach the machine below it: host
-paths, host networks and privileges cannot be declared.
+A pool whose executor is Kubernetes runs the work of its runs in pods. Names are those of objects in
+the namespace of the run's owner. Nothing here gives a pod access to its machine: host paths, host
+networks and privileges cannot be declared.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from quorate.model.spec_base import Spec
 
 
 class VolumeSource(Word):
-    """What a volume has in it."""
+    """The source of a volume's content."""
 
     CLAIM = "persistentVolumeClaim"
     CONFIG_MAP = "configMap"
@@ -30,7 +30,7 @@ class Medium(Word):
 class Volume(Spec, frozen=True, kw_only=True):
     """A volume at ``mount_path`` of every container of a run.
 
-    ``name`` is the object that it is filled from; of an empty one it is the medium.
+    ``name`` is the object that it is filled from; for an empty volume it is the medium.
     """
 
     mount_path: str
@@ -55,7 +55,7 @@ class TaintEffect(Word):
 
 
 class Toleration(Spec, frozen=True, kw_only=True):
-    """A taint that pods stay beside; without an ``effect`` every effect of it."""
+    """A taint that the pods tolerate; without an ``effect``, every effect of it."""
 
     key: str
     operator: TolerationOperator = TolerationOperator.EQUAL
@@ -64,7 +64,7 @@ class Toleration(Spec, frozen=True, kw_only=True):
 
 
 class PodTemplate(Spec, frozen=True, kw_only=True):
-    """What the pods of a run have beside image, command and GPUs.
+    """The properties of a run's pods beside image, command and GPUs.
 
     ``cpu`` and ``memory`` are quantities as Kubernetes writes them, for each pod.
     """

@@ -47,7 +47,7 @@ class RefusalCode(Word):
 
 
 class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One place or payer that fell short: ``available`` of ``wanted``, held by ``limit``."""
+    """One place or payer that fell short: ``available`` of ``wanted``, bounded by ``limit``."""
 
     where: str
     wanted: int = 0
@@ -61,10 +61,10 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A reason not to act: what the sentence is about, and the numbers behind it.
+    """A reason not to act: its subject, and the numbers behind it.
 
-    ``also`` is a second reason that would hold were the first one gone. A quota has ``current``,
-    what is in use, and its ``limit``; its owner is the ``subject``.
+    ``also`` is a second reason that would hold if the first one did not. The refusal of a quota has
+    ``current``, the amount in use, and its ``limit``; the quota's owner is the ``subject``.
     """
 
     code: RefusalCode
@@ -160,7 +160,7 @@ NAMES_MAX: Final = 3
 
 
 def _first(names: Sequence[str]) -> str:
-    """Return the names as a list in words, of which a long one ends with a count."""
+    """Return the names as a list in words; a long list ends with a count."""
     more = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
@@ -172,7 +172,7 @@ _QUOTA_NAMES: Final = {
 
 
 def _rejected(refusal: Refusal, quota: str, unit: str) -> str:
-    """Return the text of a hard quota; a longer one if the limit is below what is in use.
+    """Return the text of a hard quota; a longer one if the limit is below the amount in use.
 
     Both texts are fixed: users' scripts match them word for word.
     """

@@ -1,4 +1,4 @@
-"""Selectors: which places a budget line, a pool or a run means.
+"""Selectors: which places a budget line, a pool or a run selects.
 
 A selector is a sorted tuple of (label, value) pairs; a place matches when every label of the
 selector has that value there. ``*`` matches any value of a label that is present.
@@ -41,5 +41,5 @@ def contradicts(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def names_label(selector: Selector, label: str) -> bool:
-    """Return whether ``selector`` says anything about ``label``."""
+    """Return whether ``selector`` has a condition on ``label``."""
     return any(name == label for name, _ in selector)

@@ -1,4 +1,4 @@
-"""What every declared value is: immutable, and stored by the names of its fields."""
+"""The base of every declared value: immutable, and stored by the names of its fields."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What users declare, validated and in the core's units: nodes, owners, budgets, pools, runs.
+"""The values that users declare: nodes, owners, budgets, pools, runs.
 
-These values are made by ``documents`` (from YAML or JSON) and are stored inside events, so a
-field may be added with a default, and never renamed, retyped or removed: a new shape is a new
-event version (CONTRIBUTING.md, "A new event"). Times are Unix milliseconds, durations are
-milliseconds, budgets are GPU-milliseconds.
+They are validated and in the core's units. ``documents`` makes them (from YAML or JSON), and they
+are stored inside events, so a field may be added with a default, and never renamed, retyped or
+removed: a new shape is a new event version (CONTRIBUTING.md, "A new event"). Times are Unix
+milliseconds, durations are milliseconds, budgets are GPU-milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_POOL = "default"
 
 
 class Node(Spec, frozen=True, kw_only=True):
-    """A machine: ``gpus`` slots of one flavor, somewhere."""
+    """A machine: ``gpus`` slots of one flavor, with labels for its place."""
 
     name: str
     flavor: str
@@ -39,7 +39,10 @@ class Node(Spec, frozen=True, kw_only=True):
 
     @property
     def domain_key(self) -> str:
-        """``region/cluster/domain``: names its fast-fabric domain, and orders them."""
+        """``region/cluster/domain``: the name of its fast-fabric domain.
+
+        Domains are ordered by it.
+        """
         return f"{self.region}/{self.cluster}/{self.domain}"
 
     @property
@@ -88,7 +91,7 @@ class Sharing(Word):
 
 
 class Lending(Spec, frozen=True, kw_only=True):
-    """To whom outside the family an envelope may be lent, how much of it, and on which terms.
+    """To which owners outside the family an envelope may be lent, how much, and on which terms.
 
     With ``recall_notice_ms`` the lender may recall its loans with that notice when a run of its own
     waits for nothing else; with None a loan runs to its end.
@@ -113,7 +116,7 @@ class Lending(Spec, frozen=True, kw_only=True):
 
 
 class Envelope(Spec, frozen=True, kw_only=True):
-    """One line of a budget: so many GPUs of a flavor, in some places, in one window."""
+    """One line of a budget: a number of GPUs of a flavor, in some places, in one window."""
 
     name: str
     flavor: str
@@ -129,7 +132,7 @@ class Envelope(Spec, frozen=True, kw_only=True):
 
     @property
     def gpu_ms_granted(self) -> int:
-        """B: what the envelope may pay in all; by default its full width for its whole window."""
+        """The GPU-milliseconds it may pay in all; by default its full width for its window."""
         if self.gpu_ms_max is not None:
             return self.gpu_ms_max
         return self.concurrency * (self.end_ms - self.start_ms)
@@ -200,8 +203,9 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
     sets it: 0 forbade conflicts and still does; other values are ignored. Without an ``executor``
-    the service's own runs the work of the pool; ``cluster`` is for Kubernetes. ``costs_micros`` is
-    what a GPU of each flavor costs for an hour, in millionths of whatever the currency is.
+    the service's own executor runs the work of the pool; ``cluster`` is for Kubernetes.
+    ``costs_micros`` is the price of a GPU of each flavor for an hour, in millionths of the unit of
+    currency.
     """
 
     name: str
@@ -235,16 +239,16 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def counts_gpus(self) -> bool:
-        """Whether a lease of it says how many GPUs of a node it has, and not which ones.
+        """Whether a lease says how many GPUs of a node it has, and not which ones.
 
         The device plugin of a cluster chooses the devices. The slots of such a lease are its share
-        of the node in the ledger, by which no GPU is given twice; they are no device numbers.
+        of the node in the ledger, so that no GPU is given twice; they are no device numbers.
         """
         return self.executor is PoolExecutor.KUBERNETES
 
     @property
     def conflict_rate_ppm(self) -> int:
-        """Which part of its GPUs fills its owners' disruption accounts; 0 forbids conflicts."""
+        """The part of its GPUs that fills its owners' disruption accounts; 0 forbids conflicts."""
         return 0 if self.disruption_gpu_ms_per_day == 0 else self.disruption_rate_ppm
 
     @property
@@ -271,8 +275,8 @@ class Pool(Spec, frozen=True, kw_only=True):
 class System(Spec, frozen=True, kw_only=True):
     """Settings of the whole installation that change decisions.
 
-    ``instant_weight_ppm`` is how much of an owner's share is what it has now; the rest is what it
-    had lately.
+    ``instant_weight_ppm`` is the weight of an owner's present use in its share; the rest is the
+    weight of its recent use.
     """
 
     sensitive_pool_size: int | None = None
@@ -309,8 +313,8 @@ class UpstreamFailure(Word):
 class Follow(Spec, frozen=True, kw_only=True):
     """Runs and arrays that must complete first, or with ``UpstreamFailure.START`` be over first.
 
-    Those of ``after_any`` must be over, however they end. ``after_task`` are arrays: each task of
-    the array that follows them follows their task of the same index.
+    Those in ``after_any`` must be over, however they end. ``after_task`` are arrays: each task of
+    the following array follows their task of the same index.
     """
 
     after: tuple[str, ...]
@@ -364,7 +368,7 @@ class TaskArray(Spec, frozen=True, kw_only=True):
 
 
 class RunMail(Spec, frozen=True, kw_only=True):
-    """Who is mailed which notices of a run, by a service that sends mail."""
+    """The receivers of mail about a run, and which notices they get, if the service sends mail."""
 
     to: str
     kinds: tuple[NoticeKind, ...] = (NoticeKind.RUN_COMPLETED, NoticeKind.RUN_FAILED)
@@ -373,7 +377,7 @@ class RunMail(Spec, frozen=True, kw_only=True):
 class Run(Spec, frozen=True, kw_only=True):
     """One piece of work.
 
-    With an ``array`` and no ``task`` it is the document of the whole array; what is submitted are
+    With an ``array`` and no ``task`` it is the document of the whole array; the submitted runs are
     its tasks (``model/task_arrays.py``).
     """
 

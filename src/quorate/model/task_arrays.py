@@ -1,7 +1,7 @@
-"""Arrays of runs: their indexes, what their tasks are called, and which tasks wait for which. Pure.
+"""Arrays of runs: their indexes, the names of their tasks, and which tasks wait for which. Pure.
 
 One document asks for an array. Task 3 of the array ``train`` is the run ``train_3``; the tasks are
-runs that differ in their name and in their index alone, so one of them has what all have.
+runs that differ only in their name and index, so one of them has the fields of all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARTS: Final = re.compile(r"(?P<array>[^\[\]]+?)_?\[(?P<tasks>[^\[\]]*)\]")
 
 
 class Upstream(NamedTuple):
-    """A run or an array that another run follows; ``any_end`` is enough for it, or completion."""
+    """A run or an array that another run follows; with ``any_end`` it need not complete."""
 
     name: str
     any_end: bool
@@ -83,7 +83,7 @@ def indexes_text(indexes: Sequence[int]) -> str:
 
 
 def task_name(array: str, index: int) -> str:
-    """Return what the run of a task is called."""
+    """Return the name of the run of a task."""
     return f"{array}_{index}"
 
 
@@ -93,7 +93,7 @@ def task_names(array: TaskArray) -> Iterator[str]:
 
 
 def task_run(run: Run, index: int) -> Run:
-    """Return the task ``index`` of the array that ``run``, its document or a task of it, is of."""
+    """Return the task ``index`` of the array of ``run``, which is its document or a task."""
     array = run.array
     assert array is not None, run
     return replace(run, name=task_name(array.name, index), task=index)
@@ -115,14 +115,14 @@ def task_runs(run: Run) -> tuple[Run, ...]:
 
 
 def document_of(run: Run) -> Run:
-    """Return what was submitted for ``run``, a task: the array, without what ``task_runs`` adds."""
+    """Return the submitted array of ``run``, a task, without the fields that ``task_runs`` adds."""
     assert run.array is not None, run
     follow = None if run.follow == Follow(after=()) else run.follow
     return replace(run, name=run.array.name, task=None, follow=follow)
 
 
 def alone(run: Run) -> Run:
-    """Return ``run`` as a run of no array, which follows what its document says."""
+    """Return ``run`` as a run of no array, which follows the upstreams of its document."""
     follow, task = run.follow, run.task
     if follow is not None and task is not None:
         tasks = tuple(task_name(name, task) for name in follow.after_task)
@@ -143,7 +143,7 @@ def is_alike(first: Run, run: Run) -> bool:
 
 
 def upstreams_of(run: Run) -> tuple[Upstream, ...]:
-    """Return what ``run`` follows by its document; each task of an array that of its own index."""
+    """Return the upstreams of ``run`` by its document; a task follows tasks of its own index."""
     follow = run.follow
     if follow is None:
         return ()
@@ -157,7 +157,7 @@ def upstreams_of(run: Run) -> tuple[Upstream, ...]:
 
 
 def array_variables(run: Run) -> dict[str, str]:
-    """Return the variables by which the work of ``run`` knows its task; none without an array."""
+    """Return the environment variables with the task of ``run``; empty without an array."""
     if run.array is None or run.task is None:
         return {}
     indexes = indexes_of(run.array.tasks)
@@ -185,7 +185,7 @@ def split_tasks(word: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def named_runs(word: str) -> tuple[str, ...]:
-    """Return the runs that ``word`` names: itself, or of ``train[1-3]`` each of these tasks.
+    """Return the runs that ``word`` names: itself, or each task of ``train[1-3]``.
 
     Raises ``ValueError``.
     """

@@ -1,7 +1,7 @@
 """An allocation: which part of its time each job has GPUs of each flavor.
 
-It carries the objective it reaches, a bound that no allocation can pass, and what one more GPU of
-each flavor would be worth. A problem that cannot be solved is a refusal, never a guess.
+It has the objective it reaches, a bound that no allocation can pass, and the worth of one more GPU
+of each flavor. A problem that cannot be solved is a refusal, never a guess.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Allocation:
     """Shares of time, one row for each job alone and for each pair that has any.
 
     ``first`` and ``second`` name the jobs of a row, ``second`` is ``ALONE`` in the row of one job.
-    Jobs alone come first, all of them, in the order of the problem. ``objective`` is what the
-    policy maximises, or minimises if it says so; ``bound`` is what no allocation can better,
-    ``NO_BOUND`` for a rule. ``prices`` are the change of the objective for one more GPU of each
-    flavor; a rule has none.
+    Jobs alone come first, all of them, in the order of the problem. ``objective`` is the quantity
+    that the policy maximises, or minimises if it says so; ``bound`` is the best value that any
+    allocation can have, ``NO_BOUND`` for a rule. ``prices`` are the change of the objective for one
+    more GPU of each flavor; a rule has none.
     """
 
     first: Ints
@@ -57,8 +57,8 @@ class Allocation:
     discounts: Floats | None = None
     """The final factor on the shares of each job, if a policy has one."""
     unfinished: tuple[int, ...] = ()
-    """Jobs that might have more: it takes too much work (``Problem.work_max``) to say, or
-    rounding hides how much."""
+    """Jobs that might have more: computing how much takes too much work (``Problem.work_max``), or
+    rounding hides it."""
 
     @property
     def gap(self) -> float:
@@ -81,7 +81,7 @@ class UnsolvedCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsolved:
-    """A refusal: which job or flavor keeps the policy from an answer, and what would help.
+    """A refusal: the job or flavor for which the policy has no answer, and what would help.
 
     ``jobs`` are all jobs with that fault; the policy may have an answer for the others.
     """

@@ -1,4 +1,4 @@
-"""The space of allocations: which shares may be given, and what each of them moves.
+"""The space of allocations: the shares that may be given, and the rates that they give.
 
 A column is the share of one row, a job alone or a pair, on one flavor. There are columns only where
 every job of the row makes progress: no job gets time on GPUs on which it makes none. Base
@@ -58,14 +58,14 @@ class Space:
         return added(self.flavors, self.loads * shares, len(self.problem.gpus))
 
     def fastest(self) -> Floats:
-        """Return the rate that each job cannot pass, even with everything to itself."""
+        """Return the rate that each job cannot exceed, even without any other job."""
         jobs, _ = self.problem.shape
         found = np.zeros(jobs)
         np.maximum.at(found, self.jobs, self.rates)
         return found
 
     def fitted(self, shares: Floats) -> Floats:
-        """Return ``shares`` without what a solver's rounding left over the limits."""
+        """Return ``shares`` without the excess over the limits that a solver's rounding left."""
         found = np.maximum(shares, 0.0)
         jobs, _ = self.problem.shape
         time = added(self.jobs, found[self.columns], jobs)
@@ -97,7 +97,7 @@ class Space:
 def space_of(problem: Problem, *, paired: bool, agnostic: bool = False) -> Space:
     """Return the space of ``problem``, with its pairs or without.
 
-    ``agnostic`` policies take every job to be equally fast on all flavors that can run it.
+    ``agnostic`` policies treat every job as equally fast on all flavors that can run it.
     """
     jobs, _ = problem.shape
     usable = (problem.gpus > 0)[None, :]
@@ -133,9 +133,9 @@ def space_of(problem: Problem, *, paired: bool, agnostic: bool = False) -> Space
 def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Program:
     """Return the program over the columns of ``space`` that maximises ``gains``.
 
-    Its rows are, in this order: the rate of each job (at least 0; ask for more by ``row_low``), the
+    Its rows are, in this order: the rate of each job (at least 0; ``row_low`` asks for more), the
     time of each job, the GPUs of each flavor. Each of ``more`` is one further column, after the
-    others, that adds so much to the rate of each job; ``gains`` has its gain at the end.
+    others, with its amounts for the rates of all jobs; ``gains`` has its gain at the end.
     """
     jobs, flavors = space.problem.shape
     count = len(space.rows)
@@ -171,7 +171,7 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
 
 
 def unsolvable(problem: Problem) -> Unsolved | None:
-    """Return why no policy that gives every job something can answer, if so."""
+    """Return a refusal if no policy that serves every job can have an answer; else None."""
     refused = without_anything(problem)
     if refused is not None:
         return refused

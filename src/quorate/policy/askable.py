@@ -1,4 +1,4 @@
-"""What every policy needs before it can answer: jobs, GPUs, and the fields it reads."""
+"""The conditions for a policy to answer: jobs, GPUs, and the fields it reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.policy.problem import Problem
 
 
 class Asked(Protocol):
-    """What is known of a policy before it is called."""
+    """The properties of a policy that are read before it is called."""
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class Asked(Protocol):
 
     @property
     def reads_costs(self) -> bool:
-        """Whether it has to know what GPUs cost."""
+        """Whether it has to know the price of GPUs."""
         ...
 
 
@@ -69,10 +69,10 @@ def without_steps(problem: Problem) -> Unsolved | None:
 
 
 def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
-    """Return the answer of ``policy``, after checking what it reads and what it answers.
+    """Return the answer of ``policy``, after checking the fields it reads and its result.
 
-    An allocation that misses a constraint is never passed on: it is a refusal that names the job or
-    flavor.
+    An allocation that misses a constraint is never returned: the result is a refusal that names the
+    job or flavor.
     """
     refusal = without_anything(problem)
     if refusal is None and policy.reads_steps:

@@ -1,6 +1,6 @@
-"""The demand of jobs or classes of jobs, their pairs, and class shares handed to members.
+"""The demand of jobs or classes of jobs, their pairs, and the shares of members of a class.
 
-Pairs of classes represent the pairs of their members; a class pairs with itself when it has two.
+Pairs of classes represent the pairs of their members; a class pairs with itself if it has two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.policy.solvers.levels import Demand, Together
 
 
 def demand_of(problem: Problem) -> Demand:
-    """Return what the jobs of ``problem`` ask for, one row each, with its pairs if it has any."""
+    """Return the demand of the jobs of ``problem``, one row each, with its pairs if it has any."""
     pairs = problem.pairs
     return Demand(
         rates=problem.rates,
@@ -105,7 +105,7 @@ def pairs_of_jobs(together: Together, shares: Floats) -> PairShares:
 
 
 def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> PairShares:
-    """Return pairs of jobs among which the time of pairs of classes is divided, each alike.
+    """Return pairs of jobs among which the time of pairs of classes is divided evenly.
 
     Members of two classes are paired along one line, on which each has an equal part; a class with
     itself in a ring. That takes about as many pairs as there are members.

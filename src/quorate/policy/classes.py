@@ -1,4 +1,4 @@
-"""Classes of jobs that are equal in all that a policy reads, and what is solved for them instead.
+"""Classes of jobs that are equal in all fields that a policy reads; one row is solved for each.
 
 Equal jobs are interchangeable and the problems are convex, so that some optimum treats them alike:
 a class is solved as one row with the load of all its members, and each member gets its share.
@@ -18,9 +18,9 @@ from quorate.policy.problem import Bools, Ints, Problem
 BLOCK: Final = 12_288
 """How many jobs are processed together: their data fits a processor's cache."""
 FEW: Final = 256
-"""How many jobs are read first if these may be enough."""
+"""How many jobs are read first, as these may be enough."""
 TABLES: Final = 8
-"""How many tables are tried for a job whose place is taken by another class."""
+"""How many tables are tried for a job whose place in a table belongs to another class."""
 _BITS: Final = 14
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _PLACE: Final = np.uint64(64 - _BITS)
@@ -30,7 +30,7 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Classes:
-    """The class of each job, and of each class its first member and how many it has.
+    """The class of each job; for each class its first member and its number of members.
 
     Classes are in the order of their first members.
     """
@@ -44,7 +44,7 @@ class Classes:
 
 
 class _Tables:
-    """The classes seen so far, found by a hash of a job's columns; equality decides."""
+    """The classes so far, looked up by a hash of a job's columns; equal columns make a class."""
 
     def __init__(self, columns: Sequence[Words], at_most: int) -> None:
         self.columns = columns
@@ -54,7 +54,10 @@ class _Tables:
         self.members: list[Words] = [column[:0] for column in columns]
 
     def find(self, start: int, of: Ints) -> bool:
-        """Write the classes of the jobs from ``start`` to ``of``; False when there are too many."""
+        """Write the classes of the jobs from ``start`` to ``of``.
+
+        Return False if there are too many.
+        """
         part = [np.ascontiguousarray(column[start : start + len(of)]) for column in self.columns]
         mixed = _hash(part)
         rows: Ints | slice = slice(None)
@@ -89,7 +92,10 @@ class _Tables:
         return same
 
     def _enter(self, table: Ints, place: Ints, rows: Ints) -> None:
-        """Make classes of the jobs whose place is free: the first of each place is its member."""
+        """Make a class for each free place of ``table``.
+
+        The first job there is its first member.
+        """
         free = table[place] < 0
         place, rows = place[free], rows[free]
         table[place[::-1]] = rows[::-1]
@@ -103,7 +109,7 @@ class _Tables:
 def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes | None:
     """Return the classes of jobs that are equal in the fields ``reads``; None for too many.
 
-    O(jobs), and little for jobs that are all different: the first of them show it.
+    O(jobs); quick for jobs that are all different, because the first of them show that.
     """
     columns: list[Words] = []
     for name in reads:
@@ -133,9 +139,9 @@ def _tells_apart(column: Words) -> bool:
 
 
 def _hash(columns: Sequence[Words]) -> Words:
-    """Return a number for each job that is the same for equal ones, and rarely else.
+    """Return a number for each job that is the same for equal jobs, and rarely for others.
 
-    A polynomial of the columns; its high bits are the ones that all others have an influence on.
+    A polynomial of the columns; its high bits depend on all other bits.
     """
     mixed = columns[0] * _ODD
     for column in columns[1:]:

@@ -1,9 +1,9 @@
-"""How fast types of jobs are beside each other, if few of them were measured.
+"""The rates of types of jobs that share GPUs, if only a few pairs were measured.
 
 A type that was measured beside some others is completed to a whole row of a matrix of known types,
 and takes the ratios of the known type that is nearest to it (Gavel, section 6). The completion is a
-factorisation by alternating least squares (Salakhutdinov and Mnih 2008). Where it starts is given:
-nothing here is chance.
+factorisation by alternating least squares (Salakhutdinov and Mnih 2008). Its start is given:
+nothing here is random.
 
 A ratio is the rate of a type beside another, divided by its rate alone on the same flavor. Rows are
 types, columns are flavors and, within each, the known types in the order of the rows. The published
@@ -25,7 +25,7 @@ from quorate.policy.problem import Floats
 RANK: Final = 10
 PENALTY: Final = 1e-2
 SETTLED: Final = 1e-3
-"""How little the matrix may change in a pass, by the norm over its size, for it to have settled."""
+"""The most that the matrix may change in a pass, by the norm over its size, to count as settled."""
 PASSES_MAX: Final = 100
 
 Known = NDArray[np.bool_]
@@ -33,7 +33,7 @@ Known = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Start:
-    """Where a factorisation starts: a factor of the rows and one of the columns, of one rank."""
+    """The start of a factorisation: a factor of the rows and one of the columns, of one rank."""
 
     rows: Floats
     columns: Floats
@@ -49,7 +49,7 @@ class Match:
 
 
 class UnmatchedCode(StrEnum):
-    """Why a type matches none."""
+    """Why a type matches no known type."""
 
     NOTHING_MEASURED = "nothing-measured"
     STANDS_STILL = "stands-still"
@@ -57,9 +57,9 @@ class UnmatchedCode(StrEnum):
 
 
 def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
-    """Return a start that needs no chance: the largest singular vectors of the filled matrix.
+    """Return a start without randomness: the largest singular vectors of the filled matrix.
 
-    What is not known is filled with the mean of what is known of its column. If the matrix has
+    Unknown values are filled with the mean of the known values of their column. If the matrix has
     fewer singular vectors than ``rank``, the other factors start at zero.
     """
     counts = np.maximum(known.sum(axis=0), 1)
@@ -75,9 +75,9 @@ def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
 
 
 def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
-    """Return the product of factors that is nearest to what is known, or None if none settles.
+    """Return the product of factors nearest to the known values; None if no pass settles.
 
-    What is not known in ``matrix`` is not read. Rows and columns take turns: each is a regularised
+    Unknown values of ``matrix`` are not read. Rows and columns take turns: each is a regularised
     least-squares problem while the other is fixed (mu = ``PENALTY``).
     """
     rows, columns = start.rows.copy(), start.columns.copy()
@@ -97,11 +97,11 @@ def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
 def match(
     references: Floats, measured: Floats, start: Start | None = None
 ) -> Match | UnmatchedCode:
-    """Return the row of ``references`` that is nearest to ``measured``, NaN where it was not.
+    """Return the row of ``references`` nearest to ``measured``, which has NaN for gaps.
 
-    ``references`` has no gaps. Gaps of ``measured`` are completed, between 0 and 1. Near is what
-    points the same way: the distance is 1 less the cosine. Ties go to the earlier row; a row of
-    zeros is near to nothing.
+    ``references`` has no gaps. Gaps of ``measured`` are completed, between 0 and 1. The distance is
+    1 less the cosine, so rows with the same direction are near. Ties go to the earlier row; a row
+    of zeros is near to none.
     """
     is_measured = ~np.isnan(measured)
     if not is_measured.any():
@@ -126,7 +126,7 @@ def match(
 
 
 def _fitted(fixed: Floats, values: Floats, weights: Floats) -> Floats:
-    """Return for each row of ``values`` its factor, where those of the columns are ``fixed``."""
+    """Return the factor of each row of ``values``, with the factors of the columns ``fixed``."""
     rank = fixed.shape[1]
     squares = np.einsum("nk,mn,nl->mkl", fixed, weights, fixed, optimize=True)
     wanted = (values * weights) @ fixed

@@ -1,4 +1,4 @@
-"""What an allocation is worth, measured the same way whichever policy made it."""
+"""Figures of an allocation, measured the same way for every policy."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Measures:
     """The least of the jobs' rates: each times its scale, over its weight and its rate on a
     proportional mix of all GPUs (Gavel, section 4.1)."""
     finish_time_ratio: float
-    """The largest ratio of when a job ends to when it would, alone on an equal share (Themis)."""
+    """The largest ratio of a job's end to its end if it were alone on an equal share (Themis)."""
     makespan_s: float
     """When the last job ends, if nothing changes."""
     rate_sum: float
     """Steps per second of all jobs together."""
     rate_per_cost: float
-    """Those steps, each over what an hour of a GPU of its flavor costs."""
+    """The sum of rates, each divided by the price of a GPU of its flavor for an hour."""
     gpus_used: Floats
     """How many GPUs of each flavor are busy on average."""
 
 
 def measures(problem: Problem, allocation: Allocation) -> Measures:
-    """Return what ``allocation`` is worth."""
+    """Return the figures of ``allocation``."""
     rates = job_rates(problem, allocation)
     return Measures(
         least_relative_rate=least_relative_rate(problem, rates),
@@ -43,7 +43,7 @@ def measures(problem: Problem, allocation: Allocation) -> Measures:
 
 
 def proportional_shares(problem: Problem) -> Floats:
-    """Return the mix of flavors that the cluster has, for each job its whole time of it."""
+    """Return the cluster's mix of flavors as the shares of each job, over its whole time."""
     jobs, flavors = problem.shape
     mix = problem.gpus / problem.gpus.sum()
     return np.broadcast_to(mix, (jobs, flavors)).copy()

@@ -1,4 +1,4 @@
-"""Pairs by their two jobs: how they are written, and where in a problem they are."""
+"""Pairs by their two jobs: their names in files, and their rows in a problem."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from quorate.policy.files.file_faults import At
 from quorate.policy.problem import Problem
 
 PAIR_MARK: Final = ","
-"""What joins the names of two jobs that share, in every format; so no name may have it."""
+"""The character that joins the names of two jobs that share GPUs, in every format; no name may have
+it."""
 
 
 class PairIndex:
@@ -27,7 +28,7 @@ class PairIndex:
         self._keys = keys[self._order]
 
     def row(self, one: int, other: int) -> int | None:
-        """Return the pair of two jobs, named in either order; None if they cannot share."""
+        """Return the row of the pair of two jobs, in either order; None if they cannot share."""
         key = min(one, other) * self._jobs + max(one, other)
         place = int(np.searchsorted(self._keys, key))
         if place == len(self._keys) or self._keys[place] != key:
@@ -36,9 +37,9 @@ class PairIndex:
 
 
 def pair_of(key: str, rows: Mapping[str, int], at: At) -> tuple[int, int] | None:
-    """Return the two jobs that ``key`` names, as in ``0,1``; None, with a fault, if it is none.
+    """Return the two jobs that ``key`` names, as in ``0,1``; None, with a fault, if it names none.
 
-    ``rows`` are those of the jobs by name; the two are in the order they were written.
+    ``rows`` are those of the jobs by name; the two are in the order in which they are written.
     """
     names = key.split(PAIR_MARK)
     remedy = f"name two of the jobs, as in 0{PAIR_MARK}1"

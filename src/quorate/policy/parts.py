@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from typing import Final
 
 PARTS: Final = ("numpy", "highspy")
-"""What the extra ``rounds`` installs."""
+"""The packages that the extra ``rounds`` installs."""
 
 
 def missing_part() -> str | None:
-    """Return the first part that is not installed; looking for it loads none of them."""
+    """Return the first package that is not installed; None if all are. Loads none of them."""
     return next((part for part in PARTS if find_spec(part) is None), None)
 
 

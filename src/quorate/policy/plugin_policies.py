@@ -1,8 +1,8 @@
 """Policies of other packages: entry points of the group ``quorate.policies``.
 
-A package names one ``Policy``, or a tuple of them, in each of its entry points. What is wrong with
-a package is a fault that names it; the other policies are there all the same. The shipped policies
-come first, and no package can take the place of one. docs/policy-plugins.md.
+A package names one ``Policy``, or a tuple of them, in each of its entry points. A fault names the
+package that causes it; the other policies stay available. The shipped policies come first, and no
+package can replace one. docs/policy-plugins.md.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPolicies:
-    """The policies there are by name, shipped ones first, and what is wrong with packages."""
+    """The policies by name, shipped ones first, and the faults of packages."""
 
     by_name: Mapping[str, Policy]
     faults: tuple[str, ...] = ()
 
     def hint(self) -> str:
-        """Return the faults as the end of a sentence about an unknown policy; empty for none."""
+        """Return the faults as the end of a sentence about an unknown policy; may be empty."""
         return f" ({'; '.join(self.faults)})" if self.faults else ""
 
 
@@ -65,7 +65,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def _loaded(point: EntryPoint, where: str, faults: list[str]) -> tuple[Policy, ...]:
-    """Return the policies that an entry point names; none, with a fault, if it cannot."""
+    """Return the policies that an entry point names; none, with a fault, if it cannot be loaded."""
     try:
         named = point.load()
     except Exception as error:  # noqa: BLE001 - any code runs here, and the fault names its package
@@ -83,7 +83,7 @@ def _loaded(point: EntryPoint, where: str, faults: list[str]) -> tuple[Policy, .
 
 
 def _fault(policy: Policy, found: Mapping[str, Policy]) -> str | None:
-    """Return what is wrong with a policy that a package names, and what would help."""
+    """Return the fault of a policy that a package names, with its remedy; None if it has none."""
     if not 1 <= len(policy.name) <= NAME_MAX or not _LETTERS.issuperset(policy.name):
         return (
             f"the name {policy.name!r} is not 1 to {NAME_MAX} letters, digits, '_', '-' or '.'; "
@@ -95,7 +95,7 @@ def _fault(policy: Policy, found: Mapping[str, Policy]) -> str | None:
 
 
 def _guarded(policy: Policy, package: str) -> Solve:
-    """Return the function of ``policy``, whose faults are refusals that name the package."""
+    """Return the function of ``policy``; its errors become refusals that name the package."""
 
     def solve(problem: Problem) -> Allocation | Unsolved:
         try:

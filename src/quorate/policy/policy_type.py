@@ -1,4 +1,4 @@
-"""What a policy is: a name, its goal, and the function that answers a problem."""
+"""A policy: a name, its goal, and the function that answers a problem."""
 
 from __future__ import annotations
 
@@ -28,18 +28,21 @@ class Policy:
     """Whether it has to know how many steps each job has left."""
     reads_costs: bool = False
     reads_progress: bool = True
-    """Whether its answer depends on what changes while jobs run: steps left, ages, work done so
-    far, deadlines.
+    """Whether its answer depends on values that change while jobs run: steps left, ages, work done
+    so far, deadlines.
 
-    A pool calls a policy that reads none of these only when something else has changed."""
+    A pool calls a policy that reads none of these only when something else has changed.
+    """
     is_smooth: bool = False
-    """Whether what each job gets changes little when rates do. A pool then keeps the rates of the
-    last round until one has changed by more than a few percent, and need not call it for less."""
+    """Whether the share of each job changes little when rates change little. A pool then keeps the
+    rates of the last round until one has changed by more than a few percent, and does not call the
+    policy before."""
     pairs_max: int | None = None
-    """For how many pairs a pool calls it at most, if fewer than usual."""
+    """The most pairs that a pool calls it with, if fewer than usual."""
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
-    """For how many jobs a pool asks it at most, and how many for each GPU that they can run on:
-    about a second's worth with three flavors.
+    """The most jobs that a pool calls it with, and the most per GPU that they can run on: about a
+    second of work with three flavors.
 
-    None if it never takes long. A caller outside of a pool is not limited."""
+    None if it never takes long. A caller outside of a pool is not limited.
+    """

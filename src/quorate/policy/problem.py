@@ -1,8 +1,8 @@
-"""A problem: jobs, how fast each is on which flavor, and how many GPUs of each there are.
+"""A problem: jobs, their rates on each flavor, and how many GPUs of each there are.
 
 Arrays hold one row for each job, in the order of ``jobs``, and one column for each flavor, in the
-order of ``flavors``; a policy never sees a name. Any number of flavors with any names. Floats live
-here and nowhere below: what a pool does with an allocation is counted in GPUs and milliseconds.
+order of ``flavors``; a policy never sees a name. Any number of flavors with any names. Only this
+package uses floats: pools count allocations in GPUs and milliseconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EntityRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """A group of jobs that share what it gets: in a pool, an owner."""
+    """A group of jobs that share its part: in a pool, an owner."""
 
     name: str
     weight: float = 1.0
@@ -39,10 +39,10 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pairs:
-    """Jobs that can share GPUs, two at a time, and how fast each of the two is then.
+    """Jobs that can share GPUs, two at a time, and the rate of each of the two then.
 
     ``first`` and ``second`` are rows of jobs, ``first < second``, of equal scale. ``rates`` has the
-    shape (pairs, flavors, 2); a flavor where either of the two makes no progress cannot have the
+    shape (pairs, flavors, 2); a flavor on which either of the two makes no progress cannot have the
     pair.
     """
 
@@ -60,10 +60,10 @@ class Problem:
 
     ``rates`` are steps per second of the whole job on GPUs of one flavor; ``scales`` how many GPUs
     a job takes at a time. ``steps_left``, ``ages_s`` (since the job first ran), ``isolated_s`` (how
-    long what it has done would have taken alone on an equal share) and ``deadlines_s`` (from now;
+    long its work so far would have taken alone on an equal share) and ``deadlines_s`` (from now;
     infinite without one) are read by the policies that say so. ``costs`` are money per GPU and hour
-    of each flavor. ``work_max`` bounds the work of the policies that can stop early, counted as
-    ``solvers/work_count.py`` says; without it they take what they need.
+    of each flavor. ``work_max`` bounds the work of the policies that can stop early, counted as in
+    ``solvers/work_count.py``; without it they are not limited.
     """
 
     flavors: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""What Quorate needs from the world, as Protocols, and the errors the world may answer with."""
+"""The interfaces of Quorate to the outside, as Protocols, and their errors."""

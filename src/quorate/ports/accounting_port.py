@@ -1,8 +1,8 @@
-"""The accounting port: another system that grants hours, records what was used, and bills it.
+"""The accounting port: another system that grants hours, records their use, and bills it.
 
-An owner is linked to a *resource* there. Each kind of hours is a *component* of it, by a name of
-that system's choosing. Use is reported as absolute amounts of a month, so that a repeated report
-changes nothing (docs/adr/0022).
+An owner is linked to a *resource* there. Each kind of hours is a *component* of it, with a name
+that the other system chooses. Use is reported as the absolute amounts of a month, so that a
+repeated report changes nothing (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.ports.outbox_port import Waiting
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much of a component was used: hundredths of an hour, whole ones."""
+    """How much of a component was used, in whole hundredths of an hour."""
 
     component: str
     hundredths: int
@@ -30,7 +30,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """What was used in the month that ``at_ms`` lies in, from its beginning or the link's."""
+    """The use in the month of ``at_ms``, from the beginning of the month or of the link."""
 
     resource: str
     at_ms: int
@@ -42,8 +42,8 @@ class Consumption:
 class LinkStatus:
     """The status of a link, for metrics and people; read from any thread.
 
-    ``troubles`` says why an owner had no answer at the last request; ``trouble`` what is wrong on
-    this side, with its remedy, and stops all reports.
+    ``troubles`` says why an owner had no answer at the last request; ``trouble`` is a fault of this
+    service, with its remedy, which stops all reports.
     """
 
     answered_ms: dict[str, int] = field(default_factory=dict)
@@ -60,11 +60,11 @@ class Accounting(Protocol):
     """An accounting system. Methods take a bounded time and raise ``AccountingError`` only."""
 
     def remaining(self, resource: str, components: Sequence[str]) -> tuple[Allowance, ...]:
-        """Return what is granted and left of each of ``components``, in their order."""
+        """Return the granted and the remaining hours of each of ``components``, in their order."""
         ...
 
     def report(self, consumption: Consumption) -> None:
-        """Return when it is recorded there, replacing the earlier report of that month."""
+        """Record the report there, replacing the earlier report of that month, and return."""
         ...
 
     def close(self) -> None:

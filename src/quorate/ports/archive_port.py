@@ -1,4 +1,4 @@
-"""The archive port: where closed segments of a ledger, and its published snapshots, are kept.
+"""The archive port: files with closed segments of a ledger, and its published snapshots.
 
 A folder that every machine sees, or an object store. Files are written once and never changed.
 """
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class FileArchive(Protocol):
-    """Named files. Names are of letters, digits, ``.`` and ``-``, in rooms joined by ``/``.
+    """Named files. Names consist of letters, digits, ``.`` and ``-``; ``/`` separates folders.
 
     Methods raise ``SegmentError`` and ``StoreFullError`` only.
     """
@@ -20,7 +20,7 @@ class FileArchive(Protocol):
         ...
 
     def get(self, name: str) -> bytes:
-        """Return what ``name`` holds; raises when there is no such file."""
+        """Return the content of ``name``; raises if there is no such file."""
         ...
 
     def put_file(self, name: str, source: Path) -> None:
@@ -28,13 +28,16 @@ class FileArchive(Protocol):
         ...
 
     def get_file(self, name: str, target: Path) -> None:
-        """Write what ``name`` holds to the new file ``target``."""
+        """Write the content of ``name`` to the new file ``target``."""
         ...
 
     def names(self, room: str) -> list[str]:
-        """Return the names of the files in ``room``, sorted; none if there is no such room."""
+        """Return the names of the files in the folder ``room``, sorted.
+
+        None if there is no such folder.
+        """
         ...
 
     def remove(self, name: str) -> None:
-        """Remove the file ``name``; one that is not there is no error."""
+        """Remove the file ``name``; a file that does not exist is no error."""
         ...

@@ -7,16 +7,19 @@ from typing import Protocol, runtime_checkable
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A clock."""
 
     def now_ms(self) -> int:
-        """Return Unix milliseconds. May step back; the loop never lets the ledger's time do so."""
+        """Return Unix milliseconds. They may step back.
+
+        The loop never lets the ledger's time do so.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """A reading that cannot be set: ``ms`` since the start of the boot called ``boot``."""
+    """A time that cannot be set: ``ms`` since the start of the boot called ``boot``."""
 
     boot: str
     ms: int
@@ -46,7 +49,7 @@ class ClockStatus:
 
 
 class ClockControl(Protocol):
-    """What an operator reads and accepts; safe from every thread."""
+    """The operations of an operator on the clock; safe from every thread."""
 
     def status(self) -> ClockStatus:
         """Return the present status of the clocks."""

@@ -1,31 +1,31 @@
 """The errors of the world outside the core, as one tree.
 
     QuorateError
-    ├── CorruptLedgerError      what is stored is not what was written    (ledger/errors.py)
+    ├── CorruptLedgerError      stored bytes are not those written        (ledger/errors.py)
     ├── NewerLedgerError        whole, but only a newer Quorate reads it  (ledger/errors.py)
     │   └── UnknownEventError   an event's tag is not in this version     (ledger/errors.py)
     ├── CheckpointError         a text is not a checkpoint                (ledger/errors.py)
     ├── ArchiveError            archived runs cannot be read              (ledger/errors.py)
     ├── KeyFileError            the signing key cannot be used
     ├── WorkFolderError         the folder of local work cannot be used
-    ├── ClusterError            a Kubernetes cluster did not do what was asked
+    ├── ClusterError            a Kubernetes cluster did not carry out a request
     │   ├── ClusterAccessError  the service does not know how to reach it
     │   ├── ClusterDownError    it cannot be reached, or does not answer in time
-    │   └── ClusterRefusedError it said no
-    ├── GpusUnknownError        the GPUs of this machine cannot be told
-    ├── DecidingStoppedError    nothing is decided until an operator has looked
+    │   └── ClusterRefusedError it refused the request
+    ├── GpusUnknownError        the GPUs of this machine are not known
+    ├── DecidingStoppedError    nothing is decided until an operator acts
     ├── BlockTooLargeError      a command has more events than a block takes
-    ├── OldTermError            an executor takes orders of a newer leader
-    ├── AccountingError         another system did not take or tell what it should
+    ├── OldTermError            an executor has accepted orders of a newer leader
+    ├── AccountingError         an accounting system refused a report, or is unreadable
     │   └── AccountingDownError it cannot be reached, or does not answer in time
-    └── StoreError              the store cannot do what was asked; nothing was recorded
+    └── StoreError              the store could not carry out a request; nothing recorded
         ├── StaleHeadError      another writer appended first
         ├── LedgerHeldError     another process is writing to it
-        ├── StoreUrlError       no store is named so
+        ├── StoreUrlError       a URL names no store
         ├── LedgerNotFoundError there is no such file
         ├── LedgerExistsError   there is one already
-        ├── LedgerEmptyError    it was created and never begun
-        ├── NotALedgerError     the file is something else
+        ├── LedgerEmptyError    it was created and has no event
+        ├── NotALedgerError     the file is not a ledger
         ├── LedgerVersionError  the file is of a newer layout
         ├── StoreFullError      no space
         ├── StoreReadOnlyError  not writable, or opened for reading
@@ -34,7 +34,7 @@
         │   └── UnsureAppendError   a block was sent, and whether it is recorded is unknown
         ├── StoreAccessError    its servers refuse this program's credentials
         ├── NotLeaderError      another program leads, or this one's lease has run out
-        ├── SegmentError        archived blocks are missing or not what was written
+        ├── SegmentError        archived blocks are missing or damaged
         └── OutboxError         the file beside the ledger is no outbox, or damaged
 
 The ledger's own errors are reused by stores: a damaged row and a damaged block are the same
@@ -102,11 +102,11 @@ class KeyFileError(QuorateError):
 
 
 class WorkFolderError(QuorateError):
-    """The folder of local work cannot be written, or is another ledger's or service's."""
+    """The folder of local work cannot be written, or belongs to another ledger or service."""
 
 
 class ClusterError(QuorateError):
-    """A Kubernetes cluster did not do what was asked; the text says what and why."""
+    """A Kubernetes cluster did not carry out a request; the text says which and why."""
 
 
 class ClusterAccessError(ClusterError):
@@ -114,7 +114,7 @@ class ClusterAccessError(ClusterError):
 
 
 class ClusterDownError(ClusterError):
-    """The API server cannot be reached, or cannot answer now: asking again later may help."""
+    """The API server cannot be reached, or cannot answer now: a later request may succeed."""
 
 
 class ClusterRefusedError(ClusterError):
@@ -149,7 +149,7 @@ class BlockTooLargeError(QuorateError):
 
 
 class OldTermError(QuorateError):
-    """An executor has taken orders of a newer term: the one that gives these leads no more."""
+    """An executor has accepted orders of a newer term: the sender of these no longer leads."""
 
     def __init__(self, *, term: int, newest: int, remedy: str = "") -> None:
         super().__init__(
@@ -169,7 +169,7 @@ class AccountingDownError(AccountingError):
 
 
 class StoreError(QuorateError):
-    """The store could not do what was asked.
+    """The store could not carry out a request.
 
     A failed append recorded nothing, unless it is an ``UnsureAppendError``.
     """
@@ -194,7 +194,7 @@ class StaleHeadError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The process that writes to a ledger, as it described itself."""
+    """The process that writes to a ledger, by its own description."""
 
     pid: int
     command: str
@@ -202,7 +202,7 @@ class Holder:
 
 
 class LedgerHeldError(StoreError):
-    """Another process has the ledger open for writing; ``holder`` is None when it did not say."""
+    """Another process has the ledger open for writing; ``holder`` is None if that is not known."""
 
     def __init__(self, path: Path, holder: Holder | None) -> None:
         who = (
@@ -219,7 +219,7 @@ class LedgerHeldError(StoreError):
 
 
 class StoreUrlError(StoreError):
-    """A URL names no store; says which ones there are."""
+    """A URL names no store; the text lists the possible ones."""
 
 
 class LedgerNotFoundError(StoreError):
@@ -231,7 +231,7 @@ class LedgerNotFoundError(StoreError):
 
 
 class LedgerExistsError(StoreError):
-    """A ledger was to be created where a file is already."""
+    """A ledger was to be created at a path that has a file already."""
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(f"{path} exists already and was left alone; choose another path")
@@ -243,8 +243,8 @@ class LedgerEmptyError(StoreError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the ledger holds nothing, because making it was cut off; remove the file, then make "
-            "it again: quorate init"
+            "the ledger is empty, because its creation was interrupted; remove the file, then "
+            "create it again: quorate init"
         )
 
 
@@ -288,13 +288,14 @@ class StoreDownError(StoreError):
 class UnsureAppendError(StoreDownError):
     """A block was sent, and neither an answer nor the head could be read since.
 
-    It may be recorded, now or a moment later: read the head before anything is decided again.
+    The block may be recorded, now or a moment later: read the head before anything is decided
+    again.
     """
 
     def __init__(self, block: Head, why: str) -> None:
         super().__init__(
-            f"block {block.height} was sent and may be recorded: {why}; look at what became of the "
-            "request before it is sent again, or send it with the same request key"
+            f"block {block.height} was sent and may be recorded: {why}; check whether the "
+            "request was carried out before it is sent again, or send it with the same request key"
         )
         self.block = block
 
@@ -304,12 +305,12 @@ class StoreAccessError(StoreError):
 
 
 class NotLeaderError(StoreError):
-    """Only the leader appends, and that is another program now; nothing was recorded."""
+    """Only the leader appends, and another program leads now; nothing was recorded."""
 
 
 class SegmentError(StoreError):
-    """A segment of archived blocks cannot be read, or is not what was written."""
+    """A segment of archived blocks cannot be read, or has other bytes than were written."""
 
 
 class OutboxError(StoreError):
-    """The file in which deliveries wait cannot be used; the ledger is not touched by that."""
+    """The file with waiting deliveries cannot be used; the ledger is not affected."""

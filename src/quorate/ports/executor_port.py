@@ -1,11 +1,11 @@
-"""The executor port: what runs the work of open leases, and sees it go.
+"""The executor port: a program that runs the work of open leases, and confirms its end.
 
 The loop gives orders when their events are durable, all orders of one commit together and in ledger
-order. Orders are facts about leases, so hearing one twice changes nothing: a lease that has ended
+order. Orders are facts about leases, so receiving one twice changes nothing: a lease that has ended
 is not started again, and the earliest deadline of a stop holds. Only ``resume`` may name such a
-lease anew: it says what a ledger holds, which may have been restored. Orders have the term of the
-leader that gives them, which is 0 if a ledger has one writer: an executor that has taken orders
-of a term refuses those of older ones, from any service and however late. If an ``EndLease``
+lease again: it has the content of a ledger, which may have been restored. Orders have the term of
+the leader that gives them, which is 0 if a ledger has one writer: an executor that has accepted
+orders of a term refuses those of older terms, from any service and however late. If an ``EndLease``
 and a ``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that
 takes a lost group's place), the work there goes on.
 
@@ -30,13 +30,13 @@ from quorate.model.specs import Run
 
 @dataclass(frozen=True, slots=True)
 class StartLease:
-    """Run the work of ``run`` on the slots of ``lease``; a spare's slots are only kept.
+    """Run the work of ``run`` on the slots of ``lease``; the slots of a spare are only kept.
 
     ``grace_ms`` is how long its work gets when it has to stop to continue elsewhere. ``partner`` is
     another run, whose work runs on the same slots: each exits by itself, and the lease has ended
-    when both have. ``executor`` is what the pool of the run names, as ``Pool.executor_name``.
-    ``bounds`` are the steps and seconds of the round that each of ``runs`` starts in; empty outside
-    pools that share in rounds.
+    when both have. ``executor`` is the executor that the pool of the run names, as
+    ``Pool.executor_name``. ``bounds`` are the steps and seconds of the round that each of ``runs``
+    starts in; empty outside pools that share in rounds.
     """
 
     lease: LeaseStarted
@@ -48,7 +48,7 @@ class StartLease:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs whose work is run: one, or two that share."""
+        """The runs under this lease: one, or two that share."""
         return (self.run,) if self.partner is None else (self.run, self.partner)
 
 
@@ -56,7 +56,7 @@ class StartLease:
 class StopLease:
     """Let the work under a lease checkpoint and exit, by ``deadline_ms`` at the latest.
 
-    A second one may bring the deadline forward: to now, if a run is cancelled without grace.
+    A second order may bring the deadline forward: to now, if a run is cancelled without grace.
     """
 
     lease: str
@@ -65,7 +65,10 @@ class StopLease:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """A lease has ended in the ledger: no process of it may be left. It is not reported again."""
+    """A lease has ended in the ledger: no process of it may be left.
+
+    Its end is not reported again.
+    """
 
     lease: str
     reason: EndReason
@@ -73,7 +76,7 @@ class EndLease:
 
 @dataclass(frozen=True, slots=True)
 class WipeNode:
-    """A claim has left ``node``: wipe it, once, so that the next user finds nothing of it there."""
+    """A claim has left ``node``: wipe it, once, so that the next user finds no data of it."""
 
     node: str
     claim: str
@@ -123,7 +126,7 @@ class LeaseGone:
 
 @dataclass(frozen=True, slots=True)
 class WipeDone:
-    """Wiping a node after ``claim`` has ended; unless ``is_clean``, something may be left there."""
+    """Wiping a node after ``claim`` has ended; unless ``is_clean``, data may be left there."""
 
     node: str
     claim: str
@@ -136,7 +139,7 @@ Report = RunExited | RunUnstarted | LeaseGone | WipeDone
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether the work of a run has begun, everywhere where it is to work.
+    """Whether the work of a run has begun on all of its nodes.
 
     ``reason`` is one word, ``message`` a sentence; both are for people.
     """
@@ -150,18 +153,18 @@ class Executor(Protocol):
     """Runs work. Both order methods return at once and are safe to repeat."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take the orders of one commit; they are known to be durable.
+        """Accept the orders of one commit, which is durable.
 
-        Raises ``OldTermError`` when orders of a newer term than ``term`` were taken before; then
+        Raises ``OldTermError`` if orders of a newer term than ``term`` were accepted before; then
         none of these is.
         """
         ...
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take every open lease again, after a restart; work of other leases must end.
+        """Accept every open lease again, after a restart; work of other leases must end.
 
-        Unless ``is_whole`` it goes on: the ledger may have leases after those that were read, and
-        a leader whose term is taken reads on before it resumes as a whole.
+        Unless ``is_whole`` that work goes on: the ledger may have leases after those that were
+        read, and a new leader reads on before it resumes as a whole.
 
         A stop follows the start of each lease that is ending; nodes that have failed or have to be
         wiped are named again. Raises ``OldTermError`` as ``carry_out`` does.
@@ -169,7 +172,7 @@ class Executor(Protocol):
         ...
 
     def reports(self) -> Sequence[Report]:
-        """Return what has come to an end and is not in the ledger yet.
+        """Return the ends that are not in the ledger yet.
 
         Exits come first, oldest first, so that work which was done when it had to stop has exited
         before its lease has gone; then runs that could not be started, leases that have gone, and
@@ -178,45 +181,51 @@ class Executor(Protocol):
         ...
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last step that each of ``runs`` has reported, if it has reported any."""
+        """Return the last step that each of ``runs`` has reported.
+
+        Runs without one are left out.
+        """
         ...
 
 
 class ServedExecutor(Executor, Protocol):
-    """An executor as a service owns it, from ``belong_to`` to ``close``."""
+    """An executor owned by a service, from ``belong_to`` to ``close``."""
 
     @property
     def trouble(self) -> str:
-        """What keeps work from being started and stopped; empty when nothing does."""
+        """The fault that keeps work from being started and stopped; empty if there is none."""
         ...
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """What keeps the work of some pools from that, by the executor that they name.
+        """The faults that keep the work of some pools from being started, by executor name.
 
         Other pools go on, so this is no ``trouble``.
         """
         ...
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return whether the work of those of ``runs`` has begun of which that is known here."""
+        """Return whether the work of each of ``runs`` has begun.
+
+        Runs not known here are left out.
+        """
         ...
 
     def belong_to(self, ledger_id: str) -> None:
-        """Work for one ledger from now on, before any order of it is taken.
+        """Work for one ledger from now on; called before any order of it.
 
-        Raises ``WorkFolderError`` if the work of another ledger, or another service, is there.
+        Raises ``WorkFolderError`` if the folder has work of another ledger, or of another service.
         """
         ...
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Have ``wake`` called, from any thread, whenever there is something new to report."""
+        """Register ``wake``, which is called, on any thread, when there is something to report."""
         ...
 
     def next_ms(self) -> int | None:
-        """Return when to look at the reports though ``wake`` was not called; None if never."""
+        """Return when to read the reports even if ``wake`` was not called; None if never."""
         ...
 
     def close(self) -> None:
-        """See to it that every order was taken, and do no more; closing twice is no harm."""
+        """Finish the accepted orders, and accept no more; closing twice is allowed."""
         ...

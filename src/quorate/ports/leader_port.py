@@ -1,7 +1,7 @@
 """The leader port: one of the programs that serve a ledger leads, and the others know which one.
 
-A store that several services share lets each of them stand for leader. The leader appends; what
-the others send is refused. A term is a number that every victory raises by one.
+A store that several services share lets each of them stand for leader. The leader appends; blocks
+of the others are refused. A term is a number that every election raises by one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from quorate.ledger.chain import Head
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderRecord:
-    """The leader's name, where it answers REST and gRPC, and its term.
+    """The leader's name, its addresses for REST and gRPC, and its term.
 
-    ``grpc`` is empty if it answers REST only.
+    ``grpc`` is empty if it serves REST only.
     """
 
     name: str
@@ -28,7 +28,7 @@ class LeaderRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRecord:
-    """A service of a ledger: its name, where it answers, and the version that it runs."""
+    """A service of a ledger: its name, its address, and its version."""
 
     name: str
     address: str
@@ -37,7 +37,7 @@ class MemberRecord:
 
 
 class Membership(Protocol):
-    """The entry of a service among those of its ledger, for as long as it is not closed."""
+    """The entry of a service in the list of its ledger's services, until it is closed."""
 
     def close(self) -> None:
         """Remove the entry."""
@@ -46,10 +46,10 @@ class Membership(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumStatus:
-    """One service among those of its ledger: ``leader`` is the name of the one that leads.
+    """The status of one service of a ledger: ``leader`` is the name of the leader.
 
-    ``sequence`` is the last event that it has, and ``lag_ms`` how old its state may be. A service
-    that has its ledger to itself ``is_alone``.
+    ``sequence`` is the last event that the service has, and ``lag_ms`` how old its state may be. A
+    service that has its ledger to itself ``is_alone``.
     """
 
     name: str
@@ -63,18 +63,18 @@ class QuorumStatus:
 
 
 class QuorumControl(Protocol):
-    """What an operator reads of the services of one ledger, and does; for the ledger's thread."""
+    """The operations of an operator on the services of one ledger; for the ledger's thread."""
 
     def status(self) -> QuorumStatus:
-        """Return what this service is among them."""
+        """Return the status of this service."""
         ...
 
     def members(self) -> Sequence[MemberRecord]:
-        """Return those that gave a sign of life lately, by name; none if it is alone."""
+        """Return the services that gave a sign of life lately, by name; none if it is alone."""
         ...
 
     def step_down(self) -> None:
-        """Leave the leadership to another one; this one stands again after a while."""
+        """Give up the leadership; this service stands again after a while."""
         ...
 
 
@@ -96,7 +96,7 @@ class Candidacy(Protocol):
         ...
 
     def step_down(self) -> None:
-        """Leave the leadership to another candidate, and stand again after a while."""
+        """Give up the leadership, and stand again after a while."""
         ...
 
     def close(self) -> None:
@@ -106,12 +106,12 @@ class Candidacy(Protocol):
 
 @runtime_checkable
 class LedStore(Protocol):
-    """What a store offers, beside its blocks, if several services have one leader."""
+    """The methods of a store, beside its blocks, for several services with one leader."""
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
-        """Return the head as soon as the log has event ``seq``, or as it is after ``within_s``.
+        """Return the head as soon as the log has event ``seq``; at the latest after ``within_s``.
 
-        Safe from every thread. Raises a ``StoreError`` if nothing is known of the head.
+        Safe from every thread. Raises a ``StoreError`` if the head is not known.
         """
         ...
 
@@ -138,7 +138,7 @@ class LedStore(Protocol):
         ...
 
     def join(self, member: MemberRecord) -> Membership:
-        """Enter ``member`` among the services of this ledger, until what is returned is closed."""
+        """Add ``member`` to the services of this ledger, until the returned entry is closed."""
         ...
 
     def members(self) -> Sequence[MemberRecord]:

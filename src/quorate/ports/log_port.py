@@ -1,4 +1,4 @@
-"""The logs port: keeps what the work of a run has written, and what it has reported."""
+"""The logs port: the output of a run's work, and its reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quorate.ports.step_report import StepReport
 
 
 class Stream(StrEnum):
-    """Where a process wrote a line."""
+    """The stream that a process wrote a line to."""
 
     OUT = "out"
     ERR = "err"
@@ -35,8 +35,8 @@ class Line:
 class Output:
     """Lines of one run, in the order in which they were kept.
 
-    ``first`` is the number of the first one, which is later than requested if older ones are not
-    kept any more. ``is_last`` says that there is nothing after them now.
+    ``first`` is the number of the first line, which is later than requested if older ones are no
+    longer kept. ``is_last`` says that there are no later lines now.
     """
 
     lines: Sequence[Line]
@@ -45,18 +45,18 @@ class Output:
 
 
 class Logs(Protocol):
-    """Keeps output. A line that was read once is read again under the same number."""
+    """Keeps output. A line always keeps its number."""
 
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
         """Return at most ``limit`` lines of ``run`` from number ``first`` on, counted from 0.
 
-        Lines that are long may be fewer; ``is_last`` says whether there are more. None if
+        There may be fewer if lines are long; ``is_last`` says whether there are more. None if
         nothing is kept for this run.
         """
         ...
 
     def end(self, run: str) -> int:
-        """Return the number after the last line of ``run`` that is kept; 0 if none is."""
+        """Return the number after the last kept line of ``run``; 0 if there is none."""
         ...
 
     def reports(self, run: str) -> Sequence[StepReport]:

@@ -1,4 +1,4 @@
-"""The seal of the lottery: a chain's secret is in the ledger, for its machines alone to read."""
+"""The seal of the lottery: a chain's secret is in the ledger, readable by its machines only."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class LotterySeal(Protocol):
-    """Encrypts secrets with what every machine of a ledger has, and no reader of it.
+    """Encrypts secrets with a key that every machine of a ledger has, and its readers do not.
 
-    Methods raise ``KeyFileError`` if this machine does not have it, or it is another one.
+    Methods raise ``KeyFileError`` if this machine does not have the key, or has another one.
     """
 
     def new_secret(self) -> bytes:
-        """Return a new secret, of which no party knows anything."""
+        """Return a new random secret."""
         ...
 
     def seal(self, secret: bytes, commitment: str) -> str:

@@ -2,9 +2,9 @@
 
 A *sink* is one receiver of deliveries. It takes *parcels* in while it reads the ledger, and stores
 in the same transaction how far it has read: its cursor. So after any crash it reads on from there,
-and a parcel is delivered at least once; its key lets the receiver see repetitions.
+and a parcel is delivered at least once; its key lets the receiver detect repetitions.
 
-``testing/outbox_contract.py`` is this text as tests; every adapter passes it.
+``testing/outbox_contract.py`` has this text as tests; every adapter passes it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ BACK_OFF_MS_MAX: Final = 300_000
 """How long after a failure a parcel is tried again, at most, however often it failed."""
 
 WAITING_MAX: Final = 100_000
-"""How many parcels of one sink may wait: with more, it takes none in, and the ledger keeps them."""
+"""How many parcels of one sink may wait: with more, it reads no further in the ledger."""
 
 KEYS_KEPT_EVENTS: Final = 1_000_000
-"""How many events behind the cursor the keys of what was delivered are forgotten."""
+"""How many events behind the cursor the keys of delivered parcels are forgotten."""
 
 _JITTER_BYTES: Final = 4
 
@@ -48,23 +48,23 @@ class Parcel:
     """How often it failed."""
 
     at_ms: int = 0
-    """When it was made, by the clock of its maker."""
+    """When it was made, by the clock of the service that made it."""
 
     failing_since_ms: int | None = None
-    """Since when nothing of its line could be delivered; None while nothing has failed."""
+    """Since when no parcel of its line could be delivered; None if none has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What a sink has still to deliver."""
+    """The parcels that a sink has still to deliver."""
 
     parcels: int
     since_ms: int | None
-    """When the oldest of them was made; None when none waits."""
+    """When the oldest of them was made; None if none waits."""
 
     lines_failing: int
     trouble: str
-    """The reason of the last failure, of the lines that still fail; empty when none does."""
+    """The reason of the last failure among lines that still fail; empty if none does."""
 
     trouble_ms: int | None
     """When that was."""
@@ -77,7 +77,7 @@ class Outbox(Protocol):
     """
 
     def cursor(self, sink: str) -> int:
-        """Return up to which event ``sink`` has taken in; 0 at first."""
+        """Return the last event from which ``sink`` has taken parcels in; 0 at first."""
         ...
 
     def head(self, sink: str) -> bytes:
@@ -88,15 +88,15 @@ class Outbox(Protocol):
         """Keep ``parcels``, ``cursor`` and the ledger's hash there in one transaction.
 
         The cursor never goes back, and no parcel is of an event after it. A parcel whose key is
-        known, waiting or delivered, is left as it is. Parcels begin with no attempt, due at once.
+        known, waiting or delivered, is not changed. Parcels begin with no attempt, due at once.
         """
         ...
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
         """Return the first parcel of each line, if it is due, oldest first; at most ``limit``.
 
-        Later ones of a line wait for it, however long it takes. One that is due later than the
-        longest back-off from ``now_ms`` is due: the clock was set back since it failed.
+        Later parcels of a line wait for it, however long it takes. A parcel that is due later than
+        the longest back-off from ``now_ms`` is due: the clock was set back since it failed.
         """
         ...
 
@@ -115,15 +115,18 @@ class Outbox(Protocol):
         ...
 
     def given_up(self, sink: str, key: str) -> None:
-        """Forget a parcel that will not be delivered; as ``delivered``, but its line fails on."""
+        """Forget a parcel that will not be delivered.
+
+        As ``delivered``, but its line counts as failing.
+        """
         ...
 
     def waiting(self, sink: str) -> Waiting:
-        """Return how many wait, since when, and what prevented them: for metrics and people."""
+        """Return how many parcels wait, since when, and the last failure."""
         ...
 
     def next_due_ms(self, sink: str) -> int | None:
-        """Return when the next parcel is due, in the past if one is; None when none waits."""
+        """Return when the next parcel is due, which may be past; None if none waits."""
         ...
 
     def close(self) -> None:
@@ -135,7 +138,8 @@ def back_off_ms(key: str, attempts: int) -> int:
     """Return how long a parcel waits after its ``attempts``-th failure.
 
     Twice as long each time, from ``BACK_OFF_MS_MIN`` to ``BACK_OFF_MS_MAX``, less up to a quarter
-    that depends on the key and the attempt: what failed together is not tried together again.
+    that depends on the key and the attempt: parcels that failed together are not tried together
+    again.
     """
     assert attempts >= 1, attempts
     doublings = min(attempts - 1, BACK_OFF_MS_MAX.bit_length())

@@ -1,4 +1,4 @@
-"""The reports port: pages that simulations have written, kept where people read them."""
+"""The reports port: pages that simulations have written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the work of a run reports of itself while it runs."""
+"""The reports of a run's work while it runs."""
 
 from __future__ import annotations
 

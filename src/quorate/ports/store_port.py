@@ -1,6 +1,6 @@
 """The store port: an append-only log of blocks, a cached snapshot, an archive.
 
-``testing/store_contract.py`` is this text as tests; every adapter passes it.
+``testing/store_contract.py`` has this text as tests; every adapter passes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class EventStore(Protocol):
     def is_shared(self) -> bool:
         """Whether others may append while this store is open for writing.
 
-        An engine then decides so that losing a race costs little, and follows what others append.
+        An engine then decides so that losing a race costs little, and follows the blocks of others.
         """
         ...
 
@@ -43,8 +43,9 @@ class EventStore(Protocol):
     def verified_head(self) -> Head:
         """Return the head up to which this store vouches for the chain; ``GENESIS`` for nothing.
 
-        The store has verified those blocks, and compares what it reads of them with a hash that it
-        keeps elsewhere. So a program that opens the ledger need not read them to trust them.
+        The store has verified those blocks, and compares the bytes it reads of them with a hash
+        that it keeps elsewhere. So a program that opens the ledger does not have to read them to
+        trust them.
         """
         ...
 
@@ -52,31 +53,32 @@ class EventStore(Protocol):
         """Append ``block``, sealed at ``expected``, all or nothing; durable on return.
 
         A body has up to ``BLOCK_BYTES_MAX`` bytes, however little a server takes in one request.
-        Raises ``StaleHeadError`` when the log is not at ``expected``. After any error the log is as
-        it was, and the store is usable; but for ``UnsureAppendError``, after which ``block`` is or
-        becomes the next one, or never will. Work does not grow with the log.
+        Raises ``StaleHeadError`` if the log is not at ``expected``. After any error the log is
+        unchanged, and the store is usable; except after ``UnsureAppendError``: then ``block`` may
+        be the next one, become it, or never be recorded. The work does not grow with the log.
         """
         ...
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, a sound chain from the head on, all or nothing; return the head.
 
-        What iterating over ``blocks`` raises leaves the log as it was.
+        An error while iterating over ``blocks`` leaves the log unchanged.
         """
         ...
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
-        """Yield the blocks from ``from_height`` to what is the head now, in order.
+        """Yield the blocks from ``from_height`` to the present head, in order.
 
-        Appending meanwhile is allowed and changes nothing that is yielded. Blocks come as stored:
-        ``ledger/chain.py`` verifies them. Raises ``CorruptLedgerError`` if one cannot be read.
+        Appending meanwhile is allowed and does not change the yielded blocks. Blocks come as
+        stored: ``ledger/chain.py`` verifies them. Raises ``CorruptLedgerError`` if one cannot be
+        read.
         """
         ...
 
     def height_at(self, seq: int) -> int:
         """Return the height of the block that holds event ``seq``, which must be in the log.
 
-        Raises ``CorruptLedgerError`` if a block on the way cannot be read. Looks at few blocks,
+        Raises ``CorruptLedgerError`` if a block on the way cannot be read. Reads few blocks,
         however long the log is.
         """
         ...
@@ -89,20 +91,20 @@ class EventStore(Protocol):
         *,
         base_seq: int = 0,
     ) -> None:
-        """Store ``payload``, the state at ``head``, and drop the snapshot before: both or neither.
+        """Store ``payload``, the state at ``head``, and drop the previous snapshot.
 
-        The runs ``ended`` are added to the archive of the snapshot at ``base_seq``; at 0 they are
-        all of it. Raises ``StoreError`` when another snapshot than that is kept, and then changes
-        nothing. May be called on another thread than the other methods, one call at a time: no
-        append waits for it.
+        Either both happen or neither. The runs ``ended`` are added to the archive of the snapshot
+        at ``base_seq``; at 0 they are all of it. Raises ``StoreError`` if the stored snapshot is
+        another one, and then changes nothing. May be called on another thread than the other
+        methods, one call at a time: no append waits for it.
         """
         ...
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the kept snapshot, or None when there is none that can be trusted.
+        """Return the stored snapshot, or None if there is none that can be trusted.
 
-        A snapshot is a cache: one that is damaged or not of this log is said on the log of the
-        program and ignored, never an error.
+        A snapshot is a cache: one that is damaged or not of this log is reported in the program's
+        log and ignored, never an error.
         """
         ...
 
@@ -123,10 +125,10 @@ class EventStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything; further calls are bugs. Closing twice is allowed.
+        """Release everything; further calls are bugs. Closing twice is allowed.
 
-        A snapshot that another thread is saving is given up, unless it is kept by then: once this
-        returns nothing changes, because another program may be the writer.
+        A snapshot that another thread is saving is abandoned, unless it is stored by then: after
+        this returns nothing changes, because another program may be the writer.
         """
         ...
 

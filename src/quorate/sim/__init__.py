@@ -1,4 +1,4 @@
-"""Simulation: the production engine under another clock, store and executor.
+"""Simulation: the production engine with another clock, store and executor.
 
-Nothing here knows that it is tested: ``tests/dst`` watches it, and a trace can be played in it.
+No module here depends on tests: ``tests/dst`` observes it, and a trace can be played in it.
 """

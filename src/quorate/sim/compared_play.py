@@ -1,7 +1,8 @@
-"""Several policies on the same drawn jobs, over several seeds: what is played, one task at a time.
+"""Runs several policies on the same generated jobs, over several seeds.
 
-A policy is one of rounds, ``bind`` for the production planner, or a baseline of
-``sim/baselines``, which knows one flavor. Tasks are values, so that processes can play them.
+Each task is one policy with one seed. A policy is one of rounds, ``bind`` for the production
+planner, or a baseline of ``sim/baselines``, which knows one flavor. Tasks are values, so that
+processes can play them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ComparedTask:
 def compared_tasks(
     asked: Scenario, names: Sequence[str], seeds: Sequence[int]
 ) -> list[ComparedTask]:
-    """Return what is to be played, seed by seed; raises ``ScenarioError`` if it cannot be."""
+    """Return the tasks to play, seed by seed; raise ``ScenarioError`` if they cannot be played."""
     if asked.generate is None:
         raise ScenarioError(
             "compare",
@@ -93,7 +94,10 @@ def _scenario(asked: Scenario, name: str, seed: int) -> Scenario:
 
 
 def play_task(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
-    """Return what ``task`` came to; ``files`` are those that its scenario names."""
+    """Return the outcome of ``task``.
+
+    ``files`` are the contents of the files its scenario names.
+    """
     asked = task.scenario
     if task.name in BASELINES:
         found = _baseline(task, files)

@@ -1,6 +1,6 @@
-"""What arrives in a random world, and people's commands: runs, what they really do, and wishes.
+"""Arrivals and commands in a random world: runs, their real behaviour, and other commands.
 
-All of it is plain data drawn from one stream of chance; ``random_world.py`` draws where it happens.
+All of it is plain data from one random generator; ``random_world.py`` draws the fleet.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from quorate.model.specs import (
 from quorate.sim.room_work import Truth
 
 START_MS: Final = 1_700_000_000_000
-"""When simulated life begins."""
+"""When simulated time begins."""
 TEAMS: Final = ("ant", "bee", "cat", "dog")
 MAZE_GPUS: Final = 7
-"""What the budget of the maze looks able to pay, and is not."""
+"""The GPUs that the budget of the maze seems able to pay for, and is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much happens: for so many hours, so many runs, and other commands."""
+    """The amount of activity: hours, runs, and other commands."""
 
     hours: int = 30
     runs: int = 70
@@ -61,7 +61,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A run, when it is submitted, what it really is, and how long its owner waits for a start."""
+    """A run, when it is submitted, its real behaviour, and how long its owner waits for a start."""
 
     at_ms: int
     run: Run
@@ -83,7 +83,7 @@ class Wish:
 def draw_arrivals(
     chance: Random, size: Size, until_ms: int, specs: Sequence[Pool | Node], *, is_honest: bool
 ) -> tuple[Arrival, ...]:
-    """Return runs that come over time, some of them in rushes.
+    """Return runs that arrive over time, some of them in bursts.
 
     In an honest world each does exactly what it declares.
     """
@@ -103,7 +103,7 @@ def draw_arrivals(
             run = replace(run, flavors=("H100",))
         if is_honest:
             run = _steady(run)
-        # The search for a way through the maze takes its time, so no run does so for long.
+        # The search for payers in the maze is slow, so no run uses it for long.
         is_lost = run.owner == "maze"
         patience_ms = chance.randrange(MINUTE_MS if is_lost else 4 * HOUR_MS)
         said_ms = run.expected_duration_ms or usual_ms.get(run.pool, HOUR_MS)
@@ -153,14 +153,14 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
 
 
 def _steady(run: Run) -> Run:
-    """Return ``run`` so that it never works on less than it was reckoned with."""
+    """Return ``run`` so that it never works on fewer GPUs than its duration was computed for."""
     if run.malleable is None:
         return run
     return replace(run, gpus=run.malleable.gpus_min)
 
 
 def _odd(chance: Random, run: Run) -> Run:
-    """Return ``run`` with something about it that cannot be, or is hard to say no to."""
+    """Return ``run`` with a property that is impossible, or hard to refuse."""
     lost = replace(run, owner="maze", gpus=MAZE_GPUS, malleable=None, flavors=("H100",))
     lost = replace(lost, pool="default", group_gpus=None, spares_per_group=0, funding=Funding())
     lost = replace(lost, expected_duration_ms=1_000 * HOUR_MS)
@@ -186,7 +186,7 @@ def _funding(chance: Random) -> Funding:
 
 
 def _truth(chance: Random, said_ms: int, *, is_honest: bool) -> Truth:
-    """Return what a run really is: what it declared, or much less, or much more."""
+    """Return the real behaviour of a run: its declared duration, or much less, or much more."""
     tenths = 10 if is_honest else chance.choice((1, 5, 9, 10, 10, 11, 20, 60))
     return Truth(
         work_ms=max(1, said_ms * tenths // 10),
@@ -205,7 +205,7 @@ def draw_wishes(
     arrivals: Sequence[Arrival],
     specs: Sequence[Applied],
 ) -> tuple[Wish, ...]:
-    """Return what people ask for beside their runs: about these, and about everything else."""
+    """Return other commands of people: about their runs, and about everything else."""
     found = []
     for _ in range(size.wishes):
         arrival = chance.choice(arrivals)
@@ -213,7 +213,7 @@ def draw_wishes(
             at_ms = arrival.at_ms + chance.randrange(HOUR_MS)
             found.append(Wish(at_ms, _wish_about(chance, arrival.run)))
             continue
-        # A budget is lowered, or room is freed by hand, when something runs.
+        # A budget is lowered, or room is freed by hand, while runs are active.
         at_ms = min(until_ms, arrival.at_ms + chance.randrange(2 * HOUR_MS))
         if chance.randrange(2):
             found.append(Wish(at_ms, Apply((_changed(chance, chance.choice(specs)),))))
@@ -243,7 +243,7 @@ def _wish_about(chance: Random, run: Run) -> Command:
 
 
 def _room(chance: Random) -> Resolve:
-    """Return a request to free GPUs by hand: some, more than exist, or nowhere."""
+    """Return a request to free GPUs by hand: some, more than exist, or in no existing place."""
     return Resolve(
         pool=chance.choice(("default", "default", "side")),
         flavor=chance.choice(("H100", "H100", "A100")),
@@ -253,7 +253,7 @@ def _room(chance: Random) -> Resolve:
 
 
 def _changed(chance: Random, spec: Applied) -> Applied:
-    """Return ``spec`` a little different: more, less, or elsewhere."""
+    """Return ``spec`` with a small change: more, less, or in another place."""
     match spec:
         case Node():
             gpus = max(1, spec.gpus + chance.choice((-1, 0, 1)))
@@ -296,5 +296,5 @@ def _tightened(chance: Random, budget: Budget) -> Budget:
 
 
 def one_in(chance: Random, number: int) -> bool:
-    """Return True once in ``number`` times."""
+    """Return True with a probability of one in ``number``."""
     return chance.randrange(number) == 0

@@ -1,4 +1,4 @@
-"""Faults: what goes wrong in a machine room, at instants drawn from a seed.
+"""Faults of a machine room, at instants drawn from a seed.
 
 Nodes are lost and come back, the program ends between commits and inside them, clocks jump,
 messages are late or come twice, stops hang until an operator cuts the power.
@@ -39,7 +39,7 @@ _RESOLVED: Final = b"conflict-resolved/"
 
 
 class CrashingStore:
-    """A store over another during one of whose appends the program may end.
+    """A store over another one; the program may end during one of its appends.
 
     ``watch`` is called for every block that declares or settles a conflict: the instants at which
     an attacker would gain by a crash.
@@ -51,7 +51,7 @@ class CrashingStore:
         self.watch: Callable[[], bool] = lambda: False
 
     def head(self) -> Head:
-        """Return where the log ends."""
+        """Return the head of the log."""
         return self._inner.head()
 
     def append(self, block: Block, *, expected: Head) -> None:
@@ -78,7 +78,7 @@ class CrashingStore:
         return self._inner.is_shared
 
     def kept_end(self) -> Checkpoint | None:
-        """Return what is kept apart from the log about its end."""
+        """Return the record of the log's end that is kept apart from the log."""
         return self._inner.kept_end()
 
     def verified_head(self) -> Head:
@@ -97,7 +97,7 @@ class CrashingStore:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Keep ``payload`` as the state at ``head``, and ``ended``."""
+        """Store ``payload`` as the state at ``head``, and ``ended``."""
         self._inner.save_snapshot(head, payload, ended, base_seq=base_seq)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
@@ -140,7 +140,7 @@ class CrashingStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
-    """Mean times between faults (0: never), and in percent how many messages and stops are odd."""
+    """Mean times between faults (0: never), and the percentages of odd messages and stops."""
 
     node_loss_ms: int = 0
     upkeep_ms: int = 0
@@ -154,14 +154,14 @@ class FaultRates:
 
 
 class Courier:
-    """Carries people's commands to the engine, until it has an answer; some late, some twice.
+    """Delivers people's commands to the engine, until it has an answer; some late, some twice.
 
-    A report that a node is clean follows a wipe, unless a claim is on it, or another was there
-    last.
+    A report that a node is clean follows a wipe, unless a claim has the node, or a later claim had
+    it.
     """
 
     RETRY_MS = 2 * MINUTE_MS
-    """How long a caller without an answer waits before it asks again."""
+    """How long a caller without an answer waits before it sends the command again."""
 
     def __init__(
         self, simulation: Simulation, executor: SimExecutor, rates: FaultRates, chance: Random
@@ -182,7 +182,7 @@ class Courier:
             self._simulation.timeline.after(self._chance.randrange(2 * HOUR_MS), deliver)
 
     def insist(self, command: Command, *, actor: str) -> None:
-        """Have ``command`` delivered now, or as soon as there is an answer."""
+        """Have ``command`` delivered now, and repeated until there is an answer."""
         self._delivery(command, actor)()
 
     def _odds(self, percent: int) -> bool:
@@ -233,7 +233,7 @@ class Faults:
         self._store.watch = self._ends_at_a_conflict
 
     def _ends_at_a_conflict(self) -> bool:
-        """Return whether the program ends now, as a conflict is declared or settled."""
+        """Return whether the program ends now, when a conflict is declared or settled."""
         if self._chance.randrange(100) >= self._rates.declared_crash_percent:
             return False
         self._reopen_once_down(self._chance.choice((0, SECOND_MS, 10 * MINUTE_MS)))
@@ -252,18 +252,18 @@ class Faults:
         self._timeline.after(1 + int(self._chance.expovariate(1 / mean_ms)), happen)
 
     def _lose_a_node(self) -> None:
-        """Lose a node, have that noticed, and have it back some hours later."""
+        """Lose a node, have that reported, and restore it some hours later."""
         self._fence(self._some_node(), self._chance.randrange(2 * MINUTE_MS))
 
     def _some_node(self) -> str:
-        """Return a node: rather one where a lease is stopping, or whose spare another run fills."""
+        """Return a node, preferably with a stopping lease, or of a run whose spare is filled."""
         stopping = self._executor.stuck_nodes(since_ms=self._timeline.now_ms)
         filled = self._unspared()
         hurt = self._chance.choice((stopping, filled, filled, ()))
         return self._chance.choice(hurt or self._nodes)
 
     def _unspared(self) -> list[str]:
-        """Return the nodes of runs that have lent out their spares."""
+        """Return the nodes of runs whose spares others fill."""
         engine = self._simulation.engine
         if engine is None:
             return []
@@ -301,7 +301,7 @@ class Faults:
         self._timeline.after(notice_ms, notice)
 
     def _upkeep(self) -> None:
-        """Cordon or drain a node, and give it back."""
+        """Cordon or drain a node, and make it ready again later."""
         node = self._some_node()
         if node in self._down:
             return
@@ -318,7 +318,7 @@ class Faults:
         self._timeline.after(self._chance.randrange(MINUTE_MS, 4 * HOUR_MS), give_back)
 
     def _crash(self) -> None:
-        """End the program now, or inside its next commit; it comes back after a while."""
+        """End the program now, or inside its next commit; it is restarted after a while."""
         down_ms = self._chance.choice((0, SECOND_MS, 10 * MINUTE_MS, 3 * HOUR_MS))
         kind = self._chance.choice((None, Loss.LOST, Loss.KEPT))
         if kind is None:
@@ -352,7 +352,7 @@ class Faults:
         self._timeline.after(self._chance.randrange(2 * HOUR_MS), set_right)
 
     def _rescue(self) -> None:
-        """Cut the power of nodes whose leases are stopping for hours.
+        """Cut the power of nodes whose leases have been stopping for hours.
 
         Nodes that could not be wiped after a claim are wiped by hand.
         """
@@ -369,7 +369,7 @@ class Faults:
 
 
 def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, bool]]:
-    """Return how wiping goes: most of it in minutes, some of it fails or never ends."""
+    """Return a function for wipes: most take minutes, some fail or never end."""
 
     def wipe() -> tuple[int | None, bool]:
         takes_ms = chance.randrange(MINUTE_MS, HOUR_MS)
@@ -380,7 +380,7 @@ def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, 
 
 
 def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:
-    """Return how long leases take to go: most as long as they have, some longer, some for ever."""
+    """Return a function for stops: most take the time they have, some longer, some for ever."""
 
     def delay_ms(left_ms: int) -> int | None:
         odds = chance.randrange(100)

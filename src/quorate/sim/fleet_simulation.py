@@ -1,8 +1,8 @@
 """A trace played through the production engine: the same decisions, another clock.
 
-Runs are submitted when their jobs come, paid for by budgets, placed on nodes, shared in rounds or
-bound until they end. What decides is ``decide``; here are only the fleet, the arrivals and the
-truth about each job. Chance has one seed, and all of it is the lottery's: two plays are alike.
+Runs are submitted when their jobs arrive, paid for by budgets, placed on nodes, shared in rounds or
+bound until they end. ``decide`` makes the decisions; this module has only the fleet, the arrivals
+and the real behaviour of each job. One seed is used, for the lottery only: two plays are alike.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ WINDOW_MS: Final = 10 * 365 * DAY_MS
 """How long budgets last: longer than any trace."""
 ACTOR: Final = "trace"
 QUIET_MS: Final = 366 * DAY_MS
-"""How long after the last arrival runs may still wait for something before it is called stuck."""
+"""How long after the last arrival runs may still wait before the simulation counts as stuck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What stopping costs. Work checkpoints every ``checkpoint_every_ms``.
+    """The cost of stops. Work checkpoints every ``checkpoint_every_ms``.
 
     With ``saves_at_stop`` it also does so when its lease is stopped; else a stop loses the work
-    since then. A lease keeps its GPUs for ``stop_ms`` after it was stopped.
+    since the last checkpoint. A lease keeps its GPUs for ``stop_ms`` after it was stopped.
     """
 
     checkpoint_every_ms: int = HOUR_MS
@@ -70,7 +70,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Nodes, a pool, owners and budgets, and how work behaves there."""
+    """Nodes, a pool, owners and budgets, and the cost of stops."""
 
     specs: tuple[Applied, ...]
     flavors: tuple[str, ...]
@@ -94,7 +94,7 @@ def plain_fleet(
     layout: Layout = Layout(),  # noqa: B008 - a frozen value
     start_ms: int = START_MS,
 ) -> Fleet:
-    """Return a fleet of alike nodes for each flavor; each owner may use so many GPUs of each.
+    """Return a fleet of equal nodes for each flavor; ``owners`` gives the GPUs each may use.
 
     An owner's envelope of a flavor is never wider than the flavor.
     """
@@ -141,7 +141,7 @@ def _nodes(flavor: str, gpus: int, layout: Layout) -> Iterator[Node]:
 def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> dict[str, int]:
     """Return for each owner its part of ``gpus`` by the GPU time of its jobs, times ``part``.
 
-    No owner has fewer GPUs than its widest job takes: it could never run.
+    No owner has fewer GPUs than its widest job takes: that job could never run.
     """
     used: dict[str, float] = {}
     widest: dict[str, int] = {}
@@ -156,10 +156,10 @@ def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> di
 
 
 class FleetPlay:
-    """A play under way: ``go_on`` lets simulated time pass, and may be called again and again.
+    """A simulation under way: ``go_on`` lets simulated time pass, and may be called repeatedly.
 
     With ``saved``, which another play returned, and a ``store`` with the ledger of that play, this
-    one goes on where that one was.
+    one continues that one.
     """
 
     def __init__(  # noqa: PLR0913 - what is played, and where it goes on
@@ -209,7 +209,7 @@ class FleetPlay:
 
     @property
     def now_ms(self) -> int:
-        """The instant that simulated time has reached."""
+        """The present instant of simulated time."""
         return self._timeline.now_ms
 
     @property
@@ -243,7 +243,7 @@ class FleetPlay:
     # --- Pauses ---
 
     def saved(self) -> SavedPlay:
-        """Return all that has to be kept of the play between two parts, but for its ledger."""
+        """Return the data to save of the play between two parts, except its ledger."""
         sequence, planned = self._timeline.planned()
         return SavedPlay(
             now_ms=self.now_ms,
@@ -258,7 +258,7 @@ class FleetPlay:
         )
 
     def _timer_of(self, action: Action) -> Timer | None:
-        """Return what an action of the timeline does: a timer, or None for the next arrival."""
+        """Return the timer of an action of the timeline; None for the next arrival."""
         assert isinstance(action, partial), action
         if action.func == self._arrive:
             return None
@@ -268,7 +268,7 @@ class FleetPlay:
         return timer
 
     def _restore(self, saved: SavedPlay) -> None:
-        """Be where ``saved`` was; the ledger in the store ends where it did then."""
+        """Continue at ``saved``; the ledger in the store ends where it did then."""
         assert self._store.head() == saved.head, "the ledger is another one, or has gone on"
         facts, runs = dict[str, LeaseStarted](), dict[str, Run]()
         for _, events in open_blocks(self._store.blocks()):
@@ -300,7 +300,7 @@ class FleetPlay:
         return engine is not None and bool(engine.view.in_rounds)
 
     def outcome(self, name: str, prices: Mapping[str, float] | None = None) -> Outcome:
-        """Return what the ledger of the play came to; ``prices`` are of a GPU and hour."""
+        """Return the outcome from the ledger of the play; ``prices`` are per GPU and hour."""
         events = (event for _, block in open_blocks(self._store.blocks()) for event in block)
         found = outcome_of_ledger(events, name=name, prices=prices or {}, seed=self.seed)
         return replace(found, runs=tuple(map(self._with_deadline, found.runs)), cpu_s=self._cpu_s)
@@ -308,7 +308,8 @@ class FleetPlay:
     def _with_deadline(self, run: SimulatedRun) -> SimulatedRun:
         """Return ``run`` with the deadline of its job: its factor times its duration alone.
 
-        It is measured only: a run that declares a deadline is refused if it cannot be met.
+        The deadline is measured only, not declared: a run that declares a deadline is refused if
+        the deadline cannot be met.
         """
         job = self._jobs[run.name]
         if job.slo is None:
@@ -385,7 +386,7 @@ class FleetPlay:
     def _rates(self, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
         """Return the steps per second of ``job`` on each flavor that runs it.
 
-        Without a table or a type it has none, and is as fast everywhere.
+        Without a table or a type there are none: the job is equally fast on every flavor.
         """
         table = self.fleet.table
         if table is None or job.job_type is None or job.steps is None:

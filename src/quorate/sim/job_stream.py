@@ -1,7 +1,7 @@
 """The published generator of jobs: sizes, durations, types and arrivals, drawn from a seed.
 
 The order of the draws is part of it (Gavel, ``simulate_scheduler_with_generated_jobs``): the same
-seed has the same jobs wherever they are drawn.
+seed gives the same jobs everywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 JOB_SEED: Final = 2
 ARRIVAL_SEED: Final = 3
 DEADLINE_SEED: Final = 6
-"""What is added to the seed of a simulation for the chance in jobs, arrivals and deadlines."""
+"""The offsets to the seed of a simulation for random jobs, arrivals and deadlines."""
 
 MINUTE_S: Final = 60
 _LONG_FROM: Final = 0.8
@@ -52,10 +52,10 @@ TEMPLATES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """Which jobs to draw, from ``templates``, of which there is at least one.
+    """Which jobs to draw, from ``templates``, which has at least one.
 
     With ``has_sizes``, a job takes as many GPUs as are drawn, or as many as its type can. ``gap_s``
-    is the mean time between two arrivals; 0 means that all come at once.
+    is the mean time between two arrivals; 0 means that all arrive at once.
     """
 
     seed: int
@@ -67,7 +67,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnJob:
-    """A job that was drawn. Alone on the reference flavor it takes ``duration_s``.
+    """A generated job. Alone on the reference flavor it takes ``duration_s``.
 
     ``slo`` is how many times as long it may take.
     """
@@ -87,10 +87,10 @@ class DrawnJob:
 
 
 def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[DrawnJob]:
-    """Yield jobs for ever, in the order of their arrival.
+    """Yield jobs without end, in the order of their arrival.
 
-    ``rate`` is how fast a model is alone on so many GPUs of the flavor that durations are of: its
-    steps are those of its duration there.
+    ``rate`` returns the rate of a model alone on a number of GPUs of the reference flavor: the
+    steps of a job are those of its duration there.
     """
     chance = Random(wishes.seed + JOB_SEED)
     arrivals = Random(wishes.seed + ARRIVAL_SEED)
@@ -98,7 +98,7 @@ def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[Dr
     has_sizes = wishes.has_sizes and any(len(each.sizes) > 1 for each in wishes.templates)
     arrives_s = 0.0
     while True:
-        # A size is drawn though it may not be wanted: so jobs differ in nothing else.
+        # A size is drawn even if it is not used, so that jobs differ in nothing else.
         drawn = _size(chance.uniform(0, 1))
         duration_s = _duration_s(chance)
         wanted = drawn if has_sizes else 1
@@ -132,7 +132,7 @@ def _size(drawn: float) -> int:
 
 
 def _duration_s(chance: Random) -> float:
-    """Return how long a job takes: most between half an hour and 17, the others up to a week."""
+    """Return how long a job takes: mostly between half an hour and 17 hours, else up to a week."""
     low, high = (3, 4) if chance.random() >= _LONG_FROM else (1.5, 3)
     return MINUTE_S * 10 ** chance.uniform(low, high)
 

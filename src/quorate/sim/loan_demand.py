@@ -1,4 +1,4 @@
-"""A lender that has its loans back, and borrowers with hardly any money of their own."""
+"""A lender that recalls its loans, and borrowers with hardly any money of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RUNS_PER_LOAN: Final = 10
 def draw_loans(
     chance: Random, size: Size, until_ms: int, *, is_honest: bool
 ) -> tuple[tuple[Owner | Budget, ...], tuple[Arrival, ...]]:
-    """Return two owners, their budgets, and their runs: each lends to the other's, or waits."""
+    """Return a lender and a borrower, their budgets, and the runs of both."""
     gpus = chance.randrange(2, 7)
     specs = (
         Owner(name=LENDER),

@@ -1,7 +1,7 @@
-"""The outcome of a simulation, as values: what reports and comparisons read.
+"""The outcome of a simulation, as values for reports and comparisons.
 
-Times are whole milliseconds on the clock of the simulation. Money is a float: nothing is charged
-by it, the ledger of the simulation counts in whole units.
+Times are whole milliseconds on the clock of the simulation. Money is a float: it charges no payer;
+the ledger of the simulation counts in whole units.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["CapacityStep", "Outcome", "RunInterval", "SimulatedRun", "WaitCause"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInterval:
-    """A stretch of time in which a run had so many GPUs of one flavor in one domain.
+    """A stretch of time in which a run had a number of GPUs of one flavor in one domain.
 
-    0 GPUs if it worked on those of another run, to which they are counted.
+    0 GPUs if it worked on those of another run, for which they are counted.
     """
 
     start_ms: int
@@ -32,10 +32,10 @@ class RunInterval:
 class SimulatedRun:
     """The life of one run.
 
-    ``started_ms`` is None if it never started, ``ended_ms`` if it had not ended. ``ideal_ms``
-    is how long it takes alone on the GPUs it runs best on. ``waits_ms`` adds up to the time from
-    submission to the end in which it had no GPUs. ``steps_asked`` and ``steps_done`` are
-    milliseconds of work at its declared width if it does not count steps.
+    ``started_ms`` is None if it never started, ``ended_ms`` if it had not ended. ``ideal_ms`` is
+    how long it takes alone on its fastest GPUs. ``waits_ms`` adds up to the time from submission to
+    the end in which it had no GPUs. ``steps_asked`` and ``steps_done`` are milliseconds of work at
+    its declared width if it does not count steps.
     """
 
     name: str
@@ -66,12 +66,12 @@ class CapacityStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one simulation came to.
+    """The outcome of one simulation.
 
-    ``name`` is what it is compared by: the policy, as a rule. ``draws`` is how many lotteries were
+    ``name`` identifies it in comparisons: usually the policy. ``draws`` is how many lotteries were
     drawn. ``shares_targets`` are the parts of the fleet that owners are meant to have. ``cpu_s`` is
     the processor time that the simulation itself took; nothing else in here depends on the machine.
-    ``measured`` are the names of the runs whose times are measured; None is all. The others are
+    ``measured`` are the names of the runs whose times are measured; None means all. The others are
     here because they had GPUs too.
     """
 

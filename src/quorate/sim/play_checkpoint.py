@@ -1,7 +1,7 @@
 """The checkpoint of a simulation, as bytes: its scenario, its play, and its ledger.
 
 A ledger that is recorded in a file of its own is not repeated: the checkpoint says where it ended.
-Files that the scenario names are not repeated either: what they held is known by a hash.
+Files that the scenario names are not repeated either: a hash identifies their content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario, ScenarioError
 
 MARK: Final = b"quorate simulation 1\n"
-"""What a checkpoint begins with; the number is that of its form."""
+"""The first bytes of a checkpoint; the number is the version of its format."""
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
@@ -35,12 +35,12 @@ _DECODER: Final = Decoder(Checkpoint)
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:
-    """Return ``checkpoint`` as it is kept in a file."""
+    """Return the bytes of ``checkpoint`` for a file."""
     return MARK + _ENCODER.encode(checkpoint)
 
 
 def read_checkpoint(data: bytes) -> Checkpoint:
-    """Return the checkpoint that ``data`` is, or raise ``ScenarioError``."""
+    """Return the checkpoint in ``data``, or raise ``ScenarioError``."""
     if not data.startswith(MARK):
         raise ScenarioError(
             "resume",
@@ -56,24 +56,24 @@ def read_checkpoint(data: bytes) -> Checkpoint:
 
 
 class HashedReads:
-    """Reads files by ``read``, and notes a hash of what each of them held."""
+    """Reads files by ``read``, and keeps a hash of the content of each."""
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
         self._read = read
         self.files: dict[str, str] = {}
 
     def __call__(self, name: str) -> bytes:
-        """Return what the file ``name`` holds."""
+        """Return the content of the file ``name``."""
         data = self._read(name)
         self.files[name] = sha256(data).hexdigest()
         return data
 
     def must_equal(self, files: Mapping[str, str]) -> None:
-        """Raise ``ScenarioError`` if a file does not hold what it held in ``files``."""
+        """Raise ``ScenarioError`` if the content of a file differs from its hash in ``files``."""
         for name, known in files.items():
             if self.files.get(name) != known:
                 raise ScenarioError(
                     "resume",
-                    f"needs {name} as it was when the simulation began, and it has changed",
+                    f"{name} has changed since the simulation began",
                     "restore the file, or play the scenario again",
                 )

@@ -1,4 +1,4 @@
-"""Allocations of simulated rounds by policies of the table: from a moment to shares."""
+"""Allocations of simulated rounds by policies of the table."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ COSTS: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
 
 
 class PolicyShares:
-    """Asks ``policy`` at each reset. ``jobs`` has every job that has come, by name.
+    """Calls ``policy`` at each reset. ``jobs`` has every job that has arrived, by name.
 
-    What a job has done counts, for policies that compare with an equal part of the cluster, by the
-    rate that it would have had on such a part when it was last asked about.
+    For policies that compare with an equal part of the cluster, the work that a job has done counts
+    at the rate that it would have had on such a part at the last call.
     """
 
     def __init__(

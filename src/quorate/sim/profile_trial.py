@@ -1,4 +1,4 @@
-"""A trial of the estimator: a table that is known is hidden but for a part, and guessed again."""
+"""A trial of the estimator: most of a known table is hidden, and estimated again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from quorate.sim.job_stream import TEMPLATES
 from quorate.sim.profiling import Profiler, reference_columns
 
 PROFILER_SEED: Final = 4
-"""What is added to the seed of a simulation for what the estimator knows and measures."""
+"""The offset to the seed of a simulation for the known and measured rates of the estimator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is tried: how many types are known, which part of the others' rates is measured."""
+    """The parameters: how many types are known, and which part of the others' rates is measured."""
 
     part: float
     known: int | None = None
@@ -32,7 +32,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """What a type was taken for, and how far it is from it; None if it is like no other."""
+    """The type that a type was matched with, and their distance; None if it matches none."""
 
     type: JobType
     like: JobType | None

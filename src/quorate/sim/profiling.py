@@ -1,8 +1,9 @@
 """Which rates are measured when not all can be: drawn as the published estimator draws.
 
-It knows some of the types, measures a part of the others beside those, and matches each
-(``quorate.policy.estimate``). Two kinds of chance are in it: what is known and measured is drawn by
-Python, where factorisations start by numpy, each from a seed of its own.
+Some of the types are known; a part of the others' rates beside those is measured, and each of the
+others is matched (``quorate.policy.estimate``). There are two random generators, each with a seed
+of its own: Python's draws the known types and the measurements, numpy's the starts of
+factorisations.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class Profiler:
         self._starts = np.random.RandomState(start_seed)
 
     def references(self, types: int, count: int) -> tuple[int, ...]:
-        """Return which ``count`` of so many types are known, in their order."""
+        """Return which ``count`` of the types are known, in the order of the draw."""
         return tuple(sorted(self._chance.sample(range(types), count)))
 
     def matched(self, references: Floats, row: Floats, part: float) -> Match | UnmatchedCode:
-        """Return the known type that ``row`` is nearest to when about ``part`` of it is measured.
+        """Return the known type nearest to ``row`` when about ``part`` of it is measured.
 
         An unmatched type costs one draw, as a type that is matched at random.
         """

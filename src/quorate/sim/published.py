@@ -1,4 +1,4 @@
-"""What the published mechanism does by the name of a policy, and by chance."""
+"""Properties of the published mechanism that depend on a policy's name, or on random numbers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 from quorate.policy.rounds.round_book import STRICT, Rules
 
 FLAVORS_FIRST: Final = ("v100", "p100", "k80")
-"""The flavors it knows, in the order in which they choose. Others follow by name here; the
+"""The flavors it knows, in the order in which they choose. Other flavors follow by name here; the
 published mechanism gives them no work at all."""
 ORDER_SEED: Final = 5
-"""What is added to the seed of a simulation for the chance in the order of flavors."""
+"""The offset to the seed of a simulation for the random order of flavors."""
 
 
 def has_pairs(policy: str) -> bool:
@@ -33,7 +33,7 @@ def strict_rules(policy: str, round_s: float, reset_gap_s: float) -> Rules:
 
 
 def strict_orders(policy: str, flavors: Sequence[str], seed: int) -> Iterator[tuple[str, ...]]:
-    """Yield the order of ``flavors`` in each round, for ever; ``seed`` is the simulation's."""
+    """Yield the order of ``flavors`` in each round, without end; ``seed`` is the simulation's."""
     known = [flavor for flavor in FLAVORS_FIRST if flavor in flavors]
     order = known + sorted(set(flavors) - set(known))
     chance = Random(seed + ORDER_SEED)

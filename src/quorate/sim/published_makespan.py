@@ -1,7 +1,7 @@
-"""The makespan policy that knows no flavors, as it was published.
+"""The makespan policy that does not know flavors, as it was published.
 
-It searches for a makespan that is feasible, and stops within 5 % of the least. What it then gives
-is what a solver found feasible there: with an interior point method, the middle of what is. The
+It searches for a feasible makespan, and stops within 5 % of the least. Its shares are the ones that
+a solver found feasible there: with an interior point method, the middle of the feasible shares. The
 policy of the table has the exact makespan, and gives fast flavors out first.
 """
 
@@ -21,9 +21,9 @@ from quorate.sim.round_simulation import Moment
 
 SHORTEST_S: Final = 100.0
 LONGEST_S: Final = 1e6
-"""Between these makespans the search begins."""
+"""The search begins between these makespans."""
 LONGER: Final = 10.0
-"""How many times as long a makespan is tried if none of those is feasible."""
+"""The factor by which makespans are raised if none of those is feasible."""
 WITHIN: Final = 1.05
 
 
@@ -60,17 +60,21 @@ class PublishedMakespan:
         return found
 
     def _alone_s(self, job: str, steps: float) -> float | None:
-        """Return how long ``job`` would take all the time alone; None if it never moves."""
+        """Return how long ``job`` would take with all its time alone.
+
+        None if it makes no progress.
+        """
         rates = (self._rate((job,), flavor)[0] for flavor in self._flavors)
         first = next((rate for rate in rates if rate > 0.0), None)
         return None if first is None else steps / first
 
 
 def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
-    """Return the makespan at which the published search ends: feasible, within 5 % of one not.
+    """Return the makespan at which the published search ends.
 
-    If it began anew with longer makespans, it may end within 5 % of the longest that it had not
-    tried before, which is itself within 5 % of one that is not feasible.
+    It is feasible, and within 5 % of one that is not. If the search began again with longer
+    makespans, it may end within 5 % of the longest that it had not tried before, which is itself
+    within 5 % of one that is not feasible.
     """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
     while True:

@@ -1,7 +1,7 @@
 """Policies as they were published, if those of the table differ.
 
-Policies of this project are functions of a problem. Two of these remember what they gave before.
-They have the published defects, and are for simulations that are held against published runs.
+Policies of this project are functions of a problem. Two of these remember their earlier shares.
+They have the published defects, and are for simulations that are compared with published runs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from quorate.policy.solvers.chance import Chance
 RowRate = Callable[[Row, str], tuple[float, ...]]
 """The steps per second of each job of a row on a flavor."""
 GAIN_LEAST: Final = 1.0
-"""What a pair must reach on all flavors together, relative to each job alone, to stay a pair."""
+"""The least gain of a pair on all flavors together, relative to each job alone, to stay a pair."""
 
 
 class PublishedIsolated:
     """An equal part of all GPUs for each job, within its own time.
 
-    It remembers nothing, and differs from the policy of the table in the last bit of some shares.
-    By that bit ties between jobs are broken, so that published runs show it.
+    It has no memory, and differs from the policy of the table in the last bit of some shares. That
+    bit breaks ties between jobs, so that it is visible in published runs.
     """
 
     def __init__(self, gpus: Mapping[str, int]) -> None:
@@ -36,12 +36,12 @@ class PublishedIsolated:
 class PublishedFifo:
     """First come, first served: a job keeps its flavor until it ends.
 
-    Defects, as published. The flavor that is drawn is not the one that is given: that is the last
-    by name of those with any GPU left, whether or not the job fits there; a job that cannot run
-    there is skipped. The drawn flavor counts as full when the given one has no GPU left.
+    Defects, as published. The flavor that is drawn is not the one that is given: the given flavor
+    is the last by name of those with any GPU left, whether or not the job fits there; a job that
+    cannot run there is skipped. The drawn flavor counts as full when the given one has no GPU left.
 
-    That a job stays in the queue if it cannot follow one that ended was chosen among several
-    readings, because with it alone the recorded figures of the 96-job trace come out.
+    A job that cannot follow one that ended stays in the queue. This was chosen among several
+    readings, because only with it the recorded figures of the 96-job trace come out.
     """
 
     def __init__(self, gpus: Mapping[str, int], seed: int, rate: RowRate) -> None:
@@ -117,7 +117,7 @@ class PublishedGandiva:
         return found
 
     def _part(self, sizes: Mapping[str, int]) -> None:
-        """Part pairs of which a job has ended, or which gain nothing; forget jobs without one."""
+        """Separate pairs of which a job has ended, or that gain nothing; forget jobs that ended."""
         turn = {job: number for number, job in enumerate(sizes)}
         for job, other in list(self._partner.items()):
             there = job in sizes and other is not None and other in sizes
@@ -140,7 +140,7 @@ class PublishedGandiva:
         self._partner |= dict.fromkeys(alone, None)
 
     def _gain(self, row: Row) -> float:
-        """Return what two jobs do together, relative to each alone, summed over all flavors."""
+        """Return the sum over flavors of two jobs' rates, each relative to its rate alone."""
         found = 0.0
         for flavor in self._gpus:
             both = self._rate(row, flavor)

@@ -1,6 +1,6 @@
-"""Random worlds: fleets, families, money and work, all drawn from one stream of chance.
+"""Random fleets, owner families, budgets and runs, all generated from one seeded generator.
 
-A world is plain data: what is declared at the start, which runs arrive when, what they really do,
+A world is plain data: what is declared at the start, which runs arrive when, their real behaviour,
 and people's commands in between (``sim/demand.py``). A trace is another way to make the same data.
 """
 
@@ -46,7 +46,7 @@ _EVERYWHERE: Final[Selector] = ((REGION, "r"),)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that is given before anything is decided.
+    """All data that is given before anything is decided.
 
     In an honest world every run takes as long as it declares and nothing breaks, so a moved firm
     start there has no excuse.
@@ -71,7 +71,7 @@ def draw_world(chance: Random, size: Size) -> World:
     nodes, pools = _nodes(chance), _pools(chance)
     budgets = _budgets(chance, nodes, until_ms)
     arrivals = draw_arrivals(chance, size, until_ms, (*pools, *nodes), is_honest=is_honest)
-    # What was used a day ago is forgotten in some worlds, so that budgets are free again.
+    # In some worlds the use of a day ago no longer counts, so that budgets are free again.
     system = System(
         budget_period_days=chance.choice((1, 1, 90)),
         sensitive_pool_size=chance.choice((None, 1, 2)),
@@ -83,7 +83,7 @@ def draw_world(chance: Random, size: Size) -> World:
         wishes += draw_tenant_wishes(chance, size, until_ms, arrivals)
         wishes += draw_claim_wishes(chance, size, START_MS, until_ms, nodes)
     in_time = tuple(sorted(wishes, key=lambda wish: wish.at_ms))
-    # From a stream of its own, so that everything else is drawn as without it.
+    # From a generator of its own, so that everything else is drawn as without it.
     loans = Random(f"{chance.getrandbits(64)}/loans")
     more, borrowed = draw_loans(loans, size, until_ms, is_honest=is_honest)
     arrivals = tuple(sorted((*arrivals, *borrowed), key=lambda arrival: arrival.at_ms))
@@ -136,7 +136,7 @@ def _pools(chance: Random) -> tuple[Pool, ...]:
 
 
 def _owners(chance: Random) -> tuple[Owner, ...]:
-    """Return a family, a half-sister, a lab that only lends, and a guest without money."""
+    """Return a family of owners, a half-sibling, a lab that only lends, and a poor guest."""
     parents = (("org",), ("org", "lab"))
     teams = (
         Owner(name=name, parents=chance.choice(parents), quota=draw_soft_quota(chance))
@@ -208,13 +208,13 @@ def _envelope(chance: Random, name: str, flavor: str, gpus: int, until_ms: int) 
 
 
 def _recall_notice_ms(name: str, end_ms: int) -> int | None:
-    """Return on which notice an envelope has its loans back; drawn from a stream of its own."""
+    """Return the notice of recall of an envelope, or None; drawn from a generator of its own."""
     chance = Random(f"{name}/{end_ms}/recall")
     return chance.choice((None, SECOND_MS, 2 * MINUTE_MS, 15 * MINUTE_MS, 2 * HOUR_MS))
 
 
 def _maze(until_ms: int) -> Budget:
-    """Return a budget of which it is hard to say that it cannot pay.
+    """Return a budget of which it is hard to prove that it cannot pay.
 
     A run that would outlast all its windows holds each to its end. One ends early, so that the cap
     on GPU-hours looks wide enough for all; the others end late and each at its own time, so that no

@@ -1,6 +1,6 @@
 """Requests over a network: submits with an idempotency key, tokens, and reported budgets.
 
-Drawn from a stream of chance of its own, so that the rest of a world is the same with it.
+Drawn from a generator of their own, so that the rest of a world is the same with them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WISHES_PER_TOKEN: Final = 10
 _WISHES_PER_REPORT: Final = 15
 _SOURCE: Final = "accounting"
 _AGAIN_AFTER_MS: Final = (MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 26 * HOUR_MS)
-"""How long after the first a request may come again: soon, or when it is long forgotten."""
+"""How long after the first a request may be repeated: soon, or when it is long forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Requests:
 
 
 def draw_requests(chance: Random, size: Size, world: World) -> Requests:
-    """Return submits with a key for some arrivals; some come again, some changed. And the rest."""
+    """Return submits with a key for some arrivals, repeated or changed ones, and the rest."""
     submits: dict[str, Keyed] = {}
     wishes: list[Wish] = []
     for arrival in world.arrivals:
@@ -54,7 +54,7 @@ def draw_requests(chance: Random, size: Size, world: World) -> Requests:
         first = Keyed(Submit(arrival.run), f"submit-{name}", _digest(chance))
         submits[name] = first
         if one_in(chance, 2):
-            # Not before the first one, unless that is later than any caller waits.
+            # Not before the first request, unless that comes later than any caller waits.
             after_ms = 30 * MINUTE_MS + chance.randrange(chance.choice(_AGAIN_AFTER_MS))
             wishes.append(Wish(arrival.at_ms + after_ms, _again(chance, first, arrival)))
     wishes += _token_wishes(chance, size, world.until_ms)
@@ -64,7 +64,7 @@ def draw_requests(chance: Random, size: Size, world: World) -> Requests:
 
 
 def _again(chance: Random, first: Keyed, arrival: Arrival) -> Keyed:
-    """Return the same request; or another, whose sender did not choose a new key."""
+    """Return the same request, or another one whose sender did not choose a new key."""
     if not one_in(chance, 3):
         return first
     return Keyed(Submit(replace(arrival.run, user="somebody else")), first.key, _digest(chance))
@@ -95,7 +95,7 @@ def _last_tokens(chance: Random, world: World) -> Iterator[Wish]:
 
 
 def _told_budgets(chance: Random, size: Size, until_ms: int) -> Iterator[Wish]:
-    """Yield an accounting system's reports about owners, and that it reports nothing any more."""
+    """Yield an accounting system's reports about owners, and the ends of these reports."""
     for _ in range(2 + size.wishes // _WISHES_PER_REPORT):
         at_ms, owner = chance.randrange(START_MS, until_ms), chance.choice((*TEAMS, "nobody"))
         told = ReportBudget(owner, _SOURCE, _allowance(chance), _allowance(chance))

@@ -1,4 +1,4 @@
-"""Leases and work as the simulated machine room sees them: how far each run is, and how wide."""
+"""Leases and work in the simulated machine room: the progress and the width of each run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from quorate.ports.executor_port import Order, StartLease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``.
+    """The real behaviour of a run: ``work_ms`` at its declared width, then it exits with ``code``.
 
     ``speeds_ppm`` are its speeds by flavor; on other flavors it has full speed. ``shared_ppm`` is
     the part of its speed while another run has the same GPUs. It reports its steps after every
-    ``tells_every_ms`` of its work; 0 is at any time.
+    ``tells_every_ms`` of its work; 0 means at any time.
     """
 
     work_ms: int
@@ -30,9 +30,9 @@ class Truth:
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease as the machine room sees it.
+    """A lease in the simulated machine room.
 
-    ``lost`` are the nodes that had no power, or were fenced, at any time since it started: nothing
+    ``lost`` are the nodes that had no power, or were fenced, at any time since it started: no work
     of it runs there, even when the power is back.
     """
 
@@ -47,13 +47,13 @@ class HeldLease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing of it runs on any of its nodes."""
+        """Whether no work of it runs on any of its nodes."""
         return all(node in self.lost for node, _ in self.fact.slots)
 
 
 @dataclass(slots=True)
 class Work:
-    """The work of a run, through all its lives."""
+    """The work of a run, through all its starts."""
 
     run: Run
     truth: Truth
@@ -73,7 +73,7 @@ class Work:
         self.since_ms = now_ms
 
     def throw_back(self) -> int:
-        """Return what is lost since the last checkpoint; no work is done until the next call."""
+        """Return the work lost since the last checkpoint; no work is done until the next call."""
         every = self.truth.checkpoint_every_ms * self.run.gpus
         kept = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
         lost, self.done_gpu_ms = self.done_gpu_ms - kept, kept
@@ -82,9 +82,10 @@ class Work:
         return lost
 
     def lose_since_checkpoint(self, lease: HeldLease, now_ms: int) -> int:
-        """Return what is lost when ``lease`` stops at once: its first bundle's, all; a step's own.
+        """Return the work lost if ``lease`` stops at once.
 
-        What a spare does is nothing.
+        For the first bundle, all work since the last checkpoint; for a step, its own part; for a
+        spare, none.
         """
         if lease.fact.role is Role.SPARE:
             return 0
@@ -112,7 +113,7 @@ def slots_of(fact: LeaseStarted) -> list[tuple[str, int]]:
 
 
 def kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
-    """Return (run, node, ordinal) of the slots that are started on among ``orders``."""
+    """Return (run, node, ordinal) of the slots on which ``orders`` start leases."""
     return {
         (order.lease.run, node, ordinal)
         for order in orders
@@ -132,7 +133,7 @@ def stands_still(held: Sequence[HeldLease]) -> bool:
 
 
 def width_of(held: Sequence[HeldLease]) -> int:
-    """Return at how many GPUs a run works that has the leases ``held``."""
+    """Return the number of GPUs on which a run with the leases ``held`` works."""
     return sum(
         lease.gpus
         for lease in held

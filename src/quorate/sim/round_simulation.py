@@ -1,8 +1,9 @@
-"""Rounds on a clock of their own: jobs come, run round by round, and go.
+"""Rounds on a clock of their own: jobs arrive, run round by round, and leave.
 
-The mechanism is that of a pool (``policy/rounds/round_book.py``); here are only time, arrivals and
-work. A round ends when the last of its leases does; then come departures, arrivals, perhaps a new
-allocation, and the next choice. Who makes allocations and in which order flavors choose is given.
+The mechanism is that of a pool (``policy/rounds/round_book.py``); this module has only time,
+arrivals and work. A round ends when the last of its leases does; then come departures, arrivals,
+perhaps a new allocation, and the next choice. The caller gives the allocations and the order in
+which flavors choose.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 from quorate.policy.rounds.strict_choice import StrictChoice
 
 FAILURES_MAX: Final = 5
-"""After how many failed rounds in a row a job is given up, if jobs can fail."""
+"""After how many failed rounds in a row a job is abandoned, if jobs can fail."""
 ROUNDS_MAX: Final = 100_000
 """How many rounds are played; 360 s each, that is more than a year."""
 IDLE_MAX: Final = 3
@@ -59,7 +60,7 @@ class NeverRunError(RoundsStuckError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundJob:
-    """A job of a simulation: how many GPUs it takes, how many steps it is, and when it comes.
+    """A job of a simulation: its GPUs, its steps, and its arrival.
 
     ``deadline_s`` is a time of the clock, like ``arrives_s``.
     """
@@ -73,10 +74,10 @@ class RoundJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The input of a simulation. Jobs are in the order in which they come, and may have no end.
+    """The input of a simulation. Jobs are in the order in which they arrive, and may have no end.
 
     ``has_pairs``: any two jobs of one size may share GPUs, whether or not they have a share.
-    ``measured``: the simulation ends when all of these have ended; None is when all jobs have.
+    ``measured``: the simulation ends when all of these have ended; None means all jobs.
     """
 
     jobs: Iterable[RoundJob]
@@ -87,7 +88,7 @@ class Setting:
 
     @property
     def flavors(self) -> tuple[str, ...]:
-        """The flavors there are GPUs of, by name."""
+        """The flavors that have GPUs, by name."""
         return tuple(sorted({server.flavor for server in self.servers}))
 
     @property
@@ -101,7 +102,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What an allocation is made from: the jobs there are, what is left of them, and their age."""
+    """The input of an allocation: the present jobs, their steps left, and their ages."""
 
     at_s: float
     steps_left: Mapping[str, float]
@@ -131,7 +132,7 @@ class Lasting(NamedTuple):
 class Span(NamedTuple):
     """A stretch of time in which a job had the same GPUs.
 
-    ``is_second``: another job of its pair, which comes before it, has them too.
+    ``is_second``: the other job of its pair, which comes before it, has them too.
     """
 
     start_s: float
@@ -142,10 +143,10 @@ class Span(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """The result of a simulation so far. A job that was given up has no completion time.
+    """The result of a simulation so far. A job that was abandoned has no completion time.
 
-    ``charged_gpu_s`` is what each job is charged on each flavor: each job of a pair pays for all
-    GPUs of the pair, as published. ``spans`` are the times in which a job had GPUs.
+    ``charged_gpu_s`` is the GPU time charged to each job on each flavor: each job of a pair pays
+    for all GPUs of the pair, as published. ``spans`` are the times in which a job had GPUs.
     """
 
     completion_s: dict[str, float | None] = field(default_factory=dict)
@@ -238,11 +239,11 @@ class Play:
 
     @property
     def came(self) -> Sequence[RoundJob]:
-        """The jobs that have come so far."""
+        """The jobs that have arrived so far."""
         return self._came
 
     def steps_left(self, job: str) -> float:
-        """Return the steps that ``job``, which has come, has left: 0 if it is done."""
+        """Return the steps that ``job``, which has arrived, has left; 0 if it is done."""
         return max(0.0, self._left.get(job, 0.0))
 
     def _is_over(self) -> bool:
@@ -251,7 +252,7 @@ class Play:
         return not self._left and self._coming is None
 
     def missed(self) -> tuple[str, ...]:
-        """Return the jobs that were done after their deadline, or were given up."""
+        """Return the jobs that were done after their deadline, or were abandoned."""
         by_age = self.setting.rules.compares_age_to_deadline
         found = []
         for job in self._came:
@@ -274,7 +275,7 @@ class Play:
             self._now_s = self._coming.arrives_s
 
     def _settle(self) -> None:
-        """Count what the round that is over brought, the latest to finish first."""
+        """Count the results of the last round, the latest to finish first."""
         rules = self.setting.rules
         ran, gone = [], []
         for lasting in sorted(self._running, key=self._last_first):
@@ -409,7 +410,7 @@ class Play:
             self.tally.extensions += stays(self._before.get(row), where)
 
     def _lasting(self, row: Row, where: Place) -> Lasting | None:
-        """Return what ``row`` does in the round, or None if it makes no progress when spread."""
+        """Return the work of ``row`` in the round; None if it makes no progress when spread."""
         rules = self.setting.rules
         is_spread = where.is_spread and not rules.ignores_spread
         rates = self._rates(row, where.flavor, is_spread)

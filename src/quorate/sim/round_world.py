@@ -1,7 +1,7 @@
 """Random worlds with a pool that shares in rounds, beside one that binds.
 
-They are the other random worlds with one pool turned: half of the runs come to share it, with rates
-that may be true or not, and everything else goes on as it was.
+They are the other random worlds with one pool changed: half of the runs share that pool, with rates
+that may be true or not, and everything else stays the same.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _SPEEDS_PPM: Final = {"H100": PPM, "A100": PPM // 2}
 def draw_round_world(
     chance: Random, size: Size, policies: Sequence[str], *, with_pairs: bool = False
 ) -> World:
-    """Return a world drawn from ``chance`` in which a pool shares in rounds, by one of those.
+    """Return a random world in which a pool shares in rounds, by one of ``policies``.
 
-    ``with_pairs``: the pool knows types of jobs, and how fast they are two by two, and most runs
-    are of these types and of few owners.
+    ``with_pairs``: the pool knows types of jobs, and their rates in pairs, and most runs are of
+    these types and of few owners.
     """
     base = draw_world(chance, size)
     pool = Pool(
@@ -65,12 +65,12 @@ def draw_round_world(
     if with_pairs:
         owners = sorted({arrival.run.owner for arrival in arrivals if arrival.run.pool == POOL})
         arrivals = tuple(_typed(chance, arrival, owners[:2]) for arrival in arrivals)
-    # What shares in rounds takes as long as it takes, so no world of these is honest.
+    # A run in rounds takes as long as its shares allow, so none of these worlds is honest.
     return World(specs, arrivals, base.wishes, base.until_ms)
 
 
 def _table() -> tuple[FlavorRates, ...]:
-    """Return what the pool knows of types of jobs: some can share GPUs, on some flavors."""
+    """Return the pool's table of job types: some can share GPUs, on some flavors."""
     found = []
     for flavor, ppm in sorted(_SPEEDS_PPM.items()):
         types = []
@@ -88,7 +88,8 @@ def _table() -> tuple[FlavorRates, ...]:
 def _typed(chance: Random, arrival: Arrival, owners: Sequence[str]) -> Arrival:
     """Return an arrival in the pool as one of a known type, whose rates may be true or not.
 
-    Of ``owners``, and mostly alike in what it takes: two of them can share GPUs.
+    It belongs to one of ``owners``, and mostly has the same size as others, so that two can share
+    GPUs.
     """
     run = arrival.run
     if run.pool != POOL or run.rounds is None or one_in(chance, 4):
@@ -129,7 +130,7 @@ def _nodes(chance: Random) -> tuple[Node, ...]:
 
 
 def _sharing(chance: Random, arrival: Arrival) -> Arrival:
-    """Return ``arrival`` as one that comes to share the pool; one in ten cannot be taken there."""
+    """Return ``arrival`` as one that shares the pool; one in ten cannot be accepted there."""
     run, truth = arrival.run, arrival.truth
     speed = chance.choice((2, 10, 40))
     said = {flavor: speed * ppm / PPM for flavor, ppm in _SPEEDS_PPM.items()}
@@ -158,5 +159,5 @@ def _sharing(chance: Random, arrival: Arrival) -> Arrival:
 
 
 def _width(chance: Random, run: Run) -> int:
-    """Return how many GPUs it takes: rarely more than a node has."""
+    """Return how many GPUs the run takes: rarely more than a node has."""
     return run.gpus if one_in(chance, 8) else chance.choice((1, 1, 1, 2, 2, 4))

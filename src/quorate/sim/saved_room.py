@@ -1,6 +1,6 @@
-"""A paused play as data: what its timers do, and all that is kept of it and its machine room.
+"""A paused play as data: the actions of its timers, and everything saved of its machine room.
 
-What the ledger says is not kept twice: the facts of leases and the specs of runs are read from it.
+Data in the ledger is not saved twice: the events of leases and the specs of runs are read from it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from quorate.ports.executor_port import WipeDone
 
 
 class LeaseStops(Struct, frozen=True, tag="lease-stops"):
-    """A lease that was told to stop has ended, unless it was told again since ``stops``."""
+    """A stopping lease has ended, unless it was stopped again since ``stops``."""
 
     lease: str
     stops: int
@@ -40,11 +40,11 @@ class WipeEnds(Struct, frozen=True, tag="wipe-ends"):
 
 
 Timer = LeaseStops | WorkEnds | LossNoticed | WipeEnds
-"""What happens in the machine room by time alone."""
+"""An action in the machine room that is due by time alone."""
 
 
 class SavedLease(Struct, frozen=True):
-    """An open lease as the machine room sees it."""
+    """An open lease in the machine room."""
 
     lease: str
     lost: tuple[str, ...]
@@ -71,7 +71,7 @@ class SavedWork(Struct, frozen=True):
 
 
 class SavedRoom(Struct, frozen=True, kw_only=True):
-    """All that the simulated executor knows, but for what the ledger and the jobs say."""
+    """All data of the simulated executor, except data in the ledger and in the jobs."""
 
     leases: tuple[SavedLease, ...]
     works: tuple[SavedWork, ...]
@@ -88,9 +88,9 @@ class SavedRoom(Struct, frozen=True, kw_only=True):
 
 
 class SavedPlay(Struct, frozen=True, kw_only=True):
-    """All that is kept of a play between two parts, but for its ledger, which ends at ``head``.
+    """All data of a play between two parts, except its ledger, which ends at ``head``.
 
-    ``timers`` are (instant, sequence, what happens); None is the arrival of the next job.
+    ``timers`` are (instant, sequence, action); None is the arrival of the next job.
     """
 
     now_ms: int

@@ -1,4 +1,4 @@
-"""A scenario: what is simulated, on what, by which policy; as one value, from a file or options."""
+"""A scenario as one value, from a file or options: jobs, fleet and policy of a simulation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.sim.traces.generated import JOBS_MAX, Arrivals, Generated
 GENERATE_KEYS: Final = ("lam", "seed", "jobs", "multi", "weights", "slos", "arrivals")
 GAP_MAX_S: Final = 1e9
 SEED_MAX: Final = 2**32 - 10
-"""The largest seed: streams of chance have seeds a little above that of the simulation."""
+"""The largest seed: random generators have seeds a little above that of the simulation."""
 
 
 SECONDS_MAX: Final = 31_536_000
@@ -23,23 +23,24 @@ COUNT_MAX: Final = 1_000_000
 
 
 class ScenarioError(ValueError):
-    """A scenario cannot be played: which field is wrong, how, and what would help."""
+    """A scenario cannot be played; the message names the field, its fault and the remedy."""
 
     def __init__(self, field: str, fault: str, remedy: str) -> None:
         self.field, self.fault, self.remedy = field, fault, remedy
         super().__init__(f"{field}: {fault}; {remedy}")
 
     def __reduce__(self) -> tuple[type[ScenarioError], tuple[str, str, str]]:
-        """Return how another process makes the error again."""
+        """Return how another process can make the same error."""
         return ScenarioError, (self.field, self.fault, self.remedy)
 
 
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is simulated. Fields that are None were not given.
+    """The parameters of a simulation. Fields that are None were not given.
 
     ``strict`` is the published mechanism; else the production engine plays, under ``discipline``.
-    ``budgets`` gives each owner its part of the fleet by the GPU time of its jobs, times so much;
-    without it each owner may use the whole fleet. ``depth`` is how many waiting runs are planned.
+    ``budgets`` gives each owner its part of the fleet by the GPU time of its jobs, times this
+    factor; without it each owner may use the whole fleet. ``depth`` is how many waiting runs are
+    planned.
     """
 
     cluster: str | None = None
@@ -69,7 +70,7 @@ FIELDS: Final = Scenario.__struct_fields__
 
 
 def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
-    """Return the scenario that ``tree``, of a file, is, with the fields of ``given`` in its place.
+    """Return the scenario in ``tree``, the content of a file; fields in ``given`` replace its own.
 
     Raises ``ScenarioError`` for the first field that is wrong.
     """
@@ -119,13 +120,13 @@ _ENGINE_ONLY: Final = (
     "saves_at_stop",
     "stop_s",
 )
-"""What the published mechanism does not know."""
+"""The fields that the published mechanism does not have."""
 
 
 def _check_effects(asked: Scenario, options: Collection[str]) -> None:
     """Raise ``ScenarioError`` for the first of ``options`` that would change nothing.
 
-    Fields of a file are left alone: one file is played in several ways.
+    Fields of a file are not checked: one file is played in several ways.
     """
     is_bind = not asked.strict and asked.discipline == Discipline.BIND.value
     for name in options:
@@ -161,7 +162,7 @@ def _check_numbers(asked: Scenario) -> None:
 
 
 def measured_of(asked: Scenario) -> tuple[int, int] | None:
-    """Return the places of the jobs that are measured, the last excluded; None is all."""
+    """Return (first, last + 1) of the jobs that are measured; None means all."""
     if asked.measure is None:
         return None
     begin, colon, end = asked.measure.partition(":")
@@ -175,14 +176,17 @@ def measured_of(asked: Scenario) -> tuple[int, int] | None:
 
 
 class Drawn(Struct, frozen=True, kw_only=True):
-    """Which jobs are drawn, and how many; None: as many as the simulation needs."""
+    """Which jobs are drawn, and how many; None means as many as the simulation needs."""
 
     wishes: Generated
     jobs: int | None
 
 
 def drawn_of(text: str, seed: int) -> Drawn:
-    """Return what ``lam=4500,seed=42,jobs=100,multi=1`` asks for; ``seed`` if it has none."""
+    """Return the jobs that ``lam=4500,seed=42,jobs=100,multi=1`` requests.
+
+    ``seed`` is used if the text has none.
+    """
     found: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = (each.strip() for each in part.partition("="))

@@ -1,4 +1,4 @@
-"""A scenario made ready: its files read, its jobs drawn, and the play that plays it."""
+"""A scenario made ready: its files read, its jobs drawn, and the play for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from quorate.sim.traces.trace_formats import READERS, read_trace
 from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob
 
 REFERENCE: Final = "v100"
-"""The flavor that drawn durations are of, if the table has it; else the cluster's first."""
+"""The flavor of generated durations, if the table has it; else the cluster's first flavor."""
 ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
 """In how many parts of its span the engine plays a trace, so that progress can be shown."""
@@ -43,11 +43,11 @@ _SECOND_MS: Final = 1_000
 _YEAR_S: Final = 365 * 86_400
 
 Read = Callable[[str], bytes]
-"""What returns the bytes of a file that a scenario names."""
+"""Returns the bytes of a file that a scenario names."""
 
 
 class Stage(Protocol):
-    """A simulation under way, whatever plays it."""
+    """A simulation under way, by the published mechanism or by the engine."""
 
     def go_on(self) -> bool:
         """Play a part of it; return whether there is more."""
@@ -58,11 +58,11 @@ class Stage(Protocol):
         ...
 
     def jobs_seen(self) -> int:
-        """Return how many jobs have come."""
+        """Return how many jobs have arrived."""
         ...
 
     def outcome(self) -> Outcome:
-        """Return what it came to so far."""
+        """Return the outcome so far."""
         ...
 
     def refused(self) -> Sequence[str]:
@@ -90,19 +90,19 @@ class StrictStage:
         return min(1.0, len(self.play.tally.completion_s) / max(1, self.total))
 
     def jobs_seen(self) -> int:
-        """Return how many jobs have come."""
+        """Return how many jobs have arrived."""
         return len(self.play.jobs)
 
     def refused(self) -> Sequence[str]:
-        """Return nothing: the published mechanism accepts every job."""
+        """Return an empty list: the published mechanism accepts every job."""
         return ()
 
     def outcome(self) -> Outcome:
-        """Return the outcome of all jobs that have come."""
+        """Return the outcome of all jobs that have arrived."""
         return self.play.outcome()
 
     def figures(self) -> dict[str, float | int | None]:
-        """Return what the published experiments print."""
+        """Return the figures that the published experiments print."""
         return self.play.figures()
 
 
@@ -126,15 +126,15 @@ class FleetStage:
         return play.go_on(part_ms)
 
     def is_at_pause(self) -> bool:
-        """Return whether it has come to its pause."""
+        """Return whether it has reached its pause."""
         return self.play.now_ms == self.pause_ms
 
     def done(self) -> float:
-        """Return which part of the jobs has come."""
+        """Return which part of the jobs has arrived."""
         return self.play.came / len(self.play.jobs)
 
     def jobs_seen(self) -> int:
-        """Return how many jobs have come."""
+        """Return how many jobs have arrived."""
         return self.play.came
 
     def refused(self) -> Sequence[str]:
@@ -142,7 +142,7 @@ class FleetStage:
         return self.play.refused
 
     def outcome(self) -> Outcome:
-        """Return what the ledger of the simulation came to."""
+        """Return the outcome from the ledger of the simulation."""
         found = self.play.outcome(self.name, COSTS)
         if self.measured is None:
             return found
@@ -168,16 +168,16 @@ def staged(
 ) -> StrictStage | FleetStage:
     """Return the play of ``asked``; raises ``ScenarioError`` or ``TraceError``.
 
-    ``opened`` makes the store that keeps the ledger of the production engine, once all that is
-    asked for is known to be possible; None keeps it in memory. With ``saved`` the play goes on
-    where that one was, and the store has its ledger.
+    ``opened`` makes the store for the ledger of the production engine, once the scenario is known
+    to be possible; None keeps the ledger in memory. With ``saved`` the play continues that one, and
+    the store has its ledger.
     """
     cluster, table = cluster_of(asked), table_of(asked, read)
     known = known_policies()
     if asked.policy is not None and asked.policy not in known.by_name:
         raise ScenarioError(
             "policy",
-            f"is {asked.policy!r}, which there is not{known.hint()}",
+            f"is {asked.policy!r}, which does not exist{known.hint()}",
             "list them: quorate policy list",
         )
     if asked.policy is not None and known.by_name[asked.policy].reads_costs:
@@ -319,7 +319,7 @@ def _fleet_play(
 
 
 def _costs_micros(asked: Scenario, cluster: Cluster) -> tuple[tuple[str, int], ...]:
-    """Return the published prices of the flavors, if the policy weighs what GPUs cost."""
+    """Return the published prices of the flavors, if the policy considers prices."""
     policy = known_policies().by_name[asked.policy or ""]
     if not policy.reads_costs:
         return ()

@@ -1,6 +1,6 @@
 """A trial: one seed, one world, one life of a system with faults.
 
-Each part draws from its own stream of chance, so that changing one leaves the others as they were.
+Each part draws from its own random generator, so that changing one leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Observer, Simulation, Timeline, VirtualClock
 
 Draw = Callable[[Random, Size], World]
-"""A world, drawn from a stream of chance."""
+"""A function that draws a world from a random generator."""
 CALM_MS: Final = 24 * HOUR_MS
 """How long a trial continues after the last fault: long enough for every repair."""
 
 _LOOKS_MAX: Final = 20
-"""How often a caller that has waited long enough looks for a run without an answer."""
+"""How often a caller that has waited long enough queries a run without an answer."""
 _SNAPSHOT_EVENTS: Final = 150
-"""A trial keeps snapshots this often, so that it also opens from them."""
+"""After how many events a trial stores a snapshot, so that it also opens from them."""
 
 
 class Trial:
     """Everything that happens for ``seed``. ``observers`` watch; see ``Observer``.
 
-    ``draw`` is how its world is made. Without a ``store`` its ledger is kept in memory.
+    ``draw`` makes its world. Without a ``store`` its ledger is kept in memory.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Trial:
         )
 
     def run(self) -> None:
-        """Let the whole trial happen, and then a calm day."""
+        """Run the whole trial, and then a day without faults."""
         world, timeline = self.world, self.timeline
         chance = Random(f"{self.seed}/courier")
         courier = Courier(self.simulation, self.executor, self.rates, chance)
@@ -105,11 +105,11 @@ class Trial:
         self.simulation.run(world.until_ms + CALM_MS)
 
     def _give_up(self, courier: Courier, run: str, looks: int = _LOOKS_MAX) -> None:
-        """Withdraw a run that still waits; look again later if the engine is down."""
+        """Withdraw a run that still waits; try again later if the engine is down."""
         engine = self.simulation.engine
         record = None if engine is None else engine.view.runs.get(run)
         if record is None:
-            # It is on its way, or was refused at the door.
+            # The submission is on its way, or was refused.
             if looks:
                 again = partial(self._give_up, courier, run, looks - 1)
                 self.timeline.after(15 * MINUTE_MS, again)
@@ -134,6 +134,6 @@ def draw_rates(chance: Random) -> FaultRates:
 
 def _truth_of(truths: dict[str, Truth], run: Run) -> Truth:
     if run.sensitive:
-        # Its work takes as long as it may; no start depends on that.
+        # Its work takes the declared time, or an hour; no start depends on that.
         return Truth(work_ms=run.expected_duration_ms or HOUR_MS, checkpoint_every_ms=HOUR_MS)
     return truths[run.name]

@@ -1,8 +1,8 @@
-"""The simulated executor: work that takes as long as it takes, whatever was declared.
+"""The simulated executor: work with its real duration, whatever was declared.
 
 Work is counted in GPU-milliseconds, done at the width a run has; it makes no progress while a part
-of its first bundle is stopping or lost. A stop lets it checkpoint, unless set otherwise; a lost
-node throws it back to its last checkpoint. The executor also checks its orders: ``wrongs`` names
+of its first bundle is stopping or lost. A stop lets it checkpoint, unless set otherwise; the loss
+of a node sets it back to its last checkpoint. The executor also checks its orders: ``wrongs`` names
 every order that would have put two pieces of work on one slot, started a lease twice, or given away
 slots still in use.
 """
@@ -58,18 +58,19 @@ WIPE_MS: Final = 10 * MINUTE_MS
 """How long it takes to wipe a node, unless set otherwise."""
 
 Wipe = Callable[[], tuple[int | None, bool]]
-"""How long wiping a node takes (None: for ever), and whether it is clean then."""
+"""Returns how long wiping a node takes (None: for ever), and whether it is clean then."""
 
 StopDelay = Callable[[int], int | None]
-"""How long a lease takes to end, given the time it has left; None when it never ends by itself."""
+"""Returns how long a lease takes to end, given the time it has left; None if it never ends by
+itself."""
 
 
 class SimExecutor:
-    """Runs simulated work in ``timeline``; ``truth_of`` says what a run really is.
+    """Runs simulated work in ``timeline``; ``truth_of`` returns the real behaviour of a run.
 
-    A broken run is noticed by itself after ``notice_ms``, unless the ledger deals with it before.
-    Without ``saves_at_stop`` work checkpoints only at its own times, and a stop loses what was done
-    since. ``lost_gpu_ms`` is all that was ever lost and has to be done again.
+    A broken run is reported by itself after ``notice_ms``, unless the ledger deals with it before.
+    Without ``saves_at_stop`` work checkpoints only at its own times, and a stop loses the work
+    since. ``lost_gpu_ms`` is all the work that was ever lost and has to be done again.
     """
 
     def __init__(  # noqa: PLR0913 - how the work and the machines are
@@ -102,7 +103,7 @@ class SimExecutor:
         self._term = 0
         self._touched: dict[str, None] = {}
         self._wipe_takes = wipe
-        # Nodes with something of a claim on them, and the results of wiping them.
+        # Nodes with data of a claim on them, and the results of wiping them.
         self._dirty: dict[str, str] = {}
         self._wiping: dict[str, str] = {}
         self._wiped: dict[str, WipeDone] = {}
@@ -132,7 +133,7 @@ class SimExecutor:
             self._reassess(self._work[run])
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take every open lease again, and end the work of others if these are all there are."""
+        """Take over every open lease again; if ``is_whole``, end the work of all others."""
         self._check_term(term)
         known = {order.lease.lease for order in orders if isinstance(order, StartLease)}
         for name in [name for name in self._held if is_whole and name not in known]:
@@ -156,7 +157,7 @@ class SimExecutor:
         return found
 
     def _working_lease(self, run: str) -> str | None:
-        """Return a lease that ``run`` works under; None if it has none but spares."""
+        """Return a lease that ``run`` works under; None if it has only spares."""
         names = self._work[run].leases
         return next((n for n in names if self._held[n].fact.role is not Role.SPARE), None)
 
@@ -177,12 +178,12 @@ class SimExecutor:
     # --- The machine room ---
 
     def lose_node(self, node: str) -> None:
-        """Take the power from ``node``: nothing runs on it any more."""
+        """Cut the power of ``node``: no work runs on it any more."""
         self._lost_nodes.add(node)
         self._lose_leases(node)
 
     def _lose_leases(self, node: str) -> None:
-        """End what runs on ``node`` now, and what needs it."""
+        """End the work on ``node``, and the work that needs it."""
         for name in tuple(self._on_node.get(node, ())):
             held = self._held[name]
             if node in held.lost:
@@ -194,7 +195,7 @@ class SimExecutor:
                 self._break(held)
 
     def restore_node(self, node: str) -> None:
-        """Give ``node`` its power back; what ran there is still lost."""
+        """Restore the power of ``node``; its former work stays lost."""
         self._lost_nodes.discard(node)
 
     def clean_by_hand(self, node: str, claim: str) -> None:
@@ -206,7 +207,7 @@ class SimExecutor:
         self._wiped.pop(node, None)
 
     def forget_stops(self) -> None:
-        """Forget the stopping leases that still run, as a program does that ends."""
+        """Forget the stopping leases that still run, as if the program had ended."""
         for held in self._held.values():
             if not held.is_gone:
                 held.stopping_since_ms = held.stop_by_ms = None
@@ -227,7 +228,10 @@ class SimExecutor:
         return found
 
     def saved(self) -> SavedRoom:
-        """Return all that has to be kept of it between two steps; its timers are the timeline's."""
+        """Return everything that has to be saved of it between two steps.
+
+        The timeline has its timers.
+        """
         assert not self._touched, "between two steps nothing is under way"
         return SavedRoom(
             leases=tuple(
@@ -275,7 +279,7 @@ class SimExecutor:
         fact_of: Callable[[str], LeaseStarted],
         run_of: Callable[[str], Run],
     ) -> None:
-        """Know what ``saved`` has; the ledger says what an open lease and what a run is."""
+        """Restore ``saved``; the ledger has the events of open leases and the specs of runs."""
         assert not self._held, "it is new"
         assert not self._work, "it is new"
         for lease in saved.leases:
@@ -316,7 +320,7 @@ class SimExecutor:
         self._wiped = {each.node: each for each in saved.wiped}
 
     def stuck_nodes(self, *, since_ms: int) -> list[str]:
-        """Return the nodes with leases that are stopping since before ``since_ms``."""
+        """Return the nodes with leases that have been stopping since before ``since_ms``."""
         found: dict[str, None] = {}
         for held in self._held.values():
             told_ms = held.stopping_since_ms
@@ -364,7 +368,7 @@ class SimExecutor:
         self._touched[run.name] = None
 
     def _use(self, fact: LeaseStarted) -> None:
-        """Note who works on which nodes, and whether they are clean."""
+        """Note which runs work on which nodes, and whether the nodes are clean."""
         for node, _ in fact.slots:
             if self._dirty.get(node, fact.run) != fact.run:
                 self.wrongs.append(f"{fact.lease} is started on {node}, which was not wiped")
@@ -397,14 +401,14 @@ class SimExecutor:
         self._let_go_in(order, held)
 
     def _let_go_in(self, order: StopLease, held: HeldLease) -> None:
-        """Have a lease end after the time that it takes of what it has left."""
+        """Have a stopping lease end after the time that its work takes to stop."""
         left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
         delay_ms, stops = self._stop_delay(left_ms), held.stops
         if delay_ms is not None:
             self._plan(delay_ms, LeaseStops(order.lease, stops))
 
     def _hasten(self, order: StopLease, held: HeldLease) -> None:
-        """Bring the deadline of a stop forward; it ends by then, or sooner as it would have."""
+        """Bring the deadline of a stop forward; it ends by then, or sooner if it would have."""
         held.stop_by_ms = order.deadline_ms
         self._let_go_in(order, held)
 
@@ -441,7 +445,7 @@ class SimExecutor:
             return True
         if all(self._work[run].has_exited for run in runs_of(held.fact)):
             return True
-        # A run that waits for a spare is stopped only when its node is back; that comes back empty.
+        # A run that waits for a spare is stopped only when its node is back, which is then empty.
         return all(
             node in held.lost or (held.fact.run, node, ordinal) in kept
             for node, ordinal in slots_of(held.fact)
@@ -471,7 +475,7 @@ class SimExecutor:
         self._timeline.after(in_ms, partial(self.fire, timer))
 
     def fire(self, timer: Timer) -> None:
-        """Have happen what ``timer`` says; it is due."""
+        """Carry out the action of ``timer``, which is due."""
         match timer:
             case LeaseStops():
                 self._let_go(timer.lease, timer.stops)
@@ -508,7 +512,7 @@ class SimExecutor:
             self._exited[work.run.name] = None
 
     def _break(self, held: HeldLease) -> None:
-        """Note that a part of a run's work is lost: all of it goes back to its last checkpoint."""
+        """Note that a part of a run is lost, and set its work back to the last checkpoint."""
         held.is_broken = True
         for run in runs_of(held.fact):
             work = self._work[run]
@@ -518,7 +522,7 @@ class SimExecutor:
         self._plan(self._notice_ms, LossNoticed(held.fact.lease))
 
     def _reassess(self, work: Work) -> None:
-        """Find the width a run works at now, and plan its exit."""
+        """Compute the width a run works at now, and plan its exit."""
         now_ms = self._timeline.now_ms
         work.accrue(now_ms)
         held = [self._held[name] for name in work.leases]

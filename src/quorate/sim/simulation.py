@@ -1,8 +1,8 @@
 """The simulated machine room: true time, the actions in it, and the engine that runs there.
 
-Actions happen in the order of (instant, sequence). The engine is the production one over whatever
-store it is given; it sees time through a wall clock that may be wrong, and may be ended and opened
-again at any instant.
+Actions happen in the order of (instant, sequence). The engine is the production one over the given
+store; it reads time from a wall clock that may be wrong, and may be ended and opened again at any
+instant.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 Action = Callable[[], None]
 
 STEPS_PER_INSTANT_MAX: Final = 10_000
-"""How often the driver may step at one instant before the simulation calls it a standstill."""
+"""How often the driver may step at one instant before the simulation counts as stuck."""
 LOTTERY_SECRET: Final = b"what is simulated is not secret."
 LOTTERY_LENGTH: Final = 1_000
 """How many lotteries one simulation may draw."""
 
 
 class CrashedError(Exception):
-    """The program that owned the engine has ended in the middle of something."""
+    """The program that owned the engine has ended during an operation."""
 
 
 @dataclass(slots=True)
 class VirtualClock:
-    """What a wall clock shows: true time, off by ``skew_ms``."""
+    """A wall clock: true time plus ``skew_ms``."""
 
     true_ms: int
     skew_ms: int = 0
 
     def now_ms(self) -> int:
-        """Return what the clock shows."""
+        """Return the time of the clock."""
         return self.true_ms + self.skew_ms
 
 
 @dataclass(slots=True)
 class Timeline:
-    """True time, and what will happen when it comes; ties in the order of planning."""
+    """True time, and the planned actions; ties in the order of planning."""
 
     clock: VirtualClock
     _planned: list[tuple[int, int, Action]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Timeline:
         return self.clock.true_ms
 
     def at(self, at_ms: int, action: Action) -> None:
-        """Plan ``action`` for ``at_ms``; what is late happens now."""
+        """Plan ``action`` for ``at_ms``; now, if that is past."""
         self._sequence += 1
         heappush(self._planned, (max(at_ms, self.now_ms), self._sequence, action))
 
@@ -77,11 +77,11 @@ class Timeline:
         return self._planned[0][0] if self._planned else None
 
     def planned(self) -> tuple[int, list[tuple[int, int, Action]]]:
-        """Return the last sequence number, and (instant, number, action) of all that is planned."""
+        """Return the last sequence number, and (instant, number, action) of all planned actions."""
         return self._sequence, sorted(self._planned, key=lambda each: each[:2])
 
     def restore(self, sequence: int, planned: Sequence[tuple[int, int, Action]]) -> None:
-        """Plan what ``planned`` of another timeline was, with the same numbers."""
+        """Plan the actions ``planned`` of another timeline, with the same numbers."""
         self._sequence, self._planned = sequence, list(planned)
         heapify(self._planned)
 
@@ -95,7 +95,7 @@ class Observer(Protocol):
     """An observer. It may read everything and change nothing."""
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
-        """Observe what the engine is about to decide at ``now_ms``."""
+        """Observe the commands that the engine is about to decide at ``now_ms``."""
         ...
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
@@ -112,7 +112,7 @@ class Observer(Protocol):
 
 
 class WatchedEngine(Engine):
-    """The production engine, which notifies observers of what it has committed."""
+    """The production engine; it notifies observers of its commits."""
 
     observers: Sequence[Observer] = ()
 
@@ -131,7 +131,7 @@ class WatchedEngine(Engine):
 
 @dataclass(slots=True)
 class _Line:
-    """The connection from one life of the engine to the executor; a dead engine sends nothing."""
+    """The connection from one life of the engine to the executor; an ended engine sends nothing."""
 
     executor: Executor
     is_cut: bool = False
@@ -152,10 +152,10 @@ class _Line:
 
 
 class Simulation:
-    """An engine in simulated time. ``executor`` None lets nothing run: stops are one fact then.
+    """An engine in simulated time. Without an ``executor`` nothing runs, and a stop is one event.
 
-    An empty ``store`` gets a new ledger; the ledger of any other goes on, with an executor that
-    knows what runs.
+    An empty ``store`` gets a new ledger; the ledger of any other continues, with an executor that
+    has its leases.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Simulation:
     ) -> None:
         self.snapshot_events = snapshot_events
         self.policies: Mapping[str, PoolPolicy] | None = None
-        # Whether all that happens at one instant is seen by one step, as a busy daemon does.
+        # Whether one step handles all actions of an instant, as in a busy daemon.
         self.is_crowded = False
         self.timeline = timeline
         self.store = store
@@ -180,7 +180,7 @@ class Simulation:
         self._engine: WatchedEngine | None = engine
         self._adopt(engine)
         self.due_ms: int | None = None
-        """When the driver is due next; None: only when something happens."""
+        """When the driver is due next; None: only when an action happens."""
 
     def _begun(self) -> WatchedEngine:
         return WatchedEngine.create(
@@ -208,13 +208,16 @@ class Simulation:
         return self._engine
 
     def share_by(self, policies: Mapping[str, PoolPolicy] | None) -> None:
-        """Let pools share in rounds by ``policies`` from now on; None is all that there are."""
+        """Let pools share in rounds by ``policies`` from now on.
+
+        None means all that are installed.
+        """
         self.policies = policies
         if self._engine is not None:
             self._engine.policies = policies
 
     def send(self, command: Command, *, actor: str) -> Receipt | None:
-        """Give ``command`` to the engine; None when it is down or went down before it answered.
+        """Send ``command`` to the engine; None if it is down or went down before it answered.
 
         After None it is unknown whether the command was recorded.
         """
@@ -233,7 +236,7 @@ class Simulation:
         self._engine, self.due_ms = None, None
 
     def reopen(self) -> None:
-        """Open the engine on its store; nothing happens when it is open."""
+        """Open the engine on its store; does nothing if it is open."""
         if self._engine is not None:
             return
         self._line = None if self._executor is None else _Line(self._executor)
@@ -249,7 +252,7 @@ class Simulation:
         engine.policies = self.policies
 
     def run(self, until_ms: int) -> None:
-        """Let everything happen up to ``until_ms``, the driver stepping whenever it is due."""
+        """Run all actions up to ``until_ms``, with a step of the driver whenever it is due."""
         steps, instant_ms = 0, self.timeline.now_ms
         while True:
             wake_ms, event_ms = self._wake_ms(), self.timeline.next_ms()
@@ -258,7 +261,7 @@ class Simulation:
                 break
             steps = 0 if next_ms > instant_ms else steps + 1
             instant_ms = max(next_ms, instant_ms)
-            assert steps < STEPS_PER_INSTANT_MAX, f"nothing gets on at {next_ms}"
+            assert steps < STEPS_PER_INSTANT_MAX, f"the simulation is stuck at {next_ms}"
             if event_ms == next_ms:
                 self.timeline.take()()
                 while self.is_crowded and self.timeline.next_ms() == next_ms:
@@ -269,7 +272,7 @@ class Simulation:
         self.timeline.clock.true_ms = max(until_ms, self.timeline.now_ms)
 
     def step(self) -> None:
-        """Let the driver do what is due now."""
+        """Let the driver do everything that is due now."""
         if self._engine is None:
             return
         try:

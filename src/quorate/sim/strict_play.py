@@ -1,7 +1,7 @@
 """The published experiments: a trace played in rounds, by a policy and a table of rates.
 
-The mechanism is the published one, with its defects and its random streams. Nothing is paid for and
-no owner pays for anything: ``fleet_simulation.py`` plays a trace through the production engine.
+The mechanism is the published one, with its defects and its random generators. There are no budgets
+and no payers: ``fleet_simulation.py`` plays a trace through the production engine.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ _SECOND_MS: Final = 1_000
 _HOUR_S: Final = 3_600.0
 _TOGETHER: Final = False
 _AS_SOLVED: Final = ("max_min_fairness_perf", "max_min_fairness_packed")
-"""Policies of the table that choose between best allocations, where the published ones do not."""
+"""Policies of the table that choose between best allocations, although the published ones do
+not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """What is played. ``measured`` are places of jobs, the last one excluded; None is all."""
+    """The parameters. ``measured`` is (first, last + 1) of the measured jobs; None means all."""
 
     policy: str
     cluster: Cluster
@@ -57,7 +58,7 @@ class Experiment:
 class StrictPlay:
     """An experiment under way: ``go_on`` plays a part of it, until there is no more.
 
-    ``never_ran`` are the jobs that it ended without, because nothing could run any more.
+    ``never_ran`` are the jobs that could not run when the experiment ended.
     """
 
     def __init__(self, asked: Experiment, jobs: Iterable[TraceJob]) -> None:
@@ -90,7 +91,7 @@ class StrictPlay:
         return self.play.tally
 
     def go_on(self, rounds: int) -> bool:
-        """Play up to so many more rounds; return whether there is more to play."""
+        """Play up to ``rounds`` more rounds; return whether there is more to play."""
         began_s = process_time()
         try:
             for _ in range(rounds):
@@ -105,7 +106,10 @@ class StrictPlay:
         return True
 
     def _coming(self, jobs: Iterable[TraceJob]) -> Iterator[RoundJob]:
-        """Yield the jobs as rounds know them; raises ``TraceError`` for one of no known type."""
+        """Yield the jobs in the form for rounds.
+
+        Raise ``TraceError`` for a job of no known type.
+        """
         for job in jobs:
             kind = JobType(job.job_type or "", job.gpus)
             if kind not in self._known:
@@ -133,7 +137,7 @@ class StrictPlay:
             )
 
     def _allocate(self, rate: RowRate) -> Allocate:
-        """Return what makes allocations: the policy of the table, or what was published instead."""
+        """Return the function that makes allocations, of the table's policy or a published one."""
         asked, gpus = self.asked, dict(zip(self.cluster.flavors, self.cluster.gpus, strict=True))
         if asked.policy == "min_total_duration":
             return PublishedMakespan(gpus, self._types, rate)
@@ -159,12 +163,15 @@ class StrictPlay:
     # --- Results ---
 
     def measured(self) -> list[TraceJob]:
-        """Return the jobs that are measured, of those that have come."""
+        """Return the jobs that are measured and have arrived."""
         begin, end = self.asked.measured or (0, len(self.jobs))
         return [job for place, job in enumerate(self.jobs.values()) if begin <= place < end]
 
     def figures(self) -> dict[str, float | int | None]:
-        """Return what the published experiments print, of the measured jobs; JCT of those done."""
+        """Return the figures of the published experiments, for the measured jobs.
+
+        The mean completion time is that of the jobs that are done.
+        """
         tally, names = self.tally, [job.name for job in self.measured()]
         return {
             "jct_mean_s": tally.mean_of(names),
@@ -186,7 +193,10 @@ class StrictPlay:
         )
 
     def outcome(self) -> Outcome:
-        """Return the jobs that have come as runs. What a job waits, it waits for its round."""
+        """Return the jobs that have arrived as runs.
+
+        All waits of a job have the cause ``ROUNDS``.
+        """
         capacity = tuple(
             CapacityStep(at_ms=0, flavor=flavor, gpus=gpus)
             for flavor, gpus in zip(self.cluster.flavors, self.cluster.gpus, strict=True)

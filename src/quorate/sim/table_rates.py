@@ -1,4 +1,4 @@
-"""Rates of jobs from a table, as simulations ask for them."""
+"""Rates of jobs from a table, for simulations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from quorate.sim.round_simulation import Rates
 
 
 def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
-    """Return how fast rows of jobs of ``types`` are, together and spread.
+    """Return a function for the rates of rows of jobs of ``types``, together and spread.
 
-    On GPUs that are not together a row has the rates that the table has for that, and those on GPUs
-    together if it has none. What the table does not have at all is a rate of 0: two jobs that
-    were never measured together do not share.
+    On spread GPUs a row has the table's rates for spread GPUs, or those for GPUs together if it has
+    none. A rate that the table does not have at all is 0: two jobs that were never measured
+    together do not share.
     """
     rows = {each: row for row, each in enumerate(table.types)}
     columns = {flavor: column for column, flavor in enumerate(table.flavors)}
@@ -61,7 +61,7 @@ def _where_known(spread: Floats, together: Floats) -> tuple[Floats, Floats]:
 
 
 def templates_of(table: ThroughputTable, flavor: str) -> tuple[Template, ...]:
-    """Return the models that run on ``flavor``, and on how many GPUs each of them does."""
+    """Return the models that run on ``flavor``, and the numbers of GPUs of each."""
     column = table.flavors.index(flavor)
     sizes: dict[JobType, list[int]] = {}
     for each, rate in zip(table.types, table.together.alone[:, column], strict=True):
@@ -74,7 +74,7 @@ def templates_of(table: ThroughputTable, flavor: str) -> tuple[Template, ...]:
 
 
 def rates_on(table: ThroughputTable, flavor: str) -> Callable[[str, int], float]:
-    """Return how fast each model is alone on so many GPUs of ``flavor``."""
+    """Return a function for the rate of a model alone on a number of GPUs of ``flavor``."""
     column = table.flavors.index(flavor)
     rates = dict(zip(table.types, table.together.alone[:, column].tolist(), strict=True))
     return lambda model, gpus: rates[JobType(model, gpus)]

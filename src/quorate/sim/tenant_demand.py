@@ -1,6 +1,6 @@
 """People's commands about tenants: new ones, other limits, limits below the use, removals.
 
-Some name a version that is long outdated, and some try to remove what is in use.
+Some name a version that is long outdated, and some try to remove a tenant in use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.sim.demand import TEAMS, Arrival, Size, Wish, one_in
 _COMING: Final = ("newt", "owl", "guest")
 """Owners that come and go; of these only the guest has runs."""
 _LONG_AGO: Final = 1
-"""The version that no owner ever has: it is the ledger's opening."""
+"""A version that no owner ever has: the sequence of the ledger's opening."""
 _WISHES_PER_TENANT_WISH: Final = 6
 
 
@@ -36,7 +36,7 @@ def draw_soft_quota(chance: Random) -> Quota:
 def draw_tenant_wishes(
     chance: Random, size: Size, until_ms: int, arrivals: Sequence[Arrival]
 ) -> tuple[Wish, ...]:
-    """Return commands about tenants, mostly when something runs."""
+    """Return commands about tenants, mostly while runs are active."""
     found = []
     for _ in range(size.wishes // _WISHES_PER_TENANT_WISH):
         arrival = chance.choice(arrivals)
@@ -46,7 +46,7 @@ def draw_tenant_wishes(
 
 
 def _wish(chance: Random, owner: str) -> Command:
-    """Return a wish about some tenant, half of the time that of a run: ``owner``."""
+    """Return a command about some tenant, half of the time about ``owner``, the owner of a run."""
     if one_in(chance, 4):
         return CreateOwner(_new(chance), "a new group")
     version = _LONG_AGO if one_in(chance, 6) else None

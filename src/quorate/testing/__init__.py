@@ -1,4 +1,4 @@
-"""Shipped for those who extend Quorate: strategies for Hypothesis and the stores' contract suite.
+"""Shipped for extensions of Quorate: strategies for Hypothesis, and contract suites for adapters.
 
-Nothing in the package imports this.
+No other module of the package imports this one.
 """

@@ -1,4 +1,4 @@
-"""Builders for tests and benchmarks: small fleets, families and runs with few words."""
+"""Builders for tests and benchmarks: small fleets, families and runs in a few words."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def node(
 
 
 def fleet(domains: dict[str, int], *, gpus: int = 8, flavor: str = "H100") -> list[Node]:
-    """Return nodes of ``gpus`` that give each domain its GPUs; the last may be smaller."""
+    """Return nodes of ``gpus`` that give each domain its GPUs; the last node may be smaller."""
     found = []
     for domain, total in domains.items():
         full, rest = divmod(total, gpus)
@@ -120,9 +120,9 @@ def opening(
     pools: Sequence[Pool] = (),
     at_ms: int = NOW_MS,
 ) -> list[Event]:
-    """Return the first events of a ledger that declare all this.
+    """Return the first events of a ledger that declare these nodes, owners, budgets and pools.
 
-    Owners named by budgets are declared when they are not given.
+    Owners named by budgets are declared even if they are not given.
     """
     named = {owner.name for owner in owners}
     missing = [Owner(name=name) for name in sorted({b.owner for b in budgets} - named)]
@@ -142,7 +142,7 @@ def world(
     pools: Sequence[Pool] = (),
     at_ms: int = NOW_MS,
 ) -> State:
-    """Return the state in which all this was declared."""
+    """Return the state in which these nodes, owners, budgets and pools were declared."""
     state = State()
     apply_all(
         state,

@@ -21,7 +21,7 @@ from quorate.model.specs import Budget, Node, Owner
 from quorate.model.state.state_view import StateView
 
 Named = tuple[str, str]
-"""An object by kind and name, as causes name it; ("family", owner) if its parents are meant."""
+"""An object by kind and name, as in causes; ("family", owner) stands for its parents."""
 
 
 class Changes:
@@ -34,7 +34,7 @@ class Changes:
         self._budgets: dict[str, Budget] = {}
 
     def enter(self, number: int, event: Event) -> None:
-        """Write down what the event of this number changes."""
+        """Record the objects that the event of this number changes."""
         for each in self._changed_by(event):
             self._last[each] = number
 
@@ -82,7 +82,7 @@ class Changes:
             yield from self._around(node.name)
 
     def _around(self, name: str) -> Iterator[Named]:
-        """Yield a node, and the domain that it is in."""
+        """Yield a node, and its domain."""
         yield "node", name
         if name in self._nodes:
             yield "domain", self._nodes[name].domain_key

@@ -1,26 +1,27 @@
-"""Checks what clients saw of a ledger: one order of all requests must explain every answer.
+"""Checks the answers that clients got from a ledger: one order of all requests must explain them.
 
 Clients submit, cancel and read runs, several at once, while machines and links fail. Each request
-is one ``Operation``: when it was sent, when it was answered, and the answer, or none if the
-client does not know what became of it. ``check_history`` returns what no order explains:
+is one ``Operation``: when it was sent, when it was answered, and the answer, or none if the client
+does not know whether it was carried out. ``check_history`` returns everything that no order
+explains:
 
 - for each run, the answers are those of one copy that carries out one request at a time, each at
   one instant between its sending and its answer (linearizability; a request without an answer may
   have been carried out at any later instant, or never);
-- what was acknowledged is in the ledger once, at the sequence that the client got, and the ledger
+- an acknowledged write is in the ledger once, at the sequence that the client got, and the ledger
   has no submission or cancellation that no client sent;
 - a request that was sent after another one was answered has a higher sequence, and a read has seen
-  all that was answered before it was sent. A read that may lag has seen all that its own client
-  was answered before. Either shows the run as the ledger has it at the sequence that it names, or
-  at a later one.
+  all writes that were answered before it was sent. A read that may lag has seen all that its own
+  client was answered before. Either shows the run as the ledger has it at the sequence that it
+  names, or at a later one.
 
-``check_orders`` does the same for an executor: orders of an older term are never obeyed after
-those of a newer one, and a lease is started at most once. Quotas and slots in every prefix of the
-ledger are checked by ``core/audit/history_audit.py``.
+``check_orders`` does the same for an executor: orders of an older term are never obeyed after those
+of a newer one, and a lease is started at most once. Quotas and slots in every prefix of the ledger
+are checked by ``core/audit/history_audit.py``.
 
 Linearizability holds for a whole if it holds for each of its keys, so each run is checked by
-itself. The search keeps every state that the answers so far allow, with the requests under way
-that are carried out in it already.
+itself. The search keeps every state that the answers so far allow, with the pending requests that
+are already carried out in it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from quorate.model.events import Event, Outcome, RunEnded, RunSubmitted
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A run as a client may see it: whose submission made it, and whether it is over."""
+    """A run in the view of a client: whose submission made it, and whether it is over."""
 
     nonce: str
     is_over: bool = False
@@ -54,7 +55,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A client reads the run; with ``may_lag`` it accepts an answer that is not of now."""
+    """A client reads the run; with ``may_lag`` it accepts an answer that is not up to date."""
 
     may_lag: bool = False
 
@@ -63,7 +64,7 @@ Request = Submit | Cancel | Read
 
 
 class Verdict(Enum):
-    """What a write was answered."""
+    """The answer to a write."""
 
     DONE = "done"
     UNCHANGED = "unchanged"
@@ -80,7 +81,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The answer to a write, and for what it did the sequence of its first event, else None."""
+    """The answer to a write, and the sequence of its first event; None if it recorded nothing."""
 
     verdict: Verdict
     seq: int | None = None
@@ -88,7 +89,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a read: the run, None if there was none, with all up to ``seq`` at least."""
+    """The answer to a read: the run (None: no such run), in a state of ``seq`` at least."""
 
     copy: Copy | None
     seq: int
@@ -101,9 +102,9 @@ Answer = Written | Found
 class Operation:
     """One request of ``client`` about ``run``, from ``sent`` to ``answered``.
 
-    Both are instants of one clock, in any unit. ``answered`` and ``answer`` are None if the
-    client never learned what became of it. A request that was repeated with one request key until
-    it was answered is one operation; repeated without a key, it is several.
+    Both are instants of one clock, in any unit. ``answered`` and ``answer`` are None if the client
+    got no answer. A request that was repeated with one request key until it was answered is one
+    operation; repeated without a key, it is several.
     """
 
     client: str
@@ -131,7 +132,7 @@ class Obeyed:
 
 
 def check_history(operations: Sequence[Operation], events: Sequence[Event]) -> list[str]:
-    """Return what is wrong, as sentences: ``events`` is the ledger from its first event on."""
+    """Return all faults, as sentences: ``events`` is the ledger from its first event on."""
     found: list[str] = []
     by_run: dict[str, list[Operation]] = {}
     for each in operations:
@@ -156,7 +157,7 @@ def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
         for number, each in enumerate(operations)
         if each.answered is not None
     ]
-    # What was sent at the instant of an answer may have come before it.
+    # A request sent at the instant of an answer may have been carried out before it.
     moments.sort()
     under_way: set[int] = set()
     ways: set[_Way] = {(None, frozenset())}
@@ -176,7 +177,7 @@ def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
 
 
 def check_orders(obeyed: Iterable[Obeyed]) -> list[str]:
-    """Return what is wrong with the orders that one executor carried out, in their order."""
+    """Return the faults of the orders that one executor carried out, in their order."""
     found: list[str] = []
     newest = 0
     started: set[str] = set()
@@ -196,11 +197,11 @@ def check_orders(obeyed: Iterable[Obeyed]) -> list[str]:
 # --- One run ---
 
 _Way = tuple[Copy | None, frozenset[int]]
-"""What the run may be, and which requests under way are carried out in it already."""
+"""A possible state of the run, and the pending requests that are already carried out in it."""
 
 
 def after(copy: Copy | None, request: Request, answer: Answer | None) -> list[Copy | None]:
-    """Return what the run may be after ``request`` was answered so; none if that cannot be.
+    """Return the possible states of the run after ``request`` was answered so; none if impossible.
 
     A write without an ``answer`` is carried out, whatever its answer would have been.
     """
@@ -219,7 +220,7 @@ def after(copy: Copy | None, request: Request, answer: Answer | None) -> list[Co
 
 
 def _written(copy: Copy | None, request: Submit | Cancel) -> tuple[Copy | None, set[Verdict]]:
-    """Return what the run is after a write that was carried out, and what it may be answered."""
+    """Return the state of the run after a write that was carried out, and its possible answers."""
     match request, copy:
         case Submit(nonce), None:
             return Copy(nonce), {Verdict.DONE, Verdict.REFUSED}
@@ -237,7 +238,7 @@ def _written(copy: Copy | None, request: Submit | Cancel) -> tuple[Copy | None, 
 def _carried_out(
     ways: set[_Way], under_way: set[int], operations: Sequence[Operation], number: int
 ) -> set[_Way]:
-    """Return the ways in which operation ``number`` is carried out by now, without naming it."""
+    """Return the ways in which operation ``number`` is carried out, with that number removed."""
     finished: set[_Way] = set()
     seen = set(ways)
     waiting = list(ways)
@@ -249,7 +250,7 @@ def _carried_out(
         for other in under_way - done:
             each = operations[other]
             for then in after(copy, each.request, each.answer):
-                # What has no answer and changes nothing may as well not be carried out.
+                # A request without an answer that changes nothing need not be carried out.
                 if each.answer is None and then == copy:
                     continue
                 way = (then, done | {other})
@@ -263,7 +264,7 @@ def _carried_out(
 
 
 def _against_ledger(by_run: dict[str, list[Operation]], events: Sequence[Event]) -> Iterator[str]:
-    """Yield what was acknowledged and is not in the ledger once, and what no client sent."""
+    """Yield writes acknowledged but not once in the ledger, and records that no client sent."""
     submitted: dict[str, list[tuple[int, str]]] = {}
     cancelled: dict[str, list[tuple[int, str]]] = {}
     for seq, event in enumerate(events, start=1):
@@ -322,7 +323,7 @@ def _recorded(
     sent: Sequence[tuple[Operation, str]],
     recorded: Sequence[tuple[int, str]],
 ) -> Iterator[str]:
-    """Yield how the records of one run differ from what its clients were answered."""
+    """Yield how the records of one run differ from the answers to its clients."""
     if len(recorded) > 1:
         at = ", ".join(str(seq) for seq, _ in recorded)
         yield f"run {run}: its {what} is in the ledger {len(recorded)} times, at {at}"
@@ -334,7 +335,7 @@ def _recorded(
         if not isinstance(done, Written) or done.verdict is not Verdict.DONE:
             continue
         assert done.seq is not None, each
-        # The events of one request may begin with what time has made due.
+        # The events of one request may begin with due work.
         if not any(mark == nonce and seq >= done.seq for seq, mark in recorded):
             yield f"run {run}: its {what} was acknowledged at {done.seq} and is not in the ledger"
 

@@ -2,7 +2,7 @@
 
 ``events()`` draws any event, ``histories()`` a list of them whose time never runs back. Values have
 the right types and stay within the bounds of ``model/amounts.py``; they need not make sense
-together, which is what bytes and stores must not depend on.
+together, because codecs and stores must not depend on that.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ def _slices() -> st.SearchStrategy[ev.Slice]:
 
 
 def _plans() -> st.SearchStrategy[ev.Event]:
-    """Return a strategy for what is promised: reservations, backfill, filled spares."""
+    """Return a strategy for events of plans: reservations, backfill, filled spares."""
     maybe_ms = st.none() | times_ms
     return st.one_of(
         st.builds(

@@ -48,11 +48,11 @@ NOTICE_MS = 1_000
 """How long work has to stop."""
 GRACE_MS = 2 * NOTICE_MS
 LATE_MS = 6 * NOTICE_MS
-"""How long work takes that ends after another, though a busy machine starts that one later."""
+"""How long work takes that ends after other work, even if a busy machine starts the other later."""
 LONG_MS = 600_000
 POLL_MS = 20
 WAITS_MAX = 20_000
-"""How often a test waits for one thing."""
+"""How often a test waits for one condition."""
 
 
 def refuses(order: Callable[[], None]) -> bool:
@@ -65,29 +65,29 @@ def refuses(order: Callable[[], None]) -> bool:
 
 
 class Work(StrEnum):
-    """What the work of a run does in these tests."""
+    """The behaviour of a run's work in these tests."""
 
     ENDS = "ends"
     """It exits with 0 after ``lasts_ms``."""
     FAILS = "fails"
     """It exits with ``CODE_FAILED`` after ``lasts_ms``."""
     STAYS = "stays"
-    """It goes on until it is told to stop, and goes then."""
+    """It goes on until it is stopped, and then exits."""
     DEFIES = "defies"
     """It goes on until it is killed."""
     COUNTS = "counts"
-    """It reports steps, and goes on until it is told to stop."""
+    """It reports steps, and goes on until it is stopped."""
 
 
 class ExecutorContract(ABC):
-    """What holds for every executor."""
+    """The contract of every executor."""
 
     outlives_service = True
-    """Whether work goes on, and is found again, when the service ends."""
+    """Whether work goes on, and is found again, after the service ends."""
     ledger = "contract"
     """The ledger that the executors of a test work for."""
     wipes_nodes = True
-    """Whether it wipes nodes itself; otherwise an operator does, and tells the ledger."""
+    """Whether it wipes nodes itself; otherwise an operator does, and records it in the ledger."""
 
     @abstractmethod
     def make_executor(self) -> ServedExecutor:
@@ -99,19 +99,19 @@ class ExecutorContract(ABC):
 
     @abstractmethod
     def run_of(self, name: str, work: Work, *, lasts_ms: int) -> Run:
-        """Return a run of one GPU whose work does what ``work`` says."""
+        """Return a run of one GPU whose work behaves as ``work``."""
 
     @abstractmethod
     def now_ms(self) -> int:
-        """Return the time by which deadlines are given."""
+        """Return the time on the clock of deadlines."""
 
     @abstractmethod
     def let_time_pass(self, until_ms: int | None) -> None:
-        """Return at ``until_ms`` at the latest, and before if the executor woke its service."""
+        """Return at ``until_ms`` at the latest, or earlier if the executor wakes its service."""
 
     @abstractmethod
     def is_at_work(self, run: str) -> bool:
-        """Return whether the work of a run gets on."""
+        """Return whether the work of a run makes progress."""
 
     @abstractmethod
     def starts_of(self, run: str) -> int:
@@ -153,7 +153,10 @@ class ExecutorContract(ABC):
         return StopLease(lease, self.now_ms() + within_ms)
 
     def until(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
-        """Return when ``look`` says so; looks only when the executor asks for it."""
+        """Let time pass as the executor asks, until ``look()`` is true.
+
+        Fail with ``what`` after ``WAITS_MAX`` waits.
+        """
         for _ in range(WAITS_MAX):
             if look():
                 return
@@ -161,7 +164,7 @@ class ExecutorContract(ABC):
         raise AssertionError(f"{what}: {executor.reports()}")
 
     def poll(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
-        """Return when ``look`` says so, which is nothing that the executor reports."""
+        """Let time pass until ``look()`` is true; the executor does not report this condition."""
         for _ in range(WAITS_MAX):
             if look():
                 return
@@ -169,11 +172,11 @@ class ExecutorContract(ABC):
         raise AssertionError(f"{what}: {executor.reports()}")
 
     def until_at_work(self, executor: ServedExecutor, run: str) -> None:
-        """Return when the work of ``run`` gets on."""
+        """Return when the work of ``run`` makes progress."""
         self.poll(executor, lambda: self.is_at_work(run), f"{run} is at work")
 
     def until_idle(self, executor: ServedExecutor, run: str) -> None:
-        """Return when nothing of the work of ``run`` is left."""
+        """Return when no process of the work of ``run`` is left."""
         self.poll(executor, lambda: not self.is_at_work(run), f"{run} has gone")
 
     def exit_of(self, executor: ServedExecutor, run: str) -> RunExited:
@@ -186,11 +189,11 @@ class ExecutorContract(ABC):
         self.until(executor, lambda: LeaseGone(lease) in executor.reports(), f"{lease} goes")
 
     def until_refused(self, executor: ServedExecutor, order: Callable[[], None]) -> None:
-        """Return when ``order`` is refused because of its term, which may have to be looked up."""
+        """Return when ``order`` is refused because of its term."""
         self.poll(executor, lambda: refuses(order), "orders of an older term are refused")
 
     def rest(self, executor: ServedExecutor, for_ms: int) -> None:
-        """Let ``for_ms`` pass, and look at the executor as often as it asks for it."""
+        """Let ``for_ms`` pass, and read the reports as often as the executor asks for it."""
         until_ms = self.now_ms() + for_ms
         while self.now_ms() < until_ms:
             executor.reports()
@@ -230,7 +233,7 @@ class ExecutorContract(ABC):
         self.rest(executor, NOTICE_MS)
         assert self.is_at_work("r")
         assert self.starts_of("r") == 1
-        # An executor need not know whether work has begun; what it says of it is true.
+        # An executor need not know whether work has begun; if it reports that, it is true.
         asked = ("r", "unknown")
         self.until(
             executor,
@@ -521,7 +524,7 @@ class ExecutorContract(ABC):
     def test_work_that_ends_while_no_service_runs_is_reported_by_the_next_one(self) -> None:
         order = self.start("r/0", Work.ENDS, lasts_ms=NOTICE_MS)
         executor = self.opened(order)
-        # It may be over again before it is looked at.
+        # It may be over before it is examined.
         self.poll(executor, lambda: self.starts_of("r") == 1, "r has begun")
         again = self.reopen(executor)
         if self.outlives_service:

@@ -1,8 +1,8 @@
 """Firm places checked by brute force: every instant, every lease, nothing cached.
 
-Independent of ``core/planning``: it adds up what each lease and each firm place holds at each
-instant at which that changes. Knows GPUs and whole nodes by domain; payers, what they lend, and
-caps, by GPUs at once and by GPU-hours; hard quotas of runs and of nodes.
+Independent of ``core/planning``: it adds up the resources of each lease and each firm place at each
+instant at which they change. Knows GPUs and whole nodes by domain; payers, their lending, and caps,
+by GPUs at once and by GPU-hours; hard quotas of runs and of nodes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """What is put back for a trial: leases taken as gone, nodes as ready, limits as unbounded.
+    """The objects put back for a trial: leases taken as gone, nodes as ready, limits as unbounded.
 
-    ``limits`` are named by (kind, name), and so are domains whose nodes are not what they were.
+    ``limits`` are named by (kind, name), and so are domains whose nodes have changed.
     ``unrecalled`` are recalled leases that count until their declared ends, as if not recalled.
     """
 
@@ -61,7 +61,7 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
 def lacking(
     view: StateView, place: Place, others: Collection[Place], put_back: PutBack | None = None
 ) -> list[str]:
-    """Return what ``place`` lacks beside ``others``, what runs, and what is ``put_back``."""
+    """Return what ``place`` lacks beside ``others`` and running leases, after ``put_back``."""
     back = put_back or PutBack()
     return list(_lacking(view, place, others, back))
 
@@ -97,7 +97,7 @@ def _lacking(
 
 
 def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
-    """Yield the domains of a place where it leaves part of a node, if whole nodes are given."""
+    """Yield the domains in which a place leaves part of a node, if the pool gives whole nodes."""
     run = view.runs[place.run].spec
     if not view.pools[run.pool].whole_nodes:
         return
@@ -161,7 +161,7 @@ def _over_caps(
 
 
 def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = False) -> int:
-    """Return how many GPUs ``payers`` pay for in ``places``, or of those what they lend."""
+    """Return how many GPUs ``payers`` pay for in ``places``; with ``lent``, only lent ones."""
     return sum(
         share.gpus
         for place in places
@@ -234,7 +234,7 @@ def _runs_left(
 
 
 def _lineage(view: StateView, run: str) -> set[str]:
-    """Return the owner of ``run`` and all above it."""
+    """Return the owner of ``run`` and its ancestors."""
     found, level = set[str](), [view.runs[run].spec.owner]
     while level:
         owner = level.pop()
@@ -246,7 +246,10 @@ def _lineage(view: StateView, run: str) -> set[str]:
 
 
 def _still_pays(view: StateView, place: Place, share: Share) -> bool:
-    """Return whether a payer may pay for a run: of its family, or as a lender, and open then."""
+    """Return whether a payer may pay for a run.
+
+    It is in the family of the run's owner or lends to it, and its window is open then.
+    """
     owner = view.runs[place.run].spec.owner
     account = view.envelopes[share.payer]
     spec = account.spec
@@ -271,7 +274,10 @@ def _taken(view: StateView, other: Place, where: tuple[str, str, str]) -> int:
 
 
 def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBack) -> int:
-    """Return the GPUs of a domain that no lease holds at ``at_ms``, in whole nodes if asked."""
+    """Return the GPUs of a domain that no lease holds at ``at_ms``.
+
+    If the pool gives whole nodes, only free nodes count.
+    """
     whole = view.pools[where[0]].whole_nodes
     found = 0
     for name, known in view.nodes.items():
@@ -299,7 +305,7 @@ def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBac
 def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
     """Return the GPUs of filled spares that have come back to ``node`` by ``at_ms``.
 
-    A spare whose filler is put back was never away.
+    A spare whose filler is put back counts as never filled.
     """
     found = 0
     for pledge in view.pledges.values():
@@ -326,7 +332,7 @@ def _over_ms(view: StateView, run: str, back: PutBack) -> int:
 def _used(
     view: StateView, payers: Collection[str], at_ms: int, back: PutBack, *, lent: bool = False
 ) -> int:
-    """Return how many GPUs ``payers`` pay for at ``at_ms``, or of those what they lend."""
+    """Return how many GPUs ``payers`` pay for at ``at_ms``; with ``lent``, only lent ones."""
     used = sum(
         lease.gpus
         for name, lease in view.leases.items()
@@ -345,7 +351,7 @@ def _used(
 
 
 def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
-    """Return when a lease is expected to end, by the ladder that the documents state."""
+    """Return when a lease is expected to end, by the rungs in docs/design/planning.md."""
     record = view.runs[lease.fact.run]
     assert record.since_ms is not None, record
     from_ms = record.since_ms
@@ -367,11 +373,11 @@ def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
 
 
 def is_counted(view: StateView, place: Place) -> bool:
-    """Return whether a place that lacks nothing by counting is sure to hold its run.
+    """Return whether a place that lacks nothing by counting certainly holds its run.
 
-    Not if the run or a payer is for certain racks, nor in whole nodes of several sizes, nor
-    under a quota of shared nodes: which GPUs of the domain are free decides there, and may keep the
-    run from starting though enough of them are.
+    Not if the run or a payer selects racks, nor in whole nodes of several sizes, nor under a quota
+    of shared nodes: there it matters which GPUs of the domain are free, and the run may not start
+    although enough of them are.
     """
     run = view.runs[place.run].spec
     lines = [view.envelopes[share.payer].spec.selector for share in place.payers]
@@ -419,7 +425,7 @@ def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> froz
     """Return the leases that may be stopped by the start of ``place``, for it or beside it.
 
     Beside it are the places that have begun by then and share a domain with it: all of them are
-    short if their sum does not fit, so a lease is stopped for any of them that it may be.
+    short if their sum does not fit, so a lease is stopped for any of them for which it may be.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
     beside = (

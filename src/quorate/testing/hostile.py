@@ -1,4 +1,4 @@
-"""Texts that are made to be costly to read, for tests and benchmarks."""
+"""Texts that are costly to read, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def _filled(unit: str, length: int, before: str, after: str) -> str:
 
 
 def hostile_yaml(length: int = MIB) -> dict[str, str]:
-    """Return YAML of about ``length`` characters, by what makes it costly; much of it is refused.
+    """Return YAML texts of about ``length`` characters, by the reason of their cost.
 
-    None begins with a bracket: such a text is JSON.
+    Many are refused. None begins with a bracket: such a text is JSON.
     """
     keys = length // 16
     node = "apiVersion: quorate/v1\nkind: Node\nmetadata: {name: n}\nspec:\n  gpus: 8\n---\n"
@@ -61,7 +61,7 @@ def _listed(unit: str, length: int) -> str:
 
 
 def hostile_json(length: int = MIB) -> dict[str, bytes]:
-    """Return bodies of about ``length`` bytes, by what makes them costly."""
+    """Return bodies of about ``length`` bytes, by the reason of their cost."""
     keys = length // 12
     named = ",".join(f'"{number:07x}":1' for number in range(keys))
     found = {

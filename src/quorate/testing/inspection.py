@@ -1,10 +1,10 @@
 """An inspection: a trial of one seed, checked in every way while it runs.
 
-After every commit the invariants of what was touched hold, every so often those of everything; a
-second tick at the same instant changes nothing; the executor gets no impossible order. A repeated
-request gets the first response and does nothing. After every crash everything that was answered is
-still recorded. At the end the whole history is audited, replayed and compared, and nothing hangs.
-What has happened is counted, so that a test can insist that everything does.
+After every commit the invariants of the touched objects hold, now and then those of the whole
+state; a second tick at the same instant changes nothing; the executor gets no impossible order. A
+repeated request gets the first response and changes nothing. After every crash all acknowledged
+requests are still recorded. At the end the whole history is audited, replayed and compared, and no
+run hangs. Everything that happened is counted, so that a test can require each kind.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from quorate.testing.shrinking import Deed, unsettled
 from quorate.testing.states import same
 
 SWEEP_EVERY: Final = 20
-"""After how many commits everything is checked, not only what was touched."""
+"""After how many commits the whole state is checked, not only the touched objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Happened:
 
 @dataclass(slots=True)
 class Findings:
-    """The result of a seed. ``failure`` is why it failed, in full; empty when it did not.
+    """The result of a seed. ``failure`` is the full text of its failure; empty if it passed.
 
     ``deeds`` are the commands until it failed, so that the failure can be made smaller.
     """
@@ -79,7 +79,7 @@ def inspect_rounds(
 ) -> Findings:
     """Return the findings of a trial in which a pool shares in rounds, by one of ``policies``.
 
-    ``with_pairs``: if it knows types of jobs that can share GPUs.
+    ``with_pairs``: the pool knows types of jobs that can share GPUs.
     """
     draw = partial(draw_round_world, policies=tuple(policies), with_pairs=with_pairs)
     inspection = Inspection(seed, size, draw)
@@ -124,7 +124,7 @@ class Inspection:
         self._unanswered = len(commands)
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
-        """Count what happened, and see that a tick leaves nothing for a second one."""
+        """Count what happened, and check that a tick leaves nothing for a second one."""
         decision = receipt.decision
         for refusal in decision.refusals:
             self.findings.happened[Happened("refusal", refusal.code.value)] += 1
@@ -142,7 +142,7 @@ class Inspection:
             assert due_ms is None or due_ms > view.at_ms, ("left undone", due_ms)
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """Check the invariants of what was touched, and now and then of everything."""
+        """Check the invariants of the touched objects, and now and then of the whole state."""
         self._unanswered = 0
         events = [event for receipt in receipts for event in receipt.decision.events]
         _expect_none(check_touched(view, events))
@@ -155,9 +155,9 @@ class Inspection:
         _expect_tenants(view)
 
     def reopened(self, view: StateView) -> None:
-        """Check that nothing that was answered is lost, and that the state is whole."""
+        """Check that no acknowledged request is lost, and that the state is complete."""
         if self.trial.store.head() == self._read:
-            # The last command was lost with the program.
+            # The last command was lost in the crash.
             del self.deeds[len(self.deeds) - self._unanswered :]
         self._unanswered = 0
         now_ms = max(view.at_ms, self.trial.timeline.clock.now_ms())
@@ -177,11 +177,11 @@ class Inspection:
     @property
     def _engine(self) -> Engine:
         engine = self.trial.simulation.engine
-        assert engine is not None, "no engine answers while it is down"
+        assert engine is not None, "the simulated service is down: it has no engine"
         return engine
 
     def _read_on(self, view: StateView) -> None:
-        """Read the blocks that have come, and see that every promise in them is kept."""
+        """Read the new blocks, and check that every promise in them is kept."""
         blocks = self.trial.store.blocks(from_height=self._read.height + 1)
         for head, events in open_blocks(blocks, after=self._read):
             self._read = head
@@ -191,7 +191,7 @@ class Inspection:
             assert not faults, faults[:5]
 
     def _see_the_executor(self, view: StateView) -> None:
-        """Check that the executor knows what the ledger holds, and got no impossible order."""
+        """Check that the executor has the leases of the ledger, and got no impossible order."""
         executor = self.trial.executor
         assert not executor.wrongs, executor.wrongs
         ledger = {name: lease.ending is not None for name, lease in view.leases.items()}
@@ -252,7 +252,7 @@ def _expect_waiting(view: StateView) -> None:
 
 
 def _expect_tenants(view: StateView) -> None:
-    """See that no access token outlives its tenant."""
+    """Check that no access token outlives its tenant."""
     tenants = {known.issued.tenant for known in view.tokens.values() if known.revoked_ms is None}
     assert tenants <= {"", *view.owners}, ("tokens of unknown tenants", tenants)
 

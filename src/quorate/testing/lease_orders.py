@@ -1,4 +1,4 @@
-"""Leases for tests of executors: the orders that a ledger would give, with few words."""
+"""Leases for tests of executors: the orders that a ledger would give, in a few words."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from quorate.loop.engine import Engine
 from quorate.testing.builders import NOW_MS
 
 LOTTERY_SECRET: Final = b"the secret that only tests know."
-"""Of the right length, and no secret at all."""
+"""A secret of the right length, which is public."""
 LOTTERY_LENGTH: Final = 1_000
-"""How many lotteries it is good for: few, so that an engine is made quickly."""
+"""How many lotteries the chain serves: few, so that an engine is made quickly."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class HandClock:
 
 
 def memory_engine(store: MemoryStore | None = None, clock: HandClock | None = None) -> Engine:
-    """Return the engine of a new ledger that lives in memory."""
+    """Return the engine of a new ledger in memory."""
     return Engine.create(
         MemoryStore() if store is None else store,
         HandClock() if clock is None else clock,

@@ -1,4 +1,4 @@
-"""Output kept in memory: the simplest that keeps the promises of the logs port."""
+"""Output kept in memory: the simplest implementation of the logs port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An outbox kept in memory: the simplest that keeps the promises of the outbox port."""
+"""An outbox kept in memory: the simplest implementation of the outbox port."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class _Sink:
 
 
 class MemoryOutbox:
-    """An outbox that lives as long as this object. For one thread."""
+    """An outbox with the lifetime of this object. For one thread."""
 
     def __init__(self) -> None:
         self._sinks: dict[str, _Sink] = {}
 
     def cursor(self, sink: str) -> int:
-        """Return up to which event ``sink`` has taken in."""
+        """Return the last event from which ``sink`` has taken parcels in."""
         return self._of(sink).cursor
 
     def head(self, sink: str) -> bytes:
@@ -79,14 +79,14 @@ class MemoryOutbox:
         return box.due_ms[key]
 
     def given_up(self, sink: str, key: str) -> None:
-        """Forget a parcel that is not delivered."""
+        """Forget a parcel that will not be delivered."""
         line = self._removed(sink, key)
         box = self._of(sink)
         if line is not None and all(one.line != line for one in box.parcels):
             box.failing.pop(line, None)
 
     def waiting(self, sink: str) -> Waiting:
-        """Return how many wait, since when, and why."""
+        """Return how many parcels wait, since when, and why."""
         box = self._of(sink)
         by_time = sorted(box.failing.items(), key=lambda one: (-one[1][1], one[0]))
         last = by_time[0][1] if by_time else None

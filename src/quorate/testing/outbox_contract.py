@@ -39,7 +39,7 @@ def keys(parcels: Iterable[Parcel]) -> list[str]:
 
 
 def is_bug(outbox: Outbox, parcels: list[Parcel], cursor: int) -> bool:
-    """Return whether taking that in is found to be a bug."""
+    """Return whether ``take_in`` with these arguments raises an assertion."""
     try:
         outbox.take_in("s", parcels, cursor)
     except AssertionError:
@@ -48,7 +48,7 @@ def is_bug(outbox: Outbox, parcels: list[Parcel], cursor: int) -> bool:
 
 
 class OutboxContract(ABC):
-    """What holds for every outbox."""
+    """The contract of every outbox."""
 
     @abstractmethod
     def make_outbox(self) -> Outbox:
@@ -204,6 +204,6 @@ class OutboxContract(ABC):
 
 
 def check_back_off(key: str, attempts: int) -> None:
-    """Assert what ``back_off_ms`` promises."""
+    """Assert the promises of ``back_off_ms``."""
     longest_ms = min(BACK_OFF_MS_MIN * 2 ** (attempts - 1), BACK_OFF_MS_MAX)
     assert longest_ms * 3 // 4 <= back_off_ms(key, attempts) <= longest_ms

@@ -56,7 +56,7 @@ def _mount_path(volume: Volume) -> str:
 
 
 def pod_templates() -> st.SearchStrategy[PodTemplate]:
-    """Return a strategy for pod templates that say something."""
+    """Return a strategy for pod templates with at least one field."""
     return st.builds(
         PodTemplate,
         volumes=st.lists(_volumes(), max_size=3, unique_by=_mount_path).map(tuple),

@@ -1,9 +1,9 @@
 """The books of promises and conflicts: rules that every history must keep, checked per block.
 
-They do not depend on how the core plans. A firm start is late only when something else was late,
-lost or changed since it was recorded. A conflict is drawn in a later block than it was declared in,
-by a seed that was fixed then. Every run that may be drawn has entered. Room that was cleared for a
-reservation is used.
+They do not depend on how the core plans. A firm start is late only if something else was late, lost
+or changed since it was recorded. A conflict is drawn in a later block than the one that declares
+it, by a seed that was fixed then. Every run that may be drawn has entered. Room that was cleared
+for a reservation is used.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from quorate.testing.firm_oracle import (
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
 OBJECTS_MAX: Final = 16
-"""How many objects of a cause are named at most."""
+"""The most objects that a cause names."""
 _CALLED_OFF: Final = (
     MoveCode.CONFLICT_CALLED_OFF,
     MoveCode.CONFLICT_NO_HEADROOM,
@@ -77,7 +77,7 @@ _CALLED_OFF: Final = (
     MoveCode.CONFLICT_CLEARING,
 )
 _NO_SEQ: Final = 1 << 62
-"""Later than any event: nothing is stopped for a run that has itself overstayed."""
+"""Later than any event: no lease is stopped for a run that has itself overstayed."""
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 
@@ -134,7 +134,8 @@ class PromiseBooks:
         self.moved_later = 0
         """How often a firm start moved later."""
         self.shared_slack = 0
-        """How often one did so though a younger lease shares the slack an older one overran."""
+        """How often a start did so although a younger lease shares the slack that an older one
+        overran."""
         self._declared: dict[str, tuple[ConflictDeclared, int]] = {}
         self._cleared: dict[str, _Cleared] = {}
         self._made_room: dict[str, str] = {}
@@ -143,8 +144,8 @@ class PromiseBooks:
     def shaken(self, now_ms: int) -> None:
         """Note that the program was down until ``now_ms``, so starts due meanwhile are excused.
 
-        So are starts due since the last block, as later decisions are lost. Nothing else is
-        excused: about earlier starts the program has decided, and later ones it must meet.
+        So are starts due since the last block, as later decisions are lost. No other start is
+        excused: the program has decided about earlier ones, and must meet later ones.
         """
         self._changes += 1
         self._looked_ms = min(self._looked_ms, self._entered_ms)
@@ -153,8 +154,8 @@ class PromiseBooks:
     def looked(self, now_ms: int) -> None:
         """Note a decision at ``now_ms``; starts due since the last decision were missed.
 
-        If the clock has gone back behind a decision that recorded nothing, as a refusal does,
-        that decision does not count: no start was due yet by the ledger's time.
+        If the clock has gone back behind a decision that recorded nothing, such as a refusal, that
+        decision does not count: no start was due yet by the ledger's time.
         """
         self._looked_ms = min(self._looked_ms, max(now_ms, self._entered_ms))
         for promise in self._promises.values():
@@ -165,7 +166,7 @@ class PromiseBooks:
             self._before_ms, self._looked_ms = self._looked_ms, now_ms
 
     def enter(self, height: int, events: Sequence[Event], view: StateView) -> Iterator[str]:
-        """Enter a block into the books, and yield what is wrong with it."""
+        """Enter a block into the books, and yield its faults."""
         self._look_around(events, view)
         for event in events:
             self._events += 1
@@ -212,7 +213,7 @@ class PromiseBooks:
     # --- Promises ---
 
     def _forget_missed(self, at_ms: int) -> None:
-        """End the excuse of missed starts about which there was a decision by ``at_ms``."""
+        """End the excuse of missed starts about which a decision was made by ``at_ms``."""
         for promise in self._promises.values():
             if promise.missed_ms is not None and promise.missed_ms <= at_ms:
                 promise.missed_ms = None
@@ -282,7 +283,8 @@ class PromiseBooks:
     ) -> Iterator[str]:
         """Yield a fault if a firm start moved later though it could stay, or for a false cause.
 
-        Once what the cause names is put back, the start must be possible in its recorded place.
+        Once the objects that the cause names are put back, the start must be possible in its
+        recorded place.
         """
         self.moved_later += 1
         what = f"{event.reservation} moves from {promise.planned_ms} to {event.planned_start_ms}"
@@ -294,8 +296,8 @@ class PromiseBooks:
         place = self._place(promise, planned_ms, view)
         if place.run not in view.pending:
             return
-        # What began since was not there yet; what was firm of it had its recorded place, and so
-        # has what began before, in this block, and late.
+        # Leases that began since did not exist yet; those of firm runs had their recorded place, so
+        # have those that began before, in this block, and late.
         late = {name for name in view.leases if view.leases[name].fact.run in self._activated}
         began = self._began | late
         # A place by a conflict counts on room that is made for it, and keeps none from others.
@@ -304,7 +306,7 @@ class PromiseBooks:
         # A place that was due and has not started ends later by as much.
         delayed = [_delayed(other, view.at_ms) for other in beside]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
-        # What was recalled since, for another run, comes back to that one.
+        # Loans recalled since, for another run, come back to that run.
         with_loans = PutBack(began, unrecalled=self._unrecalled(promise.made.run, view))
         if is_counted_on and not lacking(view, place, delayed, with_loans):
             yield f"{what} for {event.cause} though its place stands"
@@ -339,9 +341,9 @@ class PromiseBooks:
     def _put_back(self, event: ReservationMoved, promise: _Promise, view: StateView) -> PutBack:
         """Return the objects that the cause of a move names, if they are true, as put back.
 
-        True are leases that are late, and objects that have changed since the start was recorded.
-        A lease that overran stands for its run, which ends as a whole, and with it its spares.
-        If a cause names ``OBJECTS_MAX`` objects, which is the most, every late lease counts.
+        True are leases that are late, and objects that have changed since the start was recorded. A
+        lease that overran stands for its run, which ends as a whole, and with it its spares. If a
+        cause names ``OBJECTS_MAX`` objects, the maximum, every late lease counts.
         """
         objects = event.cause.objects
         leases = {name for kind, name in objects if kind == "lease"}
@@ -381,13 +383,13 @@ class PromiseBooks:
         self._cleared.pop(event.reservation, None)
         if event.outcome is not ReservationOutcome.ACTIVATED:
             return
-        # A start waits for leases that end at its very instant, so it may be one tick late.
+        # A start waits for leases that end at exactly its instant, so it may be one tick late.
         is_late = promise.due_ms is not None and event.at_ms > promise.due_ms + 1
         if is_late and not promise.by_conflict:
             yield f"{event.reservation} starts at {event.at_ms}, firm for {promise.planned_ms}"
 
     def _told(self, event: LeaseEnding, view: StateView) -> Iterator[str]:
-        """Yield a recalled lease that got its stop too late, though there was a decision in time.
+        """Yield a fault if a recalled lease was stopped too late, despite a decision in time.
 
         That is a decision before this instant, and not before the stop was due.
         """
@@ -401,10 +403,10 @@ class PromiseBooks:
             yield f"{event.lease} must be gone by {event.deadline_ms}, due {recall.due_ms}"
 
     def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
-        """Yield backfill that is stopped though no firm start that it may be stopped for is near.
+        """Yield a fault if backfill is stopped without a near firm start that allows it.
 
-        That is one which is recorded for its deadline at the latest, and whose run began to wait
-        before it started. What a conflict cuts is not stopped for a start.
+        Such a start is recorded for the lease's deadline at the latest, and its run began to wait
+        before the lease started. A lease that a conflict cuts is not stopped for a start.
         """
         if event.lease in self._cut:
             return
@@ -421,10 +423,10 @@ class PromiseBooks:
             yield f"{event.lease} is stopped for a start, and none is due by {deadline_ms}"
 
     def _feasible(self, view: StateView) -> Iterator[str]:
-        """Yield firm places that cannot all be kept, and what overstays in front of them.
+        """Yield firm places that cannot all be kept, and leases that overstay in front of them.
 
-        Each place must fit beside what runs and beside all other places. Leases that may be stopped
-        for it do not count: they are stopped one grace before. Nor do those that are stopped by
+        Each place must fit beside running leases and all other places. Leases that may be stopped
+        for it do not count: they are stopped one grace before. Nor do leases that are stopped by
         then for a place beside it, which is short if both do not fit. A missed start is checked
         again after the next decision.
         """
@@ -481,8 +483,8 @@ class PromiseBooks:
     ) -> Iterator[str]:
         """Yield runs that a conflict cuts as overstaying, but that started in front of no firm run.
 
-        As of before the block, they must have started after the run that the conflict is for began
-        to wait or, if it is for none, after some run with a firm start did.
+        In the state before the block, they must have started after the conflict's run began to wait
+        or, if the conflict is for no run, after some run with a firm start began to wait.
         """
         own = self._waiting.get(declared.reservation)
         waiting = self._waiting.values() if own is None else (own,)
@@ -499,7 +501,7 @@ class PromiseBooks:
 def _begun(events: Sequence[Event]) -> frozenset[str]:
     """Return the leases of a block on GPUs that were neither held nor kept for their runs before.
 
-    A swap, a hand-over and a spare whose filler has left go on where room was taken already.
+    A swap, a hand-over and a spare whose filler has left continue in room that was taken already.
     """
     began = [event for event in events if isinstance(event, LeaseStarted)]
     new = [event for event in began if event.reason in (StartReason.START, StartReason.GROW)]
@@ -538,7 +540,7 @@ def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
 
 
 def _is_late(view: StateView) -> bool:
-    """Return whether a lease is past its deadline to stop, or a conflict past its due."""
+    """Return whether a lease is past its deadline to stop, or a conflict past its due time."""
     declared = (view.conflicts[name].declared for name in view.open_conflicts)
     return any(conflict.due_ms < view.at_ms for conflict in declared) or any(
         lease.ending is not None and lease.ending.deadline_ms < view.at_ms
@@ -547,16 +549,16 @@ def _is_late(view: StateView) -> bool:
 
 
 def _overrunning(view: StateView, leases: Iterable[str]) -> Iterator[Lease]:
-    """Yield the leases among ``leases`` that are late and were not told to stop."""
+    """Yield the leases among ``leases`` that are late and not stopping."""
     for name in leases:
         if name in view.leases and view.leases[name].ending is None and _was_late(view, name):
             yield view.leases[name]
 
 
 def _was_late(view: StateView, name: str) -> bool:
-    """Return whether a lease is past its declared end, or past the time that it had to stop.
+    """Return whether a lease is past its declared end, or past its deadline to stop.
 
-    So is a recalled one whose stop is to last longer than its notice.
+    Also if it is recalled and its stop is to last longer than its notice.
     """
     lease = view.leases.get(name)
     if lease is None:
@@ -601,7 +603,7 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
 
 
 def _may_be_burst(record: RunRecord, view: StateView) -> bool:
-    """Return whether its owner has a share that it keeps without the run, so that it may be cut."""
+    """Return whether its owner keeps its share without the run, so that the run may be cut."""
     owner = view.owners.get(record.spec.owner)
     target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
     if target_ppm is None:
@@ -616,7 +618,7 @@ def _may_be_burst(record: RunRecord, view: StateView) -> bool:
 
 
 def _is_in(lease: Lease, declared: ConflictDeclared, view: StateView) -> bool:
-    """Return whether a lease is what a conflict is about."""
+    """Return whether a lease is in the scope of a conflict."""
     scope = declared.scope
     if scope.limit:
         limit = Limit.of(scope.limit)

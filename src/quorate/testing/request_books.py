@@ -1,7 +1,7 @@
 """The books of requests: each is carried out once, and a repetition gets the first response.
 
-Kept from the blocks that are read, and by no code of the core: a request-kept event must describe
-the events before it, and the engine must read back the same.
+Derived from the blocks, without code of the core: a request-kept event must describe the events
+before it, and the engine must read back the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RequestBooks:
         self._runs: set[str] = set()
 
     def answered(self, key: str, receipt: Receipt, engine: Engine) -> Iterator[str]:
-        """Write down what a request was answered; yield how a repetition differs from the first."""
+        """Record the response to a request; yield how a repetition differs from the first."""
         decision = receipt.decision
         if decision.repeats is not None:
             if decision.events or decision.changes or decision.refusals:
@@ -36,7 +36,7 @@ class RequestBooks:
             self._given[receipt.first_seq + len(decision.events) - 1] = receipt
 
     def enter(self, head: Head, events: Sequence[Event]) -> Iterator[str]:
-        """Write a block down, and yield runs and requests that are in the ledger twice."""
+        """Record a block, and yield runs and requests that are in the ledger twice."""
         for seq, event in enumerate(events, start=head.seq - len(events) + 1):
             if isinstance(event, RunSubmitted):
                 if event.run.name in self._runs:
@@ -62,7 +62,7 @@ class RequestBooks:
             yield f"request {kept.key} was answered otherwise than the ledger says"
 
     def look(self, view: StateView, engine: Engine) -> Iterator[str]:
-        """Yield requests whose answer is not, or no longer, the first."""
+        """Yield requests whose response is not, or no longer, the first."""
         for key, record in view.requests.items():
             yield from self._compare(key, engine.answer_kept(record))
 

@@ -1,8 +1,8 @@
-"""Shrinking: what went wrong in a simulation, as the shortest script that still goes wrong.
+"""Shrinking: a failure of a simulation as the shortest script that still fails.
 
 A trial records the commands to the engine, and their times. ``failure_of`` gives them to a new
-engine, without the simulated machines; ``shrink`` leaves out what the failure does not need;
-``scenario_of`` writes the rest as a file for ``quorate calc scenario``.
+engine, without the simulated machines; ``shrink`` leaves out commands that the failure does not
+need; ``scenario_of`` writes the rest as a file for ``quorate calc scenario``.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _NUMBERS: Final = re.compile(r"[0-9a-f]{16,}|\d+")
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """A command to the engine at ``at_ms``; None is a restart of its program."""
+    """A command to the engine at ``at_ms``; None is a restart of the program."""
 
     at_ms: int
     command: Command | None
 
 
 class Replay:
-    """A new engine that gets the commands of another; an assertion fails if it is wrong."""
+    """A new engine that gets the commands of another; an assertion fails at the first fault."""
 
     def __init__(self, at_ms: int) -> None:
         self._clock = VirtualClock(at_ms)
@@ -131,7 +131,7 @@ class Replay:
 
 
 def unsettled(view: StateView, again: Decision) -> list[Event]:
-    """Return what a second tick would do that the first should have done.
+    """Return the events of a second tick that the first should have recorded.
 
     The hold of a stopping lease is checked at every decision and is never due. A start that the
     first tick made firm may give a run before it in the queue another reason to wait: the second
@@ -155,9 +155,9 @@ def _undone(view: StateView, again: Decision) -> list[Event]:
 
 
 def failure_of(deeds: Sequence[Deed]) -> str:
-    """Return how ``deeds`` fail, in words that stay the same when numbers change; or nothing.
+    """Return how ``deeds`` fail, in words that stay the same when numbers change; empty if not.
 
-    The first line of whatever is raised: a failure that shrinks into another one is another one.
+    That is the first line of the error: a failure with another first line counts as another one.
     """
     try:
         Replay(deeds[0].at_ms).play(deeds)
@@ -170,10 +170,10 @@ def failure_of(deeds: Sequence[Deed]) -> str:
 def shrink(
     deeds: Sequence[Deed], fails: Callable[[Sequence[Deed]], bool], *, work_max: int = 60_000
 ) -> list[Deed]:
-    """Return a part of ``deeds`` that still ``fails``, of which nothing more can be left out.
+    """Return a part of ``deeds`` that still ``fails``, of which no more can be left out.
 
-    The first one, which declares the world, stays. Larger parts are left out before smaller ones;
-    no more than ``work_max`` deeds are tried in all, so that it ends.
+    The first deed, which declares the world, stays. Larger parts are left out before smaller ones;
+    no more than ``work_max`` deeds are tried in all, so that the search ends.
     """
     kept, size = list(deeds), max(1, len(deeds) // 2)
     while work_max > 0:
@@ -192,7 +192,10 @@ def shrink(
 
 
 def _plain(tree: Any) -> Any:
-    """Return ``tree`` with numbers that JSON knows; shares have few digits, and keep them."""
+    """Return ``tree`` with numbers that JSON can represent.
+
+    Shares have few digits, and keep them.
+    """
     if isinstance(tree, dict):
         return {key: _plain(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -201,9 +204,9 @@ def _plain(tree: Any) -> Any:
 
 
 def scenario_of(deeds: Sequence[Deed]) -> dict[str, object]:
-    """Return ``deeds`` as a scenario: nothing happens in it but its steps.
+    """Return ``deeds`` as a scenario in which nothing happens but its steps.
 
-    What is drawn is left out: a scenario settles what is due after each step.
+    Draws are left out: a scenario settles due conflicts after each step.
     """
     first = deeds[0]
     rest = [deed for deed in deeds[1:] if not isinstance(deed.command, Draw)]
@@ -262,7 +265,7 @@ def _tenant_deed(command: CreateOwner | UpdateOwner | RemoveOwner) -> dict[str, 
 
 
 def _update(command: UpdateOwner) -> dict[str, object]:
-    """Return the step that changes what ``command`` changes; reasons are left out."""
+    """Return the step with the changes of ``command``; reasons are left out."""
     given = Quota(**{field: value for field, value in command.quota if value is not None})
     spec = _plain(render(Owner(name=command.name, quota=given))).get("spec")
     assert isinstance(spec, dict), command

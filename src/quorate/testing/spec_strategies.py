@@ -1,8 +1,8 @@
-"""Hypothesis strategies for specs that a document can state: all of them valid, none of them odd.
+"""Hypothesis strategies for specs that a document can state: all of them valid.
 
 ``any_spec()`` draws one of any kind. Values that belong together agree: windows are not inverted,
-caps bound envelopes that exist, widths are on the grid. Amounts of GPU-hours are multiples of
-9 ms, because no other number of milliseconds is a decimal number of hours.
+caps bound envelopes that exist, widths are on the grid. Amounts of GPU-hours are multiples of 9 ms,
+because no other number of milliseconds is a decimal number of hours.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def budgets(draw: st.DrawFn) -> sp.Budget:
 
 @st.composite
 def throughputs(draw: st.DrawFn) -> tuple[sp.FlavorRates, ...]:
-    """Draw the rates that a pool knows, alone and two by two."""
+    """Draw the rates in a pool's table, alone and in pairs."""
     rates = st.integers(1, 10**9)
     found = []
     for flavor in sorted(draw(st.sets(names, max_size=2))):
@@ -240,7 +240,7 @@ def systems() -> st.SearchStrategy[sp.System]:
 
 @st.composite
 def malleables(draw: st.DrawFn) -> sp.Malleable:
-    """Draw a range of widths, with its maximum and its desire on the grid."""
+    """Draw a range of widths, with its maximum and its desired width on the grid."""
     step = draw(st.integers(1, 64))
     low = draw(st.integers(1, 256))
     steps = draw(st.integers(0, 20))
@@ -291,7 +291,7 @@ def arrays(name: str) -> st.SearchStrategy[sp.TaskArray]:
 
 
 def follows(name: str, *, has_array: bool) -> st.SearchStrategy[sp.Follow]:
-    """Return a strategy for what the run ``name`` follows."""
+    """Return a strategy for the upstreams of the run ``name``."""
     others = name_lists().filter(lambda after: name not in after)
     return st.builds(
         sp.Follow,
@@ -304,7 +304,7 @@ def follows(name: str, *, has_array: bool) -> st.SearchStrategy[sp.Follow]:
 
 
 def mails() -> st.SearchStrategy[sp.RunMail]:
-    """Return a strategy for who is mailed which notices of a run."""
+    """Return a strategy for the mail settings of a run."""
     kinds = st.lists(st.sampled_from(RUN_KINDS), min_size=1, max_size=3, unique=True).map(tuple)
     addresses = st.from_regex(r"\A[a-z][a-z.+]{0,8}[a-z]@[a-z]{1,9}(\.[a-z]{2,4})?\Z").filter(
         is_address

@@ -1,8 +1,8 @@
 """Comparing states: everything two of them hold, index by index, with differences as text.
 
-``same`` knows the shape of no table: it walks whatever a ``State`` keeps, so a table added later is
-compared without being named here. Two things are equal though they are kept differently: an empty
-entry of an index and a missing one, and a heap of hold ends with or without outdated entries.
+``same`` has no list of tables: it walks all slots of a ``State``, so a table added later is
+compared without being named here. Two things count as equal though they are kept differently: an
+empty entry of an index and a missing one, and a heap of hold ends with or without outdated entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quorate.model.state.domain_index import DomainIndex
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state import SLOTS, State
 
-# Marks that say how far an index has been brought up to date; asking for the index does that.
+# Marks of how far an index is up to date; reading the index updates it.
 _MARKS: Final = frozenset({"_stale", "_pending_free", "_pending_nodes", "leases_indexed"})
 _SPECIAL: Final = frozenset(
     {
@@ -51,9 +51,9 @@ _INDEXES: Final = frozenset(
 
 
 def same(one: State, other: State) -> list[str]:
-    """Return how ``one`` and ``other`` differ, a line for each entry; nothing when they are equal.
+    """Return how ``one`` and ``other`` differ, a line for each entry; empty if they are equal.
 
-    Brings the placement index of both up to date first, which changes nothing that can be seen.
+    Brings the placement index of both up to date first, which has no visible effect.
     """
     for state in (one, other):
         state.overlay()  # which brings every index up to date
@@ -89,7 +89,7 @@ def _entries(name: str, mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> l
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` as something that compares by content."""
+    """Return ``value`` in a form that compares by content."""
     if isinstance(value, DomainIndex):
         return [*value.most_free(), value.gpus_total] if value.keys else []
     if isinstance(value, RunRecord):

@@ -79,7 +79,7 @@ def some_rows(count: int) -> list[ArchivedRow]:
 
 
 def row_query(upto_seq: int) -> RowQuery:
-    """Return the question for every archived run."""
+    """Return the query for every archived run."""
     return RowQuery(upto_seq, 0, None, None, None, None, is_newest_first=False, limit=100)
 
 
@@ -90,7 +90,7 @@ def _found(store: EventStore, query: RowQuery) -> list[str]:
 
 
 def refuses(store: EventStore, block: Block, *, expected: Head) -> StaleHeadError | None:
-    """Return the ``StaleHeadError`` with which ``store`` turns ``block`` away, or None."""
+    """Return the ``StaleHeadError`` with which ``store`` refuses ``block``, or None."""
     try:
         store.append(block, expected=expected)
     except StaleHeadError as error:
@@ -99,13 +99,13 @@ def refuses(store: EventStore, block: Block, *, expected: Head) -> StaleHeadErro
 
 
 def broken_off(blocks: list[Block]) -> Iterator[Block]:
-    """Yield ``blocks``, and then no more because their source has failed."""
+    """Yield ``blocks``, and then raise an error because their source has failed."""
     yield from blocks
     raise StoreError("the source has ended")
 
 
 def fails(store: EventStore, blocks: Iterator[Block]) -> bool:
-    """Return whether ``store`` raises what ``blocks`` does."""
+    """Return whether ``store`` raises the error of ``blocks``."""
     try:
         store.append_all(blocks)
     except StoreError:
@@ -114,7 +114,10 @@ def fails(store: EventStore, blocks: Iterator[Block]) -> bool:
 
 
 def knows(store: EventStore, seq: int) -> bool:
-    """Return whether ``store`` looks for event ``seq``; it must not if there is none."""
+    """Return whether ``store`` accepts ``seq`` in ``height_at``.
+
+    It must not if there is no such event.
+    """
     try:
         store.height_at(seq)
     except AssertionError:
@@ -123,7 +126,7 @@ def knows(store: EventStore, seq: int) -> bool:
 
 
 class StoreContract(ABC):
-    """What holds for every store."""
+    """The contract of every store."""
 
     @abstractmethod
     def make_store(self) -> EventStore:

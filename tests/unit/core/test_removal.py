@@ -159,7 +159,7 @@ def test_a_node_that_was_claimed_is_wiped_before_it_is_removed() -> None:
         (
             RefusalCode.CONFLICT,
             f"node {first!r} was not wiped after claim 'secret'",
-            f"wipe it, and say so: quorate node wiped {first}",
+            f"wipe it, then record that: quorate node wiped {first}",
         )
     ]
 

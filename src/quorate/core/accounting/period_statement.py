@@ -29,7 +29,7 @@ Prices = Mapping[str, int]
 class Used:
     """The GPU time that one user's runs used of an envelope in the period.
 
-    No cost if there is no price.
+    It has no cost if its flavor has no price.
     """
 
     owner: str
@@ -160,7 +160,7 @@ class Asked:
     def takes_borrower(self, borrower: str) -> bool:
         """Return whether the borrowing of ``borrower`` is in the statement.
 
-        Never in that of one budget.
+        The statement of one budget never has borrowing.
         """
         return self.budget is None and self._takes_owner(borrower)
 

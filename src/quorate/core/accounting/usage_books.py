@@ -37,10 +37,7 @@ SWEEPS_PER_WINDOW: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """GPU and node time used. ``flavors`` divides the GPU-milliseconds, by name.
-
-    None of them is zero.
-    """
+    """GPU and node time used. ``flavors`` has the GPU-milliseconds by flavor, without zeros."""
 
     gpu_ms: int
     node_ms: int
@@ -220,11 +217,11 @@ class UsageBooks:
             self.fold(event)
 
     def owner(self, name: str, *, from_ms: int, until_ms: int) -> Usage:
-        """Return what the runs of the owner itself used in [``from_ms``, ``until_ms``)."""
+        """Return the usage of the owner's own runs in [``from_ms``, ``until_ms``)."""
         return _usage(_only(self._owners.get(name)), from_ms, until_ms)
 
     def family(self, name: str, *, from_ms: int, until_ms: int) -> Usage:
-        """Return what the owner and its descendants used; a node that several use counts once.
+        """Return the usage of the owner and its descendants; a node that several use counts once.
 
         The descendants are the present ones; each counts once, however many paths lead to it.
         """
@@ -234,7 +231,7 @@ class UsageBooks:
         return _usage(accounts, from_ms, until_ms)
 
     def user(self, owner: str, name: str, *, from_ms: int, until_ms: int) -> Usage:
-        """Return what the runs of one user used for one owner."""
+        """Return the usage of one user's runs for one owner."""
         return _usage(_only(self._users.get((owner, name))), from_ms, until_ms)
 
     def users(

@@ -371,10 +371,7 @@ def _admitted(
 
 
 def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget) -> Refusal:
-    """Return the node quota that prevented a placement, if one did.
-
-    Else the refusal that is least short.
-    """
+    """Return the refusal: a node quota that prevented a placement, else the one least short."""
     over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
     if over:
         return min(over, key=lambda found: found.short)

@@ -302,7 +302,7 @@ class PaymentSearch:
         return found
 
     def _rest_payable(self, at: int) -> bool:
-        """Return whether the cells from ``at`` on could pay what is left, by relaxation."""
+        """Return whether the cells from ``at`` on could pay the rest, by relaxation."""
         rest = self.choices[at:]
         if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):
             return False

@@ -86,8 +86,8 @@ def _affordable_ms(view: StateView, lease: Lease, account: EnvelopeAccount, want
 def may_still_pay(view: StateView, lease: Lease) -> bool:
     """Return whether the payer of ``lease`` may still pay for it.
 
-    Budgets, loans and families change. If it may not, the present hold stays valid, and is not
-    extended.
+    Budgets, lending and families may have changed since the lease started. If the payer may no
+    longer pay, the present hold stays valid, and is not extended.
     """
     fact = lease.fact
     owner, account = view.runs[fact.run].spec.owner, view.envelopes[fact.payer]

@@ -185,7 +185,7 @@ class _Draft:
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
         """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last.
 
-        Each node occurs once, in picking order.
+        In the result each node occurs once, in picking order.
         """
         picked: list[tuple[int, int]] = []
         avoid |= self.others

@@ -171,7 +171,7 @@ class Accounts(Protocol):
 
 @dataclass(slots=True)
 class PayerList:
-    """The payers of one decision and what it has already taken from them."""
+    """The payers of one decision, and the GPUs it has already taken from them."""
 
     view: Accounts
     request: CoverRequest
@@ -270,8 +270,8 @@ class PayerList:
     def greedy(self, demands: Sequence[Demand]) -> list[Leg] | None:
         """Return the legs if taking the most from each payer in order pays for everything.
 
-        Else None. If it does, no payer earlier in the order could have paid more, so these are the
-        lexicographically first legs. If it does not, nothing stays taken.
+        In that case no payer earlier in the order could have paid more, so these are the
+        lexicographically first legs. Otherwise return None, with nothing taken.
         """
         legs: list[Leg] = []
         envelopes = self.view.envelopes

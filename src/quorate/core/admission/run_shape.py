@@ -50,7 +50,7 @@ class _Shape:
 def check_shape(
     run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node], ending: Collection[str]
 ) -> Iterator[Violation]:
-    """Yield a violation if the open leases of ``run`` are not what it requested: I2, I5 and I7.
+    """Yield a violation if the open leases of ``run`` differ from its request: I2, I5 and I7.
 
     ``ending`` names the leases that are stopping. Leases end one by one, so a bundle that is
     stopping may have only some of its leases; but all leases of a bundle stop together.

@@ -473,10 +473,7 @@ class _SpreadSearch:
         return self.left[domain_offer.domain]
 
     def _candidates(self, need: int) -> Iterator[DomainOffer]:
-        """Yield the domains with room for ``need``.
-
-        Domains in use first, then by most free and key.
-        """
+        """Yield the domains with room for ``need``, used ones first, then by most free and key."""
         used = {domain for domain, count in self.used.items() if count}
         used |= self.domain_offers.request.prefer
         offers = [

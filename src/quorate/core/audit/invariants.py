@@ -119,7 +119,7 @@ def check_payer(
             yield Violation("I3", fact.lease, f"{fact.payer} pays {flavor}, not {node.flavor}")
         if not selector:
             continue
-        # The nodes of a lease are mostly in one place, and what matches one matches the next.
+        # The nodes of a lease are mostly in one place, and a match for one holds for the next.
         place = (node.region, node.cluster, node.domain, node.rack)
         if place == matched:
             continue
@@ -315,7 +315,10 @@ def _indexes(view: StateView) -> Iterator[Violation]:
 
 
 def _tenancy(view: StateView) -> Iterator[Violation]:
-    """Yield counters of hard quotas, and a queue, that do not match leases and runs: I8."""
+    """Yield a violation if counters of hard quotas, or the queue, do not match leases and runs.
+
+    I8.
+    """
     recounted = view.overlay()
     recounted.recount()
     rooms = {name: gpus for name, gpus in view.holdings.room.items() if gpus}

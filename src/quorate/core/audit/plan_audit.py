@@ -11,10 +11,7 @@ from quorate.model.state.state_view import StateView
 
 
 def check_plan(view: StateView) -> Iterator[Violation]:
-    """Yield a violation if the plan with cached starts differs from the plan computed from scratch.
-
-    I8.
-    """
+    """Yield a violation (I8) if cached starts lead to another plan than a search from scratch."""
     known: KeptPlan | None = view.room_index.last_plan()[0]
     if known is None:
         return

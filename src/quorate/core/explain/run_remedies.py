@@ -154,7 +154,7 @@ def _free_name(view: StateView, name: str) -> str:
 def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
     """Yield copies with weaker demands on the place.
 
-    Other groups, several domains, no spares, anywhere.
+    These are: other groups, several domains, no spares, any place.
     """
     if not run.cross_group_spread:
         yield from copies.once(

@@ -40,12 +40,14 @@ class Confidence(Word):
     """What a start depends on."""
 
     CERTAIN = "certain"
-    """On no expected end: it starts now, when a window opens, or when a stop under way is due."""
+    """The start depends on no expected end: it is now, when a window opens, or when a due stop
+    ends."""
     EXPECTED = "expected"
-    """On ends of runs that are within their expected duration, or on a conflict that works as
-    planned."""
+    """The start depends on ends of runs within their expected duration, or on a conflict that works
+    as planned."""
     ROUGH = "rough"
-    """On runs that are overdue, or on stops that are late: their ends are unknown."""
+    """The start depends on runs that are overdue, or on stops that are late: their ends are
+    unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,9 +255,9 @@ def recourse_of(
 def contest_for(
     seen: Seen, promise: ReservationRecord | None, *, draws: int = DUMMY_DRAWS
 ) -> Contest | Refusal | None:
-    """Return the conflict that is to make room for a reservation, if one is in play.
+    """Return the conflict that is to make room for a reservation; None if there is none.
 
-    ``draws`` is over how many dummy draws victims are counted; odds need none of them.
+    ``draws`` is the number of dummy draws over which victims are counted; odds need none of them.
     """
     state = seen.state
     if promise is None:

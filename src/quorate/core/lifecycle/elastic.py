@@ -33,7 +33,7 @@ def steps_held(view: StateView, record: RunRecord) -> set[int]:
 
 
 def desired_width(record: RunRecord) -> int:
-    """Return the width a malleable run grows to: what it was shrunk to, else its maximum."""
+    """Return the width a malleable run grows to: its width after ``Shrink``, else its maximum."""
     elastic = record.spec.malleable
     assert elastic is not None, record.spec
     return elastic.gpus_desired if record.gpus_desired is None else record.gpus_desired
@@ -117,7 +117,7 @@ def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bo
 def _step_beside(
     log: DecisionLog, profile: Profile, record: RunRecord, step: int, end_ms: int
 ) -> Admitted | None:
-    """Return how a run gets one more step until ``end_ms`` beside what is planned, or None."""
+    """Return how a run gets one more step until ``end_ms`` beside the plan; None if it cannot."""
     view, run = log.view, record.spec
     bundles = step_bundles(run, step)
     admitted = admit_bundles(view, record, bundles, log.now_ms, has_executor=log.has_executor)

@@ -58,10 +58,7 @@ def terms_of_lease(view: StateView, lease: Lease) -> tuple[LoanTerms, ...]:
 
 
 def returning(view: StateView, run: str) -> tuple[tuple[EnvelopeId, int], ...]:
-    """Return the loans recalled for the waiting ``run``.
-
-    (envelope, when they are back), in order.
-    """
+    """Return (envelope, when it is back) of the loans recalled for the waiting ``run``."""
     found = {(k.payer, k.due_ms) for k in view.recalls.values() if k.waiting_run == run}
     return tuple(sorted(found))
 

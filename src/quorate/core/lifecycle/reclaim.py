@@ -77,7 +77,7 @@ def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_B
 def _gain(gains: Mapping[_Bundle, int], chosen: Collection[_Bundle]) -> int:
     """Return how many GPUs stopping ``chosen`` gives back.
 
-    With its first bundle a whole run stops.
+    If the first bundle of a run is chosen, the whole run stops.
     """
     return sum(
         gpus

@@ -40,7 +40,7 @@ PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
 class Start(NamedTuple):
     """Instant, place and payers of a start.
 
-    Its width without spares, if that was tried in a state.
+    It has a width, without spares, if the start was tried in an expected state.
     """
 
     start_ms: int

@@ -36,7 +36,7 @@ from quorate.model.state.records import RunRecord
 CONFLICTS_MAX: Final = 3
 """For how many runs, its first ones, each walk searches a sooner start by a conflict."""
 CONFLICTS_TURN: Final = 16
-"""Of the other runs, one in this many has its turn in a walk."""
+"""Each walk tries one in this many of the other runs."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined for one that node quotas allow on any nodes."""
 
@@ -176,7 +176,7 @@ def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
 
 
 def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
-    """Return from when to search the next start if ``entry`` cannot be promised; else None."""
+    """Return from when to search the next start, as ``entry`` cannot be promised; None if never."""
     at_ms = kept_from_ms(plan.profile, entry)
     if at_ms is not None and at_ms > entry.start_ms:
         return at_ms

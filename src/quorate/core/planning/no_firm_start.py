@@ -54,7 +54,7 @@ def _missing(run: Run, refusal: Refusal | None) -> str:
 def _walk_words(walk: LongWalk | None) -> str:
     """Return how far beyond the depth the walk for this answer went."""
     if walk is None:
-        return "it is not one yet"
+        return "it is not one of them yet"
     if walk.has_reached:
-        return f"for this answer all before it were, too: {walk.runs - 1:,}"
-    return f"for this answer {walk.runs:,} were, which is the most, and it is behind them"
+        return f"for this answer all {walk.runs - 1:,} runs before it were planned, too"
+    return f"for this answer {walk.runs:,} runs were planned, the maximum, and it is behind them"

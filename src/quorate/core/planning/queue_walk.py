@@ -79,7 +79,7 @@ class Walk:
         """
 
     def run(self, *, starts_anew: int = 0) -> int:
-        """Start and plan the waiting runs, in queue order; return how often it may begin again.
+        """Start and plan the waiting runs, in queue order; return how often it may start again.
 
         The walk ends early when a firm run leaves its promised place, if runs before it in the
         queue could use that place and the queue may still be walked again, ``starts_anew`` times.
@@ -259,7 +259,7 @@ class Walk:
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` has no chance to start now.
 
-        By room, payers, spares or recalled loans.
+        It has no room or no payers, and neither spares nor recalled loans can help.
         """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):

@@ -34,7 +34,7 @@ class Lack(Word):
 
 
 class NowFree(dict[tuple[str, str, Selector, int], list[int]]):
-    """The GPUs free in each domain now, by pool, flavor, selector and for how many ms."""
+    """The GPUs free in each domain now, by (pool, flavor, selector, duration in ms)."""
 
 
 class RoomNow:

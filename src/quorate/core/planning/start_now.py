@@ -136,9 +136,9 @@ class StartNow:
         return answer
 
     def _try_admit(self, run: Run, room: StateView) -> Admitted | Refusal | None:
-        """Return how ``run`` starts in ``room`` now, or the quota that holds it.
+        """Return how ``run`` starts in ``room`` now, or a refusal: a quota, or the search limit.
 
-        None for other causes.
+        None if room or money is short.
         """
         now_ms, has_executor = self._plan.log.now_ms, self._plan.log.has_executor
         short = SearchBudget(SHORT_SEARCH_STEPS)
@@ -151,8 +151,7 @@ class StartNow:
     def _admit_as_promised(self, run: Run, room: StateView, pin: Entry) -> Admitted | Refusal:
         """Return how ``run`` starts in ``room`` now.
 
-        If the search is too long, in its promised place. Trying other payers and widths makes the
-        search long; the payers and width of ``pin`` are known.
+        If the search is too long, its promised payers and width are tried instead of all others.
         """
         plan = self._plan
         answer = self.admit(run, room)

@@ -1,15 +1,15 @@
 """Start quantiles: by when a planned start has come with a chance of 50 % and of 90 %.
 
-A planned start rests on running runs that are expected to end when they declared. Here each of them
-ends with the odds that its owner's history gives (``model/state/durations.py``), and the start
+A planned start depends on running runs that are expected to end when they declared. Here each of
+them ends with the odds that its owner's history gives (``model/state/durations.py``), and the start
 comes when enough GPUs are free.
 
 - **One run.** It has run for some time, so only those runs of its owner's history count that took
-  at least as long, relative to what they declared. If fewer than ``LEAST_RUNS`` did, the prior
-  stands for the missing ones, given that the same time has passed. Each counts as ended at the
-  upper bound of its bucket: late by 9 % at most, and exact for one that took what it declared.
+  at least as long, relative to their declared durations. If fewer than ``LEAST_RUNS`` did, the
+  prior stands for the missing ones, given that the same time has passed. Each counts as ended at
+  the upper bound of its bucket: late by 9 % at most, and exact for one that took its declared time.
 - **The prior** is for an owner without history: 60 % of its runs end when they declared, none
-  sooner; of the late runs that are still there at any time, a quarter is there at twice that time.
+  sooner; of the late runs that still run at any time, a quarter still runs at twice that time.
   It is a cautious one: an overdue run without history ends within 1.4 times the time so far in half
   of the cases, and within 3.4 times in nine of ten.
 - **Several runs** end independently of each other. The odds that enough GPUs are free at an instant
@@ -49,7 +49,7 @@ from quorate.model.state.durations import (
 from quorate.model.state.state_view import StateView
 
 LEAST_RUNS: Final = 16
-"""A distribution is made of at least so many runs; the prior stands for the missing ones."""
+"""A distribution is made of at least this many runs; the prior stands for the missing ones."""
 UNITS_MAX: Final = 64
 """Into how many parts the GPUs that must come free are divided at most, to bound the work."""
 
@@ -60,7 +60,7 @@ _SUM_BITS: Final = 40
 _SURE: Final = 1 << _SUM_BITS
 """Odds of several runs are counted in parts of 2 ** 40, so that rounding does not matter."""
 _LATE: Final = _ONE * 2 // 5
-"""The part of the prior that takes longer than it declared."""
+"""The part of the prior's runs that take longer than they declared."""
 _LATE_OCTAVES: Final = 2
 """How often the number of late runs halves from one octave of time to the next."""
 _TAIL: Final = tuple(
@@ -127,7 +127,7 @@ def start_quantiles(
 def releases_of(view: StateView, leases: Iterable[str]) -> tuple[ExpectedRelease, ...]:
     """Return the GPUs that come free when ``leases`` end.
 
-    Leases of one run with one end are one.
+    Leases of one run that end together are one release.
     """
     together: dict[tuple[str, int | None], int] = {}
     for name in leases:

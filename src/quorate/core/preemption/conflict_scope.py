@@ -22,7 +22,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Room for ``reservation``; or ``gpus`` more in ``scope``; or a limit that is exceeded.
+    """The goal of a conflict: room for ``reservation``, ``gpus`` in ``scope``, or a limit kept.
 
     ``since_ms`` is when the question first arose: owners of runs that began later could know of it.
     """
@@ -157,10 +157,7 @@ def by_hand(view: StateView, command: Resolve) -> Question:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A conflict that can be resolved.
-
-    The resolver with its cuts, and the entrants of the lottery.
-    """
+    """A conflict that can be resolved: the resolver with its cuts, and the lottery's entrants."""
 
     resolver: Resolver
     tokens: tuple[Candidate, ...]

@@ -179,7 +179,7 @@ def _no_chain(question: Question, resolver: Resolver) -> Refusal:
 
 
 def question_words(question: Question) -> str:
-    """Return what a conflict is about, as text for messages."""
+    """Return the subject of a conflict, as text for messages."""
     if question.scope.limit:
         return question.scope.limit
     where = ", ".join(question.scope.domains) or f"pool {question.scope.pool}"

@@ -112,8 +112,8 @@ class Cutter:
     ) -> list[Candidate]:
         """Return the lottery's tokens after ``gone`` has been cut.
 
-        The remaining leases of each run. A run has a token if its minimum is in scope; if it is
-        drawn, all its remaining leases end.
+        A token has the remaining leases of a run. A run has a token if its minimum is in scope; if
+        it is drawn, all its remaining leases end.
         """
         candidates: list[Candidate] = []
         records = self._view.runs

@@ -1,8 +1,8 @@
 """Which owners may call a conflict, when it would work, and what it may cost.
 
-A reservation may call a conflict unless its run was itself cut a while ago, its owner has just
-ended a run that others made room for or is beyond its own quotas, or its owner's disruption account
-does not cover what the worst draw would lose.
+A reservation may call a conflict unless one of these holds: its run was itself cut a while ago; its
+owner has just ended a run that others made room for; its owner is beyond its own quotas; or its
+owner's disruption account does not cover the loss of the worst draw.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class CallBar(Word):
 class CallRefusal:
     """Why a run may not call a conflict now; ``text`` says it, without instants.
 
-    ``account`` is its owner's if that does not cover ``costs_gpu_ms``, and ``covered_ms`` is when
-    it will; None if it never does.
+    ``account`` is the owner's disruption account, if it does not cover ``costs_gpu_ms``;
+    ``covered_ms`` is when it will, None if it never does.
     """
 
     bar: CallBar

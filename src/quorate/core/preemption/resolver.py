@@ -67,7 +67,7 @@ class Chosen:
         return item
 
     def insert(self, place: int, item: Candidate) -> None:
-        """Put back what was at ``place``."""
+        """Put back the item that was at ``place``."""
         self.items.insert(place, item)
         self._count(item, 1)
 

@@ -1,7 +1,7 @@
 """Surveys: the leases in a scope, or under a limit.
 
-Only leases in scope are examined, each once and briefly: a scope may be a whole fleet. What a lease
-is worth to the goal is computed later, for the few that are cut.
+Only leases in scope are examined, each once and briefly: a scope may be a whole fleet. The worth of
+a lease to the goal is computed later, for the few that are cut.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def _hand_over(log: DecisionLog, limit: Limit) -> None:
         for lease in (survey.view.leases[name] for name in survey.runs[run]):
             gpus[lease.fact.bundle] = gpus.get(lease.fact.bundle, 0) + lease.gpus
         for bundle in sorted(gpus, reverse=True):
-            # The limit is checked again only when as much as was over has been handed over.
+            # The limit is checked again only when as many GPUs as exceed it have been handed over.
             over = over if over > 0 else gpus_over(log.view, limit)
             if not over:
                 return

@@ -165,7 +165,7 @@ class ExpectedReturns:
         return run_end_ms(self._view, record, self._now_ms) if is_running else self._now_ms
 
     def payer_ends(self, key: EnvelopeId) -> list[End]:
-        """Return the GPUs that leases will give back to their payer, in order."""
+        """Return the ends of leases, with the GPUs that come back to their payer, in order."""
         return self.expected(self._paid_by(key))[0]
 
     def _paid_by(self, key: EnvelopeId) -> Kept:

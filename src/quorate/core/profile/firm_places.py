@@ -225,10 +225,7 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
 
 
 def is_void(view: StateView, pin: Entry) -> bool:
-    """Return whether ``pin`` cannot start however much is free.
-
-    Its payers or its pool forbid it.
-    """
+    """Return whether the payers or the pool of ``pin`` forbid its start, however much is free."""
     return bool(unpaid(view, pin)) or breaks_nodes(view, pin)
 
 

@@ -198,7 +198,7 @@ class GainedRooms:
         self._miss(entry)
 
     def up_to(self, placed: int) -> None:
-        """Count the first ``placed`` entries of the former plan that are not put in as missing."""
+        """Count as missing those of the former plan's first ``placed`` entries not put in."""
         while self._at < placed:
             entry = self.former.placed[self._at]
             self._at += 1

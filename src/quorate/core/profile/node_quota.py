@@ -52,7 +52,8 @@ def counted(view: StateView, entry: Entry) -> Entry:
 def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
     """Return how many GPUs must be free so that some ``nodes`` nodes have ``gpus`` of them.
 
-    This holds however free GPUs are spread over the domain. ``sizes``: its count of nodes by size.
+    This holds however free GPUs are spread over the domain. ``sizes`` is the number of its nodes by
+    size.
     """
     # One more than the most that can be free, spread evenly, while no choice of nodes has enough.
     level, more = divmod(gpus - 1, nodes)

@@ -126,9 +126,9 @@ class Profile:
         return known
 
     def planned_room(self, key: IslandKey) -> Resource | None:
-        """Return the room under ``key`` if the plan, or a filled spare, takes some of it.
+        """Return the room under ``key``.
 
-        Else None.
+        None unless the plan, or a filled spare, takes some of it.
         """
         known = self.room(key) if key in self._unread_rooms else self._rooms.get(key)
         return known if known is not None and known.steps_ms else None
@@ -218,10 +218,7 @@ class Profile:
     def planned_lenders(
         self, only: Iterable[EnvelopeId] | None = None
     ) -> Iterator[tuple[EnvelopeId, Resource]]:
-        """Yield the payers whose lending the plan takes some of.
-
-        Only those in ``only``, if given.
-        """
+        """Yield the payers whose lending the plan takes some of; of those in ``only``, if given."""
         return _planned(self._lent, only)
 
     def planned_caps(self, only: Iterable[CapId] | None = None) -> Iterator[tuple[CapId, Resource]]:

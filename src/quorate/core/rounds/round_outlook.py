@@ -42,7 +42,7 @@ def _share(view: StateView, record: RunRecord) -> RoundShare | None:
 def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
     share = _share(view, record)
     if share is None:
-        return "its share is found when the next round begins"
+        return "its share is computed when the next round begins"
     shared = view.rounds[record.spec.pool].shared
     flavors = shared.flavors
     parts = [
@@ -142,7 +142,9 @@ def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal |
     when = f"in {wait_s} s" if wait_s else "now"
     granted = known is not None and record.spec.name in known.waiting
     what = (
-        "it is granted GPUs that others are leaving" if granted else f"round {number} begins {when}"
+        "its granted GPUs are still in use by stopping runs"
+        if granted
+        else f"round {number} begins {when}"
     )
     return Refusal(
         code=RefusalCode.NEXT_ROUND,

@@ -43,9 +43,9 @@ def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[
 def _check_used(
     view: StateView, where: str, account: EnvelopeAccount, kept: Envelope | None
 ) -> Iterator[Refusal]:
-    """Yield a refusal for leases of ``account`` that ``kept`` (None.
+    """Yield a refusal for leases of ``account`` that ``kept`` could not pay for.
 
-    No envelope) could not pay for.
+    None: the envelope is removed.
     """
     if account.gpus_active and kept is None:
         yield _in_use(where, account.gpus_active, "its envelope cannot go")
@@ -59,10 +59,7 @@ def _check_used(
 
 
 def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
-    """Return why a budget cannot have another owner.
-
-    That owner would see whose runs it paid for.
-    """
+    """Return why a budget cannot have another owner, who would see whose runs it paid for."""
     return Refusal(
         code=RefusalCode.CONFLICT,
         subject=f"{path}.owner: envelope {name!r} has paid, or holds money, for {account.owner!r}",

@@ -233,7 +233,7 @@ class Scores:
     def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
         """Return the lowest and highest step of the owner's score until then.
 
-        The full range if unknown.
+        If that is not known, return the lowest and highest step of all.
         """
         terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
         if meter is None:
@@ -296,7 +296,7 @@ def target_ppm(view: StateView, owner: Owner) -> int:
 def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
     """Return the worse of the GPU-hours and node-hours used, in parts of ``ONE``; None without any.
 
-    Over the rolling window of the installation. A budget of 0 counts as used up.
+    Use is counted over the rolling window of the installation. A budget of 0 counts as used up.
     """
     uses = usage_of(view, owner, now_ms)
     return max((used * ONE // budget if budget else ONE for used, _, budget in uses), default=None)

@@ -159,7 +159,7 @@ def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
     if unwiped and not running:
         yield _held(
             f"nodes that owner {name!r} had claimed were not wiped yet: {_listed(unwiped)}",
-            f"wipe them first, and say so: quorate node wiped {unwiped[0]}",
+            f"wipe them first, then record that: quorate node wiped {unwiped[0]}",
         )
     for key in sorted(key for key, account in view.envelopes.items() if account.owner == name):
         yield from _line_holds(view, view.envelopes[key], now_ms)

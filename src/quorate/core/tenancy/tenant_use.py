@@ -55,7 +55,7 @@ def uses(view: StateView) -> Mapping[str, Use]:
 def _held(view: StateView) -> Iterator[tuple[str, Collection[str]]]:
     """Yield runs and the nodes they hold.
 
-    Under leases, filled spares, or not wiped after a claim.
+    They hold nodes under leases, as filled spares, and until the nodes are wiped after a claim.
     """
     for lease in view.leases.values():
         yield lease.fact.run, [node for node, _ in lease.fact.slots]

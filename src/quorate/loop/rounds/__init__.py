@@ -1,4 +1,4 @@
-"""Rounds in the loop: the policy is asked, runs are chosen, paid and seated.
+"""Rounds in the loop: the policy is called, runs are chosen, paid and placed.
 
 Start at ``round_loop.py``.
 """

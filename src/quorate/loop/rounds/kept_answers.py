@@ -1,7 +1,7 @@
-"""The last answer of each pool's policy, so that a problem that has not changed is not solved.
+"""The last answer of each pool's policy, so that an unchanged problem is not solved again.
 
-A policy is a function of its problem: an answer that is kept equals the one that a solver would
-find again. What is kept is a cache of one process, and no round depends on whether it is there.
+A policy is a function of its problem: a cached answer equals the one that a solver would find
+again. The cache belongs to one process, and no round depends on whether it is there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Answer = Allocation | Unsolved
 class KeptAnswers:
     """For each pool: the policy that was called last, its problem, and its answer.
 
-    ``policies`` are those that pools can name: all that are known, unless set otherwise.
+    ``policies`` are those that pools can name: all that are installed, unless set otherwise.
     """
 
     policies: Mapping[str, PoolPolicy] | None = None
@@ -37,7 +37,7 @@ class KeptAnswers:
         return policies.get(name or "")
 
     def of(self, pool: str, policy: PoolPolicy, problem: Problem) -> Answer:
-        """Return the answer of ``policy``: the kept one, if it would be the same again."""
+        """Return the answer of ``policy``: the cached one, if it would be the same again."""
         if policy.reads_progress:
             return self.solve(policy, problem)
         last = self._last.get(pool)

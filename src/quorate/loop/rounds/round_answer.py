@@ -1,9 +1,9 @@
-"""What a pool is shared by in a round: its policy's answer, or equal shares if it has none.
+"""The shares of a pool in a round: its policy's answer, or equal shares if it has none.
 
 Whatever a policy or the numbers of one run cause, the other runs are served. A run that the policy
 names as the reason why it has no answer is left out of the round, and the policy is called again.
-If that does not help, or not enough, all runs share by weight, which needs no solver: owners
-have their parts then, whatever the policy gave them.
+If that does not help, or not enough, all runs share by weight, which needs no solver: owners get
+their targets then, whatever the policy gave them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Answered:
     allocation: Allocation
     causes: tuple[RoundCause, ...] = ()
     is_thrifty: bool = False
-    """Whether the policy weighs what GPUs cost."""
+    """Whether the policy considers the price of GPUs."""
 
 
 def answered(
@@ -50,8 +50,8 @@ def answered(
 ) -> Answered:
     """Return the answer by which ``members`` share the next round of a pool.
 
-    An answer that is kept from an equal problem is not computed again. Errors of the equal shares
-    pass through; these have an answer for every run that can run.
+    An answer that is cached from an equal problem is not computed again. Errors of the equal shares
+    are raised; these have an answer for every run that can run.
     """
     policy, kept = by
     if policy is None:
@@ -142,9 +142,10 @@ def _equal(
 
 
 def _cause(policy: str, refusal: Unsolved) -> RoundCause:
-    """Return a policy's refusal as it is recorded: owners in a pool do not see each other's runs.
+    """Return the recorded form of a policy's refusal.
 
-    The shares of the round say which runs were left out, and the log says what a policy did wrong.
+    It names no run, because owners in a pool do not see each other's runs. The shares of the round
+    say which runs were left out, and the log says what a policy did wrong.
     """
     if refusal.code is UnsolvedCode.SOLVER_FAILED:
         _LOG.error("the policy %s failed: %s", policy, refusal.message)

@@ -33,13 +33,13 @@ def choose_rows(
 ) -> tuple[RoundGrant, ...]:
     """Return the grants of the next round, the most deserving run first.
 
-    What every run is owed comes from the ledger, so a choice needs no memory of its own. If a
-    run fits nowhere beside more deserving ones, or its owner's money or quotas are too small for
-    it, the next in turn is chosen in its place, and the run stays owed. The rest goes to other runs
-    that can use it, whatever their shares, and before that to chosen runs that are slower where
-    they are; unless the policy has withheld it (``discounts``), so that no run gains by what it
-    says. Then no run is given more than its share. ``is_thrifty``: the policy weighs what GPUs
-    cost, so that no run is moved to a faster flavor which it did not choose.
+    The time that every run is owed comes from the ledger, so a choice needs no memory of its own.
+    If a run fits nowhere beside more deserving ones, or its owner's money or quotas are too small
+    for it, the next in turn is chosen in its place, and the run stays owed. GPUs left over go first
+    to chosen runs that are slower on the flavor they were chosen for, then to other runs that can
+    use them, whatever their shares; unless the policy has withheld them (``discounts``), so that no
+    run gains by misstating its rates. Then no run is given more than its share. ``is_thrifty``: the
+    policy considers prices, so no run is moved to a faster flavor that it did not choose.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -137,7 +137,7 @@ def _spare(
 
 
 def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:
-    """Return the grant; the order of the two runs of a pair is the same in every round."""
+    """Return the grant; the two runs of a pair have the same order in every round."""
     run, *others = sorted(chosen.row)
     return RoundGrant(run, chosen.flavor, partner=others[0] if others else None, nodes=nodes)
 
@@ -151,7 +151,7 @@ def round_candidates(
 ) -> Iterator[Candidate]:
     """Yield a candidate for each row and each flavor that it has a share of and can run on.
 
-    Runs without a share get only what these leave over. Priority and deficit are those of
+    Runs without a share get only GPUs that these leave over. Priority and deficit are those of
     ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, the row that is
     owed most over all flavors comes first, then the row that had least so far.
     """
@@ -174,7 +174,7 @@ def round_candidates(
 
 
 class _Row(NamedTuple):
-    """A run, or two that share: its shares, where it can run, what it is owed.
+    """A run, or two that share GPUs: its shares, its flavors, and the time it is owed.
 
     ``parts`` are the shares that ``owed_ms`` follows from: a run's shares alone and in all pairs.
     """

@@ -1,8 +1,8 @@
-"""Funds: who pays for a run, and how many GPUs of a flavor each payer can carry through a round.
+"""Funds: the payers of a run, and how many GPUs of a flavor each can pay for during a round.
 
-A round should choose runs that can be paid, or GPUs are idle until the next. This is an estimate
-that takes payers one after the other; whether a grant is really paid is decided like every start.
-docs/adr/0024-rounds-pools.md.
+A round should choose runs that can be paid, or GPUs are idle until the next round. This is an
+estimate that takes payers one after the other; whether a grant is really paid is decided as for
+every start. docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from quorate.model.state.state_view import StateView
 
 _Alike = tuple[str, Funding, Selector, int]
 Bound = tuple[str, str]
-"""What bounds a payer: an envelope, its lending, or a cap over several; and its name."""
+"""The kind of a payer's limit (envelope, lending, or a cap over several), and its name."""
 _ENVELOPE: Final = "envelope"
 _LENDING: Final = "lending"
 _CAP: Final = "cap"
 _BORROWED: Final = Tier.BORROWED
 GPUS_MAX: Final = 2**62
-"""What is left under a bound without a limit."""
+"""The number of GPUs left under a bound without a limit."""
 
 
 class Payer(NamedTuple):
@@ -38,23 +38,23 @@ class Payer(NamedTuple):
 
     @property
     def key(self) -> tuple[str, bool]:
-        """Which envelope pays, and whether it lends."""
+        """The paying envelope, and whether it lends."""
         (_, name), _ = self.bounds[0]
         return name, self.is_lent
 
 
 class Part(NamedTuple):
-    """How many GPUs of a run one of its payers carries."""
+    """How many GPUs of a run one of its payers pays for."""
 
     payer: Payer
     gpus: int
 
 
 def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
-    """Return which payers would pay for how many GPUs of ``run``, besides what is ``used`` already.
+    """Return which payers would pay for how many GPUs of ``run``, besides the GPUs in ``used``.
 
     The parts may add up to fewer GPUs than the run needs. Payers pay in cover order. The borrowed
-    part is at most what the run may borrow.
+    part is at most the number that the run may borrow.
     """
     borrowed_max = run.funding.borrow_gpus_max
     lent_left = run.gpus if borrowed_max is None else borrowed_max
@@ -93,7 +93,7 @@ def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
 
 
 class Funds:
-    """What payers can carry in one pool at one instant; each result is cached."""
+    """How many GPUs payers can pay for in one pool at one instant; each result is cached."""
 
     def __init__(self, view: StateView, pool: str, now_ms: int) -> None:
         self._view = view
@@ -117,7 +117,7 @@ class Funds:
                 self._here[bound] = self._here.get(bound, 0) + gpus
 
     def gpus(self, run: Run) -> Mapping[str, int]:
-        """Return how many of the GPUs of ``run`` its payers could carry, by flavor."""
+        """Return how many of the GPUs of ``run`` its payers could pay for, by flavor."""
         key = (_alike(run), run.gpus)
         found = self._gpus.get(key)
         if found is None:
@@ -128,7 +128,7 @@ class Funds:
         return found
 
     def payers(self, run: Run, flavor: str) -> tuple[Payer, ...]:
-        """Return the payers of ``run``, in cover order, and how many GPUs each could carry in all.
+        """Return the payers of ``run``, in cover order, and how many GPUs each could pay for.
 
         Several owners may have the same payer.
         """
@@ -181,7 +181,7 @@ class Funds:
         """Return how many GPUs a bound leaves for the next round, each held for ``hold_ms``.
 
         GPUs that runs of the pool hold now are available to the chosen runs. The GPU-hours held for
-        them are not: what they do not use is returned too late for this round.
+        them are not: the unused ones are returned too late for this round.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:
@@ -201,7 +201,7 @@ class _Use(NamedTuple):
 
 
 def _bounds(account: EnvelopeAccount, *, is_lent: bool) -> Iterator[Bound]:
-    """Yield what bounds the GPUs that an envelope pays for."""
+    """Yield the bounds on the GPUs that an envelope pays for."""
     yield _ENVELOPE, account.envelope_id
     if is_lent:
         yield _LENDING, account.envelope_id

@@ -1,4 +1,4 @@
-"""What each row has of a flavor already, and would keep if it were chosen for it again."""
+"""The leases that each row has on a flavor, and would keep if it were chosen for it again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HeldLeases:
     def of(self, row: Row, flavor: str) -> list[Lease]:
         """Return the leases that a row keeps if it stays; empty if it has none it can keep.
 
-        Of a pair, the run that is first by name has the leases, and the pair must be the same as
+        In a pair, the run that is first by name has the leases, and the pair must be the same as
         before.
         """
         found = self._held(row)

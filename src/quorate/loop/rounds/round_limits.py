@@ -1,7 +1,7 @@
-"""Limits: how much may be chosen for an owner in one round, by who pays and by quotas of runs.
+"""Limits: how much may be chosen for an owner in one round, by payers and by quotas of runs.
 
-Each choice is counted at once, so that what exceeds a limit goes to the next in turn. Whether a
-grant is within the limits is decided like every start.
+Each choice is counted at once; if a run exceeds a limit, the next in turn is chosen. Whether a
+grant is within the limits is decided as for every start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.policy.rounds.row_choice import Candidate
 
 
 class Bill(NamedTuple):
-    """What one choice counts for: GPUs by payer, and runs that begin under the quotas ``bounds``.
+    """The cost of one choice: GPUs by payer, and runs that begin under the quotas ``bounds``.
 
     ``is_moved``: the run has its GPUs already, but its payers are needed for a more deserving run,
     so that other payers have to pay for it.
@@ -32,10 +32,11 @@ class Bill(NamedTuple):
 
 
 class Limits:
-    """What has been chosen of one round so far, by payer and by owner.
+    """The GPUs and runs chosen in one round so far, by payer and by owner.
 
-    ``kept`` are all candidates with a share. What a payer pays now for one of them that would stay
-    is kept for it, as long as the rest is enough for the runs that are chosen before it.
+    ``kept`` are all candidates with a share. The GPUs that a payer pays for now, for a candidate
+    that would stay, are kept for it as long as the rest is enough for the runs that are chosen
+    before it.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class Limits:
                 _add(self._kept, parts, 1)
 
     def bill(self, chosen: Candidate) -> Bill | None:
-        """Return what ``chosen`` would count for; None if payers or quotas have no room for it.
+        """Return the cost of ``chosen``; None if payers or quotas have no room for it.
 
         A run that stays keeps its payers, if they have room. Else payers pay in cover order: from
-        what is kept for no other run or, if that is not enough, from everything that is left.
+        GPUs kept for no other run or, if these are not enough, from all GPUs that are left.
         """
         spec = self._members[chosen.row[0]].record.spec
         present = self._waiting.pop((chosen.row, chosen.flavor), None)

@@ -44,8 +44,8 @@ def share_out(
     """Return the command that begins the next round of ``pool``, by one of the policies ``kept``.
 
     If the policy has no answer all runs share by weight, and the round says why. Runs keep their
-    GPUs only if no run can run, or the choice itself has a fault of ours: a round that ended the
-    service would be due again as soon as it is back.
+    GPUs only if no run can run, or the choice fails because of a bug: a round that ended the
+    service would be due again as soon as the service is back.
     """
     funds = Funds(view, pool, now_ms)
     policy = kept.policy(view.pools[pool].policy)
@@ -70,7 +70,7 @@ def share_out(
 def _answer(
     view: StateView, floor: Floor, by: tuple[PoolPolicy | None, KeptAnswers], now_ms: int
 ) -> Answered | None:
-    """Return what the round is shared by; None if no run can run."""
+    """Return the answer by which the round is shared; None if no run can run."""
     members = [m for m in floor.members if any(m.rates)]
     if not members or not floor.flavors:
         return None
@@ -120,7 +120,7 @@ def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tupl
 
 
 def _micro(amounts: Floats) -> list[Any]:
-    """Return ``amounts`` in whole millionths: the one place where a policy's figures are rounded.
+    """Return ``amounts`` in whole millionths: only here a policy's figures are rounded.
 
     An amount too large to be recorded becomes the largest that can be.
     """
@@ -137,7 +137,7 @@ def _reported(floor: Floor, steps: Mapping[str, int]) -> tuple[tuple[str, int], 
 def _as_before(
     view: StateView, floor: Floor, steps: Mapping[str, int], code: RoundCode
 ) -> ShareOut:
-    """Return a round in which every run keeps what it has."""
+    """Return a round in which every run keeps its GPUs."""
     grants = []
     for member in floor.members:
         leases = [view.leases[name] for name in member.record.leases]

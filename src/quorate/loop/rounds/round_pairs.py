@@ -1,4 +1,4 @@
-"""Pairs of runs that may share GPUs in the next round, and how fast each of the two is then."""
+"""Pairs of runs that may share GPUs in the next round, and the rate of each run in a pair."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from quorate.model.state.state_view import StateView
 from quorate.policy.problem import Pairs
 
 PAIRS_MAX: Final = 20_000
-"""How many pairs a policy is asked about, unless it says fewer: those of 200 runs of one owner.
-If there are more each owner has its part, and of its runs those that came last are looked at
-alone."""
+"""How many pairs a policy is called with, unless it allows fewer: those of 200 runs of one owner.
+If there are more, each owner has its part, and its newest runs are considered without pairs."""
 
 _Both = tuple[float, float]
 _Kind = tuple[str, int]
@@ -33,8 +32,8 @@ def pairs_of(
 ) -> Pairs | None:
     """Return the pairs of runs that can share GPUs: one owner's, alike, of types the pool pairs.
 
-    On some flavor both runs make progress and an envelope pays for each. Two runs are no pair if
-    a limit of their owner keeps them from running at the same time, or if one of them is still
+    On some flavor both runs make progress and an envelope pays for each. Two runs are no pair if a
+    limit of their owner keeps them from running at the same time, or if one of them is still
     stopping: no run has to wait for another.
     """
     table = _Table(floor.pool, floor.flavors)
@@ -54,7 +53,7 @@ def pairs_of(
 
 
 class _Table:
-    """What a pool knows of types on its flavors; each result is cached."""
+    """The rates that a pool has for types on its flavors; each result is cached."""
 
     def __init__(self, pool: Pool, flavors: Sequence[str]) -> None:
         self._pool = pool
@@ -63,14 +62,14 @@ class _Table:
         self._paired: dict[tuple[_Kind, str], list[tuple[int, int]]] = {}
 
     def alone(self, kind: _Kind) -> list[int]:
-        """Return how fast a type is alone on each flavor, 0 if that is not known."""
+        """Return the rate of a type alone on each flavor, 0 if it is not known."""
         if kind not in self._alone:
             known = [type_rates(self._pool, flavor, *kind) for flavor in self._flavors]
             self._alone[kind] = [0 if each is None else each.alone for each in known]
         return self._alone[kind]
 
     def paired(self, kind: _Kind, other: str) -> list[tuple[int, int]]:
-        """Return how fast a type and another are on the same GPUs of each flavor."""
+        """Return the rates of a type and another one on the same GPUs, by flavor."""
         key = (kind, other)
         if key not in self._paired:
             name, gpus = kind
@@ -142,7 +141,7 @@ def _alike(
 
 
 def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
-    """Return how fast two runs are beside each other on each flavor, in steps per second.
+    """Return the rates of two runs that share GPUs, by flavor, in steps per second.
 
     The rate that was measured for a run alone, relative to its rate in the table, scales its rate
     beside another run.

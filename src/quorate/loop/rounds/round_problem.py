@@ -1,4 +1,4 @@
-"""A pool at the end of a round as the problem for its policy."""
+"""The problem for a pool's policy, at the end of a round."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ from quorate.policy.problem import Entity, Floats, Ints, Problem
 MICRO: Final = float(PPM)
 
 # The input of a policy is kept within bounds in which all policies have answers. Documents are
-# bounded already; what runs report, and what old ledgers hold, is not.
+# bounded already; reports of runs, and values in old ledgers, are not.
 FLAVORS_APART: Final = 10_000.0
 """The largest ratio of a run's rates on two flavors; a smaller rate is raised to it."""
 WORK_MAX: Final = 200_000_000
 """How much work a policy that can stop early may do: about a second (``work_count``)."""
 SECONDS_MIN: Final = 1.0
 SECONDS_MAX: Final = 100_000_000.0
-"""How much a run may have left to do, or have done, in seconds where it is fastest: three years."""
+"""The most work a run may have left, or have done, in seconds on its fastest flavor: three
+years."""
 
 
 class PoolPolicy(Asked, Protocol):
-    """What a pool has to know of a policy: the fields it reads, and how many runs it can take."""
+    """The properties of a policy that a pool reads.
+
+    These are the fields that the policy uses, and how many runs it can take.
+    """
 
     @property
     def reads_entities(self) -> bool:
@@ -45,27 +49,27 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def reads_progress(self) -> bool:
-        """Whether its answer depends on what changes while runs work, their ages for example."""
+        """Whether its answer depends on values that change while runs work, such as their ages."""
         ...
 
     @property
     def is_smooth(self) -> bool:
-        """Whether what each run gets changes little when rates do."""
+        """Whether the share of each run changes little when rates change little."""
         ...
 
     @property
     def pairs_max(self) -> int | None:
-        """For how many pairs a pool calls it at most; None for any number."""
+        """The most pairs that a pool calls it with; None for any number."""
         ...
 
     @property
     def jobs_max(self) -> int | None:
-        """For how many runs a pool calls it at most."""
+        """The most runs that a pool calls it with; None for any number."""
         ...
 
     @property
     def jobs_per_gpu_max(self) -> int | None:
-        """For how many runs for each GPU a pool calls it at most."""
+        """The most runs per GPU that a pool calls it with; None for any number."""
         ...
 
 
@@ -112,7 +116,7 @@ def problem_of(
 
 
 def _costs(floor: Floor) -> Floats:
-    """Return what a GPU of each flavor costs for an hour; 0 if the pool does not say."""
+    """Return the price of a GPU of each flavor for an hour; 0 if the pool states none."""
     known = dict(floor.pool.costs_micros)
     return np.array([known.get(flavor, 0) for flavor in floor.flavors]) / MICRO
 
@@ -136,7 +140,7 @@ def _bounded(rates: Floats) -> Floats:
 def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Floats:
     """Return how long each run needs to its end on the flavor where it is fastest.
 
-    For a run without a number of steps, the pool's expected duration.
+    For a run without a number of steps, the pool's expected duration counts.
     """
     usual_s = pool.expected_duration_ms / SECOND_MS
     left = np.array([_steps_left(member) for member in members])
@@ -161,9 +165,10 @@ def _age_s(member: Member, now_ms: int) -> float:
 def _deadlines_s(
     members: Sequence[Member], seconds_left: Floats, pool: Pool, now_ms: int
 ) -> Floats:
-    """Return by when each run is to end: a round before its deadline, if it can be as fast.
+    """Return the time by which each run is to end.
 
-    Shares are given out in whole rounds, so that a run may be one round behind its share.
+    That is a round before its deadline, if it can be as fast. Shares are given out in whole rounds,
+    so that a run may be one round behind its share.
     """
     due = np.array([_deadline_s(member, now_ms) for member in members])
     found: Floats = np.maximum(due - pool.round_ms / SECOND_MS, np.minimum(due, seconds_left))

@@ -1,7 +1,7 @@
-"""Seats: the nodes of every run that is chosen for a round, so that all of them find room.
+"""Seats: the nodes of every run that is chosen for a round, so that all of them have room.
 
 Candidates come in the order of rank. A run that has the flavor already keeps its nodes, unless a
-more deserving one fits nowhere else: then the least deserving make room, and are seated again in
+more deserving one fits nowhere else: then the least deserving make room, and are placed again in
 their turn, elsewhere if possible. A run that fits nowhere is left for the next round.
 """
 
@@ -32,7 +32,7 @@ RISEN_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a row has of a flavor now, lease by lease."""
+    """The slots of a row on a flavor now, lease by lease."""
 
     row: Row
     run: str
@@ -40,14 +40,14 @@ class _Held:
     parts: tuple[Slots, ...]
     islands: frozenset[IslandKey]
     place: int
-    """The most deserving have the lowest."""
+    """Its rank: the most deserving row has the lowest number."""
 
 
 class Seats:
-    """The seats of the runs that are chosen for one round.
+    """The nodes of the runs that are chosen for one round.
 
     ``likely`` are the runs that would be chosen if all GPUs were alike, the most deserving first:
-    what they have is kept for them until another run needs it.
+    their present nodes are kept for them until another run needs them.
     """
 
     def __init__(
@@ -100,13 +100,16 @@ class Seats:
         return True
 
     def pass_over(self, chosen: Candidate) -> None:
-        """Release what was kept for a run that is not chosen after all."""
+        """Release the nodes that were kept for a run that is not chosen after all."""
         held = self._kept.get(chosen.flavor, {}).pop(chosen.row, None)
         if held is not None:
             self._rise(held)
 
     def _find(self, chosen: Candidate) -> PackPlan | None:
-        """Return where ``chosen`` fits beside all other runs, if anywhere, and take that room."""
+        """Return the placement of ``chosen`` beside all other runs, and take that room.
+
+        None if none.
+        """
         member = self._members[chosen.row[0]]
         nodes = self._view.nodes
         known = [nodes[name].spec for name in member.known.nodes if name in nodes]
@@ -117,7 +120,7 @@ class Seats:
         return plan
 
     def _find_for(self, chosen: Candidate) -> PackPlan | None:
-        """Return where ``chosen`` fits when less deserving runs make room, and take that room.
+        """Return the placement of ``chosen`` if less deserving runs make room, and take that room.
 
         At first one run makes room, the least deserving; each further try takes twice as many, so
         that few more than necessary are tried. Runs that turn out not to be in the way stay.
@@ -143,7 +146,7 @@ class Seats:
     def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
         """Yield the runs whose kept room ``chosen`` could use.
 
-        They are in domains where it may go, or their nodes count for the same limit.
+        They are in domains that it may use, or their nodes count for the same limit.
         """
         spec = self._members[chosen.row[0]].record.spec
         bounds = self._bounds_of(spec.owner)
@@ -158,7 +161,7 @@ class Seats:
                         yield held
 
     def _open_to(self, run: Run, flavor: str) -> frozenset[IslandKey]:
-        """Return the domains where ``run`` may go; all, if its owner's nodes are limited."""
+        """Return the domains that ``run`` may use; all of them if its owner's nodes are limited."""
         view, selector = self._view, () if self._bounds_of(run.owner) else run.selector
         key = (flavor, selector)
         if key not in self._open:
@@ -170,7 +173,7 @@ class Seats:
         return self._open[key]
 
     def _bounds_of(self, owner: str) -> frozenset[str]:
-        """Return whose limits on nodes count for ``owner``."""
+        """Return the owners whose limits on nodes count for ``owner``."""
         if owner not in self._bounds:
             headroom = Headroom.of(self._view, owner)
             names = () if headroom is None else (name for name, _ in headroom.bounds)
@@ -178,7 +181,7 @@ class Seats:
         return self._bounds[owner]
 
     def _release(self, row: Row) -> None:
-        """Release what was kept for the runs of ``row``, which got something else."""
+        """Release the nodes kept for the runs of ``row``, which got others."""
         for name in row:
             flavor, before = self._rows.get(name, ("", ()))
             held = self._kept.get(flavor, {}).pop(before, None)
@@ -186,7 +189,7 @@ class Seats:
                 self._rise(held)
 
     def _held(self, chosen: Candidate, place: int) -> _Held | None:
-        """Return what a row would keep if it were chosen; None if it has none."""
+        """Return the slots that a row would keep if it were chosen; None if it has none."""
         leases = self._held_leases.of(chosen.row, chosen.flavor)
         if not leases:
             return None

@@ -1,4 +1,4 @@
-"""What there is to share in a pool at the end of a round, among which runs, in whole numbers."""
+"""The GPUs to share in a pool at the end of a round, and the runs that share them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from quorate.model.state.records import Lease, RoundsRun, RunRecord
 from quorate.model.state.state_view import StateView
 
 STEADY_PARTS: Final = 20
-"""A measured rate has to differ by more than one such part to count as another rate."""
+"""A measured rate counts as changed if it differs by more than one part in this many."""
 
 
 class Member(NamedTuple):
-    """A run that takes part in the next round, with its rates and what it is owed so far.
+    """A run that takes part in the next round, with its rates and the time it is owed so far.
 
-    ``rates`` are millionths of a step per second by flavor, 0 if it cannot start: no envelope
-    pays for it, it does not fit even in the empty pool, or its owner is at its limit of running
-    runs. ``owed_ms`` is by flavor what it was due and did not get, the round that ends included;
-    below 0 if it is ahead. ``had_ms`` is how long it had GPUs so far, whichever.
+    ``rates`` are millionths of a step per second by flavor, 0 if it cannot start: no envelope pays
+    for it, it does not fit even in the empty pool, or its owner is at its limit of running runs.
+    ``owed_ms`` is by flavor the time that it was due and did not get, the round that ends included;
+    below 0 if it is ahead. ``had_ms`` is how long it had GPUs of any flavor so far.
     """
 
     record: RunRecord
@@ -42,9 +42,9 @@ class Member(NamedTuple):
 class Floor:
     """A pool at the end of a round: the GPUs to share, and the runs that share them.
 
-    ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` what
-    they have: neither can be chosen. ``room`` is the pool as if empty; None if all GPUs are
-    alike, and counting them is enough.
+    ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` their
+    GPUs: neither can be chosen. ``room`` is the pool as if empty; None if all GPUs are alike, and
+    counting them is enough.
     """
 
     view: StateView
@@ -128,7 +128,7 @@ def _members(
     of_pool: tuple[Pool, Mapping[str, tuple[int, ...]]],
     now_ms: int,
 ) -> Iterator[Member]:
-    """Yield the runs of a pool, which has the rates by which it was last shared."""
+    """Yield the members of a pool; ``of_pool`` is the pool, and the rates of its last round."""
     view, flavors = doors.view, tuple(doors.there)
     shared, used = of_pool
     is_first = shared.name not in view.rounds
@@ -163,9 +163,9 @@ def _used_rates(
 def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
     """Return ``rates``; those that differ from the ``used`` ones by at most 5 % stay as they were.
 
-    No measurement repeats to the last digit. A policy that is called with the same rates again has
-    the same answer, so that it need not be called. The difference is to what the last round was
-    shared by, so that small changes do not add up unseen.
+    No measurement repeats to the last digit. A policy gives the same answer for the same rates, so
+    that it does not have to be called. The difference is to the rates of the last round, so that
+    small changes do not add up unseen.
     """
     return tuple(
         [
@@ -176,7 +176,7 @@ def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _Doors:
-    """Which flavors are open to which runs; cached for all runs that are alike."""
+    """Which flavors each run can use; cached for all runs that are alike."""
 
     def __init__(
         self, view: StateView, there: Mapping[str, int], funds: Funds, room: Room | None
@@ -190,7 +190,7 @@ class _Doors:
         self._full: dict[str, bool] = {}
 
     def let_run(self, record: RunRecord) -> bool:
-        """Return whether a run counts as running already, or may be one more."""
+        """Return whether a run counts as running already, or its quotas allow one more."""
         owner = record.spec.owner
         if record.started_ms is not None:
             return True

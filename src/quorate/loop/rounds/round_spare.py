@@ -1,7 +1,8 @@
-"""Spare GPUs: what a policy meant for runs that cannot use it, given to others for one round.
+"""Spare GPUs: meant by a policy for runs that cannot use them, given to others for one round.
 
-A policy does not know what owners can pay together, how many nodes they may have, or where runs may
-go. What it gives to runs that are then skipped would be idle, again and again.
+A policy does not know how much owners can pay together, how many nodes they may have, or which
+domains runs may use. GPUs that it gives to runs that are then skipped would be idle, again and
+again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from quorate.model.specs import Run
 from quorate.policy.rounds.row_choice import Candidate
 
 RATE_MIN: Final = 0.1
-"""How fast a run must be there, of its fastest: GPUs are paid for, however little they do."""
+"""The least rate, as a part of a run's fastest one: GPUs are paid for, however little they do."""
 
 
 FASTER_MIN: Final = 1.2
@@ -29,7 +30,7 @@ def spare_candidates(
 ) -> Iterator[Candidate]:
     """Yield the runs that could use the GPUs ``left`` and are not ``taken``, fastest flavor first.
 
-    The owner that had least for its target comes first; what it gets here counts. Of its runs, the
+    The owner that had least for its target comes first; GPUs it gets here count. Of its runs, the
     one that is owed most comes first, then the one that had least. The caller changes ``taken`` and
     ``left`` meanwhile.
     """
@@ -68,11 +69,11 @@ def faster_candidates(
     chosen: Sequence[Candidate],
     free: Mapping[str, int],
 ) -> list[Candidate]:
-    """Return the ``chosen`` runs on flavors that would be idle and where they are much faster.
+    """Return ``chosen`` runs on other flavors that would be idle and on which they are much faster.
 
-    A policy gives each run time on several flavors, and in one round a run has one of them. Its
-    slow flavor may be its turn while GPUs of a fast one are free. The most deserving run chooses
-    first; each keeps its rank, and takes nothing from a run with a share of that flavor.
+    A policy gives each run time on several flavors, and in one round a run has one of them. A run
+    may have its turn on a slow flavor while GPUs of a fast one are free. The most deserving run
+    chooses first; each keeps its rank, and takes nothing from a run with a share of that flavor.
     """
     left = dict(free)
     for each in chosen:
@@ -88,14 +89,14 @@ def faster_candidates(
         if fitting:
             flavor = max(fitting, key=lambda f: rates[places[f]])
             left[flavor] -= each.gpus
-            # Just before itself on the slower flavor, which is left to it if this one fails.
+            # Just before the same run on its slower flavor, which it gets if this one fails.
             deficit_s = nextafter(each.deficit_s, inf)
             found.append(each._replace(flavor=flavor, deficit_s=deficit_s))
     return found
 
 
 def _had(members: Sequence[Member]) -> dict[str, int]:
-    """Return what every owner's runs had so far, in GPU-milliseconds."""
+    """Return the GPU-milliseconds that every owner's runs had so far."""
     found: dict[str, int] = {}
     for member in members:
         spec = member.record.spec
@@ -104,7 +105,7 @@ def _had(members: Sequence[Member]) -> dict[str, int]:
 
 
 def _places(floor: Floor, member: Member, left: Mapping[str, int]) -> list[int]:
-    """Return the places of flavors that a run could have now, where it is fastest first."""
+    """Return the indexes of flavors that a run could have now, its fastest flavor first."""
     rates, gpus = member.rates, member.record.spec.gpus
     found = [at for at, flavor in enumerate(floor.flavors) if left.get(flavor, 0) >= gpus]
     if not found:

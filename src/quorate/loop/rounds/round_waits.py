@@ -1,4 +1,4 @@
-"""Which pools wait before their next round is tried again, because it could not begin."""
+"""The pools that wait before their next round is tried again, because it could not begin."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from quorate.model.amounts import MINUTE_MS, SECOND_MS
 
 RETRY_MIN_MS: Final = SECOND_MS
 RETRY_MAX_MS: Final = MINUTE_MS
-"""How long a pool waits after the first failure, and at most; each wait is twice the one before.
+"""How long a pool waits after the first failure, and at most; each wait is twice the previous one.
 
-Nothing is lost by it but time: runs keep the GPUs that they have."""
+Only time is lost: runs keep the GPUs that they have.
+"""
 
 
 class RoundWaits:
-    """Until when each pool waits; kept in memory only, for a new program may try at once."""
+    """Until when each pool waits.
+
+    Kept in memory only, because a restarted service may try at once.
+    """
 
     def __init__(self) -> None:
         self.until_ms: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What each event does to the state: the only code that changes one.
+"""The effect of each event on the state: the only code that changes a state.
 
 ``apply`` is total: every event a ledger can hold applies, or the ledger or this code is wrong and
 an assertion fails. It works alike on the owned state and on an overlay, because it gets every
@@ -263,7 +263,7 @@ def _budget_removed(state: State, event: e.BudgetRemoved) -> None:
 
 
 def _retire_budget(state: State, old: Budget) -> None:
-    """Retire ``old``; its accounts stay, so that nothing spent is ever forgotten."""
+    """Retire ``old``; its accounts stay, so that no spending is forgotten."""
     names = tuple(b for b in state.owner_budgets[old.owner] if b != old.name)
     state.owner_budgets[old.owner] = names
     for envelope in old.envelopes:
@@ -291,7 +291,7 @@ def _list_lender(state: State, flavor: str, key: EnvelopeId) -> None:
 
 
 def _recount_caps(state: State, budget: Budget) -> None:
-    """Make each cap's counters the sum over the envelopes that are under it now."""
+    """Set each cap's counters to the sum over the envelopes that are under it now."""
     for cap in budget.caps:
         account = state.caps.own(cap_id(budget.name, cap.name))
         members = [state.envelopes[envelope_id(budget.name, name)] for name in cap.envelopes]
@@ -393,7 +393,7 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
 
 
 def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
-    """Remove the backfill mark of an ended bundle that had the number of the one that begins."""
+    """Remove the backfill mark of an ended bundle that had the same number as the new one."""
     run.backfills = tuple(entry for entry in run.backfills if entry[0] != bundle)
     if not run.backfills:
         state.backfilled.pop(run.spec.name, None)
@@ -546,7 +546,7 @@ def _run_ended(  # noqa: C901 - a replay comes here for every run: no calls
 
 
 def _note_duration(state: State, run: RunRecord, ended_ms: int) -> None:
-    """Add what ``run`` took to its owner's history, if it began once and ended by itself.
+    """Add the duration of ``run`` to its owner's history, if it began once and ended by itself.
 
     A requeued run may continue from a checkpoint; the end of a stopping run says nothing about how
     long it would have taken; rounds and claims end at set times.

@@ -45,7 +45,7 @@ def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
 
 
 def mark_backfill(state: State, run: RunRecord, bundle: int) -> None:
-    """Record that a bundle of ``run`` started out of order, by the event that is applied."""
+    """Record that a bundle of ``run`` started out of order, by the present event."""
     if all(known != bundle for known, _ in run.backfills):
         run.backfills = (*run.backfills, (bundle, state.seq + 1))
         state.backfilled[run.spec.name] = None
@@ -215,7 +215,7 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
 
 
 def _charge(state: State, owner: str, pool: str, event: e.ConflictResolved) -> None:
-    """Charge what a conflict cost to the account of the owner that called it, and to no other."""
+    """Charge the cost of a conflict to the account of the owner that called it, and to no other."""
     if event.lost_gpu_ms:
         lacking = lacking_gpu_ms(state, owner, pool, event.at_ms)
         state.disruption[owner, pool] = (lacking + event.lost_gpu_ms, event.at_ms)
@@ -238,7 +238,7 @@ def _conflict_deferred(state: State, event: e.ConflictDeferred) -> None:
 
 
 def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnded) -> None:
-    """Forget what held only while ``run`` ran.
+    """Forget the fields that are valid only while ``run`` runs.
 
     An owner whose run started by a conflict and ends, for any reason, before the minimum runtime
     may not call a conflict for one cool-down.

@@ -1,4 +1,4 @@
-"""What rounds do to the state: shares, measured rates, and what each run received."""
+"""What rounds do to the state: shares, measured rates, and the GPU time of each run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def round_ending(state: State, lease: Lease) -> None:
 
 
 def round_ended(state: State, lease: Lease, end_ms: int) -> None:
-    """Add the time that an ended lease held its GPUs to what its runs have received.
+    """Add the time that an ended lease held its GPUs to the received time of its runs.
 
     The grace after a stop counts as well: no other run can have the GPUs until the lease has ended.
     """

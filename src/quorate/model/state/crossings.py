@@ -1,9 +1,9 @@
 """Crossings: the instant before which no owner's use of a budget of hours crosses a threshold.
 
-Between two events about an owner its use is known for all future time: it grows with what the owner
-has, and falls as what it had leaves the rolling window. So each owner has an instant before which
-it crosses nothing, computed again only after an event about it or when that instant has come. A
-query reads the first few of them, however many owners there are.
+Between two events about an owner its use is known for all future time: it grows with the GPUs and
+nodes that the owner holds, and falls as past use leaves the rolling window. So each owner has an
+instant before which it crosses nothing, computed again only after an event about it or when that
+instant has come. A query reads the first few of them, however many owners there are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PERCENTS: Final = (80, 100, 120)
 REARM_POINTS: Final = 5
 """How far below a threshold use has to fall before it can be crossed again."""
 _WHOLE: Final = 100
-"""Percent."""
+"""100 percent."""
 _AT_ONCE: Final = 0
 """Earlier than any decision."""
 _OUTDATED_MAX: Final = 1_024
@@ -30,7 +30,7 @@ _OUTDATED_MAX: Final = 1_024
 
 
 class UseView(Protocol):
-    """What is read of a state: owners, their quotas and what they have used."""
+    """The part of a state that is read: owners, their quotas and their use."""
 
     @property
     def at_ms(self) -> int:
@@ -49,7 +49,7 @@ class UseView(Protocol):
 
     @property
     def meters(self) -> Mapping[tuple[str, str], Meter]:
-        """What each owner has and had of each flavor."""
+        """The present and past use of each flavor by each owner."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class UseView(Protocol):
 
     @property
     def node_meters(self) -> Mapping[str, NodeMeter]:
-        """The nodes that owners with a budget of node-hours have and had."""
+        """The present and past nodes of owners with a budget of node-hours."""
         ...
 
     @property
@@ -85,11 +85,11 @@ def metered(view: UseView, owner: Owner) -> list[tuple[list[Meter], int]]:
 
 
 Counted = tuple[list[Meter], int, int]
-"""(meters, used beside them, budget): what counts towards a budget of hours."""
+"""(meters, used beside them, budget): the use that counts towards a budget of hours."""
 
 
 def counted(view: UseView, owner: Owner) -> list[Counted]:
-    """Return what counts towards each budget of hours of ``owner``: GPU-hours, then node-hours.
+    """Return the use that counts towards each budget of ``owner``: GPU-hours, then node-hours.
 
     A report of an accounting system replaces the ledger's own figure, while it is valid.
     """
@@ -110,13 +110,16 @@ def counted(view: UseView, owner: Owner) -> list[Counted]:
 
 
 def is_budgeted(view: UseView, name: str) -> bool:
-    """Return whether owner ``name`` has a budget of hours: its quota's, or one that is reported."""
+    """Return whether owner ``name`` has a budget of hours, in its quota or in a report."""
     owner, record = view.owners.get(name), view.reports.get(name)
     return owner is not None and (owner.quota.is_soft or (record is not None and record.answers))
 
 
 class Agenda:
-    """Names in the order of their instants; a layer's entry hides the entry of that name below."""
+    """Names in the order of their instants.
+
+    An entry of a layer hides the entry of that name below.
+    """
 
     __slots__ = ("below", "heap", "instants_ms")
 
@@ -126,7 +129,7 @@ class Agenda:
         self.heap: list[tuple[int, str]] = []
 
     def put(self, name: str, at_ms: int | None) -> None:
-        """Set the instant of ``name``; None: never."""
+        """Set the instant of ``name``; None means never."""
         known = self.instants_ms
         if at_ms is not None and known.get(name) != at_ms:
             heappush(self.heap, (at_ms, name))
@@ -136,7 +139,7 @@ class Agenda:
             heapify(self.heap)
 
     def has_any(self, until_ms: int) -> bool:
-        """Return whether there may be a name whose instant is not after ``until_ms``."""
+        """Return whether there may be a name whose instant is ``until_ms`` or earlier."""
         level: Agenda | None = self
         while level is not None:
             if level.heap and level.heap[0][0] <= until_ms:
@@ -274,7 +277,7 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 
 
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
-    """Return where the window, now from ``from_ms`` on, has to start for ``percent`` to be used.
+    """Return the start of the window, now ``from_ms``, at which ``percent`` is used.
 
     Assumes that nothing more is used. The result may be too early: at least one of the meters has
     to lose an equal part of the excess, and this is the first start at which one of them has lost

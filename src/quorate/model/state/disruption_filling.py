@@ -1,8 +1,8 @@
 """Disruption accounts: how much of others' work an owner's conflicts may still cost in a pool.
 
-Kept as what an account lacks of being full, so that an account that was never charged is full,
-whatever its size. It fills continuously: with a part of the pool's GPUs times the owner's target
-share. docs/adr/0031-disruption-accounts-and-notices.md.
+Kept as the amount that an account lacks to be full, so that an account that was never charged is
+full, whatever its size. It fills continuously: with a part of the pool's GPUs times the owner's
+target share. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PARTS: Final = PPM * PPM
 
 
 def target_share_ppm(view: StateView, owner: str) -> int:
-    """Return the target share of ``owner``; if it states none, an equal part of what others leave.
+    """Return the target share of ``owner``; if it states none, an equal part of the rest.
 
     An owner that only budgets name has an equal part, too.
     """
@@ -40,7 +40,7 @@ def filling(view: StateView, owner: str, pool: str) -> int:
 
 
 def lacking_gpu_ms(view: StateView, owner: str, pool: str, now_ms: int) -> int:
-    """Return what the account of ``owner`` in ``pool`` lacks of being full at ``now_ms``.
+    """Return the amount that the account of ``owner`` in ``pool`` lacks to be full at ``now_ms``.
 
     The pool's GPUs, its rate and the owner's share as they are in ``view`` count for all the time
     since the account was last charged.

@@ -1,14 +1,14 @@
-"""Actual against declared durations: what each owner's last runs took, of what planning expected.
+"""Actual against declared durations of each owner's last runs.
 
-The declared duration of a run is the one that planning uses: what the run states, or what its pool
-expects if it states nothing, and one hold quantum at least. The ratio of the actual duration to
-it is kept as the number of a bucket. There are 256 buckets, eight to an octave: bucket ``b`` holds
-the ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). A ratio of exactly
-1 is thus the upper bound of bucket 128; the first bucket ends at 1/65536 and has all that is below,
-the last one ends at about 60097 and has all that is above. A ratio is known to 9 % by its bucket.
+The declared duration of a run is the one that planning uses: the run's own, or its pool's if the
+run states none, and one hold quantum at least. The ratio of the actual duration to it is kept as
+the number of a bucket. There are 256 buckets, eight to an octave: bucket ``b`` holds the ratios
+above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). A ratio of exactly 1 is thus
+the upper bound of bucket 128; the first bucket ends at 1/65536 and has all lower ratios, the last
+one ends at about 60097 and has all higher ones. A bucket gives a ratio to within 9 %.
 
-An owner's history is the buckets of its last 256 runs, so that it follows what the owner does now.
-Only integers are kept.
+An owner's history is the buckets of its last 256 runs, so that it follows the owner's present
+habits. Only integers are kept.
 
 The time that a run gets to checkpoint is here too: it is the other duration that a run states and
 its pool bounds.
@@ -27,7 +27,7 @@ from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.specs import Pool, Run
 
 BUCKETS: Final = 256
-"""As many as one byte can number."""
+"""The number of values of one byte."""
 BUCKETS_PER_OCTAVE: Final = 8
 ON_TIME: Final = 128
 """The bucket whose upper bound is a ratio of exactly 1."""
@@ -56,7 +56,7 @@ def declared_ms(run: Run, pool: Pool) -> int:
 
 
 def grace_ms(run: Run, pool: Pool) -> int:
-    """Return how long ``run`` gets to checkpoint: what it requests, at most what ``pool`` gives."""
+    """Return how long ``run`` gets to checkpoint: its requested time, at most that of ``pool``."""
     return min(run.checkpoint_ms, pool.grace_max_ms)
 
 

@@ -1,7 +1,7 @@
 """Cached expected ends of leases, updated when a lease changes.
 
-An overlay has a layer of its own: what it computes about something that has not changed in it is
-stored below, for the next reader.
+An overlay has a layer of its own. Results about leases that have not changed in the overlay are
+stored in the layer below, for the next reader.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Curve = tuple[list[int], list[int]]
 """Instants in order, and how many GPUs have come free by each of them."""
 
 End = tuple[int, int, str]
-"""(instant, GPUs, lease): so many GPUs come free when that lease ends."""
+"""(instant, GPUs, lease): the GPUs that come free when that lease ends, and when."""
 
 
 @dataclass(slots=True)
 class Kept:
     """Ends in order, and their curves: as declared, and as last expected.
 
-    An overdue lease is expected later. ``expected`` holds from ``from_ms`` until ``until_ms``, both
-    included: until then no other lease becomes overdue.
+    An overdue lease is expected to end later than declared. ``expected`` holds from ``from_ms``
+    until ``until_ms``, both included: until then no other lease becomes overdue.
     """
 
     said: list[End]
@@ -50,7 +50,7 @@ class EndsBy(Generic[K]):
     below: EndsBy[K] | None = None
 
     def get(self, key: K) -> tuple[Kept, frozenset[str]] | None:
-        """Return what is cached for ``key``, if anything is, and the leases that changed since."""
+        """Return the cached ends of ``key``, if any, and the leases that changed since."""
         layer, changed = self, _NOTHING
         while True:
             more = layer.changed.get(key)
@@ -75,7 +75,7 @@ class EndsBy(Generic[K]):
             self.changed[key] = set()  # The ends here differ from those below.
 
     def change(self, key: K, lease: str) -> None:
-        """Record that a lease, which has or had part in ``key``, has changed."""
+        """Record that a lease that belongs or belonged to ``key`` has changed."""
         if self.below is not None or key in self.found:
             known = self.changed.get(key)
             if known is None:

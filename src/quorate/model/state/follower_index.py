@@ -1,6 +1,6 @@
-"""The waiting runs that follow others, indexed: by upstream, and by what they wait for.
+"""The waiting runs that follow others, indexed by upstream and by the state of their wait.
 
-A decision looks only at the followers of what has ended in it, however many wait.
+A decision examines only the followers of runs that have ended in it, however many wait.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class FollowerIndex:
         return True
 
     def _fails(self, name: str, failing: Failing | None) -> None:
-        """Record when the follower ``name`` fails, in place of what was recorded."""
+        """Record when the follower ``name`` fails, replacing the previous record."""
         known = self.failing.get(name)
         if known == failing:
             return

@@ -74,7 +74,7 @@ class Island:
 
     @property
     def whole(self) -> int:
-        """The nodes no slot of which is taken."""
+        """The nodes of which no slot is taken."""
         found = 0
         for size, nodes in self.sizes.items():
             found |= self.buckets[size] & nodes

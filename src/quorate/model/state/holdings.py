@@ -1,4 +1,4 @@
-"""Holdings: what owners with a hard quota hold, their descendants included.
+"""Holdings: the nodes and runs that owners with a hard quota hold, their descendants included.
 
 Counted as they come and go: running runs, and the nodes on which an owner has a lease or a spare
 that another run fills, each node once. Owners without a hard quota, of their own or of an ancestor,
@@ -26,7 +26,7 @@ class Holdings:
             if has_bounds is None
             else has_bounds
         )
-        """Whether any owner has a hard quota. Holdings are made anew when owners change."""
+        """Whether any owner has a hard quota. Holdings are made again when owners change."""
         self._bounds: dict[str, tuple[str, ...]] = {}
         self._uses: Table[tuple[str, str], int] = Table()
         self.nodes: Table[str, int] = Table()

@@ -1,8 +1,8 @@
 """The lines of waiting runs in the order of their ranks, kept from one decision to the next.
 
 A rank holds until an event about its owner or the first run of its line, or until an instant up to
-which its score stays within one step. Only lines for which that is over are ranked again, so a walk
-does not visit every line. An overlay records what changes in it and reads the rest below.
+which its score stays within one step. Only lines whose rank may no longer hold are ranked again, so
+a walk does not visit every line. An overlay records its own changes and reads the rest below.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from quorate.model.state.waiting_index import Line, Place, Waiting
 
 Rank = tuple[bool, int]
-"""(over budget, step of the score, negative): the least goes first."""
+"""(over budget, step of the score, negative): the lowest rank goes first."""
 Lasting = tuple[Rank, int]
 """A rank, and the instant before which it holds."""
 Ranked = tuple[Rank, Place, Line]
@@ -61,7 +61,7 @@ class LineRanks:
     def __init__(self, below: LineRanks | None = None) -> None:
         self.below = below
         self.asked_ms = -1
-        """When it was last read; -1 if it never was."""
+        """When the order was last read; -1 if it never was."""
         self.order: list[Ranked] = []
         self.known: dict[Line, Ranked] = {}
         self.by_owner: dict[str, set[Line]] = {}
@@ -143,9 +143,9 @@ class LineRanks:
         return order
 
     def surely_before(self, mine: Ranked, now_ms: int, most: int) -> int:
-        """Return how many lines of its pool are surely before ``mine``, counted up to ``most``.
+        """Return how many lines of its pool certainly come before ``mine``, counted up to ``most``.
 
-        Nothing is ranked: lines whose rank may have changed since it was computed do not count.
+        No line is ranked: lines whose rank may have changed since it was computed do not count.
         """
         lines, owners, base = self.lines, self.owners, self
         while base.below is not None:
@@ -202,7 +202,7 @@ class LineRanks:
         return found
 
     def _ended(self, now_ms: int) -> Iterator[Line]:
-        """Yield the lines whose rank does not hold any more."""
+        """Yield the lines whose rank no longer holds."""
         while self.ends and self.ends[0][0] <= now_ms:
             at_ms, line = heappop(self.ends)
             if self.until.get(line) == at_ms:

@@ -1,8 +1,8 @@
-"""Meters: how much an owner has had of a flavor, lately and over a long time, in whole numbers.
+"""Meters: how much of a flavor an owner used, recently and over a long time, in whole numbers.
 
-Time is cut into hours. What was used in an hour that is over is kept, so that a rolling window can
-be added up, and is folded into one number that halves with every half-life. Both cost the same
-however much has happened.
+Time is cut into hours. The use of each past hour is kept, so that a rolling window can be added up,
+and is folded into one number that halves with every half-life. Both cost the same however much has
+happened.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import Slots
 
 KEPT_MS: Final = 366 * DAY_MS
-"""How long hours are kept: no longer window can be asked for."""
+"""How long hours are kept: the longest window that can be read."""
 ONE: Final = 1 << 40
-"""What is halved is counted in parts of this."""
+"""Decaying amounts are counted in parts of this."""
 _HALF_ROOTS: Final = 32
-"""How often the square root of a half is taken: as many binary digits has an exponent."""
+"""How often the square root of a half is taken: the binary digits of an exponent."""
 _ROUNDED: Final = 24
-"""To how many binary digits what fades is known at the least."""
+"""The least number of binary digits to which decayed use is known."""
 
 
 Told = tuple[int, int, int, list[int], list[int]]
@@ -52,7 +52,7 @@ _ROOTS: Final = _roots()
 
 @lru_cache(maxsize=4_096)
 def halved(span_ms: int, half_life_ms: int) -> int:
-    """Return what is left of ``ONE`` after it decayed for ``span_ms``."""
+    """Return the part of ``ONE`` that is left after it decayed for ``span_ms``."""
     whole, rest = divmod(span_ms, half_life_ms)
     left = ONE >> min(whole, ONE.bit_length())
     for root in _ROOTS:
@@ -66,9 +66,9 @@ def halved(span_ms: int, half_life_ms: int) -> int:
 
 
 class Meter:
-    """What is in use now, and what was in the hours before.
+    """The amount in use now, and the use in the hours before.
 
-    Everything used until an instant after the last change is ``amount`` times that instant, less
+    The total use until an instant after the last change is ``amount`` times that instant, less
     ``moment``: the sum of each change's amount times its instant.
     """
 
@@ -88,18 +88,18 @@ class Meter:
         self.amount = 0
         self.moment = 0
         self.ends_ms = (hour + 1) * HOUR_MS
-        """When the hour that is being counted ends."""
+        """When the present hour ends."""
         self.hours = [hour]
         self.sums = [0]
-        """Everything used before an hour began, of ``known`` hours; evenly from each to the next
-        if hours are left out."""
+        """The total use before each of the ``known`` hours; hours between two of them had even
+        use."""
         self.known = 1
         self.looked_back = (0, 0, 0)
-        """(half-life, hours read, what was used before the last of them, as it counts then):
-        computed by a query, and cached."""
+        """(half-life, hours read, use before the last of them, decayed to its start): computed by a
+        query, and cached."""
         self.corrected = (1, 0)
-        """(hours read, the last of them that corrected more than was used before it): computed
-        by a query, and cached."""
+        """(hours read, the last of them that corrected more than was used before it): computed by a
+        query, and cached."""
 
     def copy(self) -> Meter:
         """Return a meter that may be changed alone. The past hours, which are fixed, are shared."""
@@ -154,11 +154,11 @@ class Meter:
         self.ends_ms = (hour + 1) * HOUR_MS
 
     def _until(self, at_ms: int) -> int:
-        """Return everything used until ``at_ms``, which is not before the last change."""
+        """Return the total use until ``at_ms``, which is not before the last change."""
         return self.amount * at_ms - self.moment
 
     def used(self, from_ms: int, until_ms: int) -> int:
-        """Return what was used from ``from_ms`` until ``until_ms``, which is not in the past.
+        """Return the use from ``from_ms`` until ``until_ms``, which is not in the past.
 
         The hour of ``from_ms`` counts in proportion.
         """
@@ -167,7 +167,7 @@ class Meter:
         return self._until(until_ms) - self._before(from_ms, until_ms)
 
     def _before(self, at_ms: int, now_ms: int) -> int:
-        """Return what was used before ``at_ms``, which is past."""
+        """Return the use before ``at_ms``, which is past."""
         place = bisect_right(self.hours, at_ms // HOUR_MS, hi=self.known)
         if not place:
             return 0
@@ -199,8 +199,8 @@ class Meter:
     def past_ms(self, from_ms: int, amount: int) -> int | None:
         """Return the first instant by which ``amount`` was used, counted from ``from_ms`` on.
 
-        Assumes that what is in use now stays in use; None if ``amount`` is then never reached.
-        No hour since ``from_ms`` may be corrected (``was_corrected``).
+        Assumes that the present use continues; None if ``amount`` is then never reached. No hour
+        since ``from_ms`` may be corrected (``was_corrected``).
         """
         if from_ms >= self.ends_ms:
             return from_ms - amount // -self.amount if self.amount else None
@@ -275,7 +275,7 @@ class Meter:
 def _faded(before: int, area: int, hours: int, half_life_ms: int) -> int:
     """Return ``before`` and ``area``, which was used evenly over ``hours``, decayed to their end.
 
-    What was used in an hour counts as of the middle of that hour.
+    The use of an hour counts as of the middle of that hour.
     """
     if not hours:
         return before
@@ -289,7 +289,7 @@ def _faded(before: int, area: int, hours: int, half_life_ms: int) -> int:
 
 
 class NodeMeter:
-    """The distinct nodes that an owner has leases on, and for how long it had how many."""
+    """The distinct nodes that an owner has leases on, and their number over time."""
 
     __slots__ = ("meter", "uses")
 

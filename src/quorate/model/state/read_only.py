@@ -1,4 +1,4 @@
-"""A state for those who only read: its tables are handed out as mappings that refuse changes.
+"""A state for readers: its tables are handed out as mappings that refuse changes.
 
 The engine hands its state out like this. The records in the tables are the state's own, because a
 copy of each would cost more than most answers; a caller that tries a change takes an overlay.
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 def read_only(state: State) -> StateView:
     """Return a view of an owned ``state``, which follows it and hands out no table to change.
 
-    An overlay belongs to the caller that made it, and needs none.
+    An overlay needs no such view, because it belongs to the caller that made it.
     """
     return cast("StateView", _ReadOnly(state))
 
 
 class _ReadOnly:
-    """Reads from the state what it is asked for, and wraps what is a table."""
+    """Reads attributes from the state, and wraps those that are tables."""
 
     def __init__(self, state: State) -> None:
         # A state keeps its tables as long as it lives, so each is wrapped once.

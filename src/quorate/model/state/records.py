@@ -41,7 +41,7 @@ from quorate.model.state.free_slots import IslandKey
 _WAITING_FOR_QUOTA = RefusalCode.WAITING_FOR_QUOTA
 
 REQUESTS_KEPT_MS: Final = 24 * HOUR_MS
-"""How long a request that carried an idempotency key is known."""
+"""For how long a request with an idempotency key is remembered."""
 
 
 class Phase(Word):
@@ -60,7 +60,8 @@ TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
 class Record(Struct, gc=False):
     """A kind of record of which there are very many: quick to make, and never part of a cycle.
 
-    Accounts are few and change with every lease, so they are dataclasses: quick to change.
+    Accounts are few and change with every lease, so they are dataclasses, which are quick to
+    change.
     """
 
 
@@ -116,13 +117,13 @@ class UnwipedNode(Record):
 
 @dataclass(slots=True)
 class EnvelopeAccount:
-    """What an envelope has promised and paid.
+    """The promises and payments of an envelope.
 
-    ``committed_gpu_ms`` is spent + held: what ended leases cost and what open leases hold, whole.
-    It does not depend on the time, because using a held GPU-millisecond turns it into a spent one.
-    A ``retired`` envelope is no longer in its budget: it pays nothing new, and its past stays.
-    ``metered`` is the key of the meter for what it pays, unless it shares or lends; made once,
-    because making it for every lease is a good part of what a replay costs.
+    ``committed_gpu_ms`` is spent + held: the cost of ended leases and the full holds of open
+    leases. It does not depend on the time, because using a held GPU-millisecond turns it into a
+    spent one. A ``retired`` envelope is no longer in its budget: it pays nothing new, and its past
+    stays. ``metered`` is the key of the meter for the leases it pays, unless it shares or lends;
+    made once, because making it for every lease is a good part of the cost of a replay.
     """
 
     envelope_id: EnvelopeId
@@ -167,21 +168,21 @@ class EnvelopeAccount:
         return self.spec.concurrency - self.gpus_active - self.gpus_reserved
 
     def spent_gpu_ms(self, now_ms: int) -> int:
-        """Return what has been used up to ``now_ms``, running leases included.
+        """Return the GPU-milliseconds used up to ``now_ms``, running leases included.
 
-        ``started_gpu_ms`` is the sum of GPUs x start over open leases, so the running part needs
-        no walk over them.
+        ``started_gpu_ms`` is the sum of GPUs x start over open leases, so the running part needs no
+        walk over them.
         """
         return self.ended_gpu_ms + self.gpus_active * now_ms - self.started_gpu_ms
 
     def held_gpu_ms(self, now_ms: int) -> int:
-        """Return what is left of the holds at ``now_ms``."""
+        """Return the GPU-milliseconds of holds that are not used by ``now_ms``."""
         return self.committed_gpu_ms - self.spent_gpu_ms(now_ms)
 
 
 @dataclass(slots=True)
 class CapAccount:
-    """What the envelopes under a cap have promised together."""
+    """The promises of the envelopes under a cap together."""
 
     cap_id: CapId
     spec: Cap
@@ -203,7 +204,7 @@ class CapAccount:
 
 
 class Lease(Record):
-    """An open lease: the fact that began it, and what has changed since.
+    """An open lease: the event that began it, and its changes since.
 
     ``grace_ms`` is how long its work gets to checkpoint when it is stopped.
     """
@@ -220,7 +221,7 @@ class Lease(Record):
 
     @property
     def hold_ends_ms(self) -> int:
-        """The instant at which the lease will have used all that is held for it."""
+        """The instant at which the lease will have used its whole hold."""
         return self.fact.start_ms + self.hold_gpu_ms // self.gpus
 
     @property
@@ -241,7 +242,7 @@ class Unstarted(Struct, frozen=True, gc=False):
 
 
 class RunRecord(Record):
-    """A run: its spec, its phase, and what it has cost which payer.
+    """A run: its spec, its phase, and its charges by payer.
 
     ``since_ms`` is when it last began to run; swaps, hand-overs and growth do not change it.
     ``waiting_seq`` is the event by which it last began to wait. ``backfills`` are (bundle, event):
@@ -280,7 +281,7 @@ class RunRecord(Record):
 
     @property
     def overstay_seq(self) -> int | None:
-        """The event from which on bundles that started may be stopped for it if they overstay.
+        """Bundles that started after this event may be stopped for the run if they overstay.
 
         None if the run was itself stopped because it overstayed: otherwise runs that take longer
         than they declare, and lose their work when they stop, could stop each other for ever.
@@ -327,12 +328,12 @@ class RunRecord(Record):
 
 
 class ArrayRecord(Record):
-    """What became of an array: its first task, which has its document, and how its tasks ended.
+    """The progress of an array: its first task, which has its document, and how its tasks ended.
 
-    ``open_tasks`` wait or run, ``uncompleted`` have failed or were cancelled, the first of them at
-    ``failed_ms``; ``ended_ms`` is when the last one ended that has ended. If the array has a
-    limit, ``released`` are the open tasks that may run, each with the instant since when, and
-    ``next_position`` is that of the first task that never was among them.
+    ``open_tasks`` wait or run. ``uncompleted`` tasks have failed or were cancelled, the first of
+    them at ``failed_ms``; ``ended_ms`` is when the last of the ended tasks ended. If the array has
+    a limit, ``released`` are the open tasks that may run, each with the instant since when, and
+    ``next_position`` is that of the first task that was never released.
     """
 
     first: str
@@ -358,7 +359,7 @@ class ArrayRecord(Record):
 
 @dataclass(slots=True)
 class ReservationRecord:
-    """A firm start: what was planned when it was made, and its present status.
+    """A firm start: its first plan, and its present status.
 
     ``conflict`` is the last conflict that made room for it.
     """
@@ -393,7 +394,7 @@ class ReservationRecord:
 
 
 class NextChain(Struct, frozen=True, array_like=True):
-    """The chain that serves when the present one is used up, with its secret, encrypted."""
+    """The chain that is used after the present one, with its encrypted secret."""
 
     commitment: str
     length: int
@@ -415,7 +416,7 @@ class Lottery(Struct, frozen=True, array_like=True):
 
     @property
     def links_left(self) -> int:
-        """How many lotteries the present chain still serves."""
+        """How many lotteries the present chain can still be used for."""
         return self.length + 1 - self.next_index
 
     def revealed(self, link: str) -> Lottery:
@@ -439,7 +440,7 @@ class ConflictRecord:
 
 
 class AnnouncedConflict(Record):
-    """What was announced of a planned conflict: when, where, and the odds of runs in millionths."""
+    """The announcement of a planned conflict: instant, scope, and odds of runs in millionths."""
 
     due_ms: int
     scope: Scope
@@ -447,7 +448,7 @@ class AnnouncedConflict(Record):
 
 
 class PledgeRecord(Record):
-    """A filled spare: what it was, so that it can come back when ``filler`` has ended."""
+    """A filled spare, with all it needs to come back when ``filler`` has ended."""
 
     pledge: str
     run: str
@@ -488,12 +489,12 @@ class RequestRecord(Record):
         return self
 
     def is_forgotten(self, now_ms: int) -> bool:
-        """Return whether the request is too long ago to be known at ``now_ms``."""
+        """Return whether the request is too old to be remembered at ``now_ms``."""
         return now_ms - self.at_ms > REQUESTS_KEPT_MS
 
 
 class ReportRecord(Record):
-    """What an accounting system, to which an owner is linked, reported of its budget.
+    """The report of an accounting system about the budget of an owner linked to it.
 
     ``gpu`` and ``node`` are None if it reported no such hours. Both are None while it does not
     answer; then ``note`` says why. ``since_ms`` is when it last began, or ceased, to answer.
@@ -548,9 +549,9 @@ class RoundsRun(Record):
     """A run of a pool that shares in rounds, from its submission to its end.
 
     ``steps`` were counted so far, and ``rates`` measured, in millionths of a step per second, by
-    flavor. By flavor too: ``received_ms``, how long it had GPUs under leases that have ended;
+    flavor. Also by flavor: ``received_ms``, how long it had GPUs under leases that have ended;
     ``entitled_ms``, how long it was due them by its shares; ``counted_ms``, how much of its time
-    lies before the last count of steps. ``lease`` is the one that it shares as a partner, and
+    lies before the last count of steps. ``lease`` is the lease that it shares as a partner, and
     ``nodes`` are those that it was on last. The mappings by flavor are never changed, but replaced,
     so that copies may share them.
     """

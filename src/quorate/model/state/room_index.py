@@ -1,10 +1,10 @@
-"""A cache between decisions: where runs may go, and when ending leases leave enough room there.
+"""A cache between decisions: the domains that runs may use, and when leases leave room there.
 
-Sites are sets of domains that runs may use. For a site and a number of GPUs the index knows, of
+Sites are sets of domains that runs may use. For a site and a number of GPUs the index knows, for
 each domain, an instant before which it cannot have as many free. Such a bound holds until an event
-about the domain. As time passes, late leases are only expected later, so a bound in the past still
-holds; it is computed anew, once, since it would have every search look at its domain. An overlay
-records which domains change in it and reads the rest below.
+about the domain. As time passes, late leases are only expected to end later, so a bound in the past
+still holds; it is computed again, once, because otherwise every search would examine its domain. An
+overlay records which domains change in it and reads the rest below.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from quorate.model.state.free_slots import IslandKey
 Bound = tuple[int, int]
 """(instant before which a domain has not enough, number of the domain in its site)."""
 BoundOf = Callable[[IslandKey, int], int | None]
-"""Returns when a domain has that many GPUs free if nothing is planned; None: never."""
+"""Returns when a domain has that many GPUs free if no start is planned; None means never."""
 
 _CHANGES_MAX: Final = 4_096
-"""How many changes of domains are remembered before all bounds are computed anew."""
+"""How many changes of domains are remembered before all bounds are computed again."""
 _KEPT_MAX: Final = 1_024
 """For how many sites and numbers of GPUs bounds are cached."""
 
@@ -47,7 +47,7 @@ class Site(Struct, frozen=True, gc=False):
 
 
 class _Bounds:
-    """The bounds of one site for one number of GPUs, a heap, after so many ``changes``."""
+    """The bounds of one site for one number of GPUs, a heap, as of a number of ``changes``."""
 
     __slots__ = ("changes", "found", "site", "stale")
 
@@ -81,7 +81,7 @@ class RoomIndex:
         self.asked_ms = -1
         """The instant for which bounds were last read; -1 if they never were."""
         self.kept: dict[Hashable, Any] = {}
-        """Cached results that no lease changes: where a run may go, and who may pay there."""
+        """Cached results that no lease changes: the domains a run may use, and the payers there."""
         self.sites = 0
         self.bounds: dict[tuple[int, int], _Bounds] = {}
         self.changes: list[IslandKey] = []
@@ -90,7 +90,7 @@ class RoomIndex:
         self.changed_payers: set[EnvelopeId] = set()
         """The payers whose leases or GPU-hours are not as they are below."""
         self.plan: Any = None
-        """What the last walk has planned, at the bottom; None if nothing was."""
+        """The plan of the last walk, at the bottom; None if there was none."""
         self.touched: set[IslandKey] = set()
         """The domains that have changed since that walk."""
         self.touched_payers: set[EnvelopeId] = set()
@@ -144,7 +144,7 @@ class RoomIndex:
             self.touched_payers.add(payer)
 
     def changed_above(self) -> set[IslandKey]:
-        """Return the domains that are not as they are at the bottom."""
+        """Return the domains that differ from the bottom layer."""
         changed, index = set[IslandKey](), self
         while index.below is not None:
             changed |= index.changed
@@ -160,7 +160,7 @@ class RoomIndex:
         return changed
 
     def last_plan(self) -> tuple[Any, set[IslandKey]]:
-        """Return what the last walk has planned, or None, and the domains that changed since."""
+        """Return the plan of the last walk, or None, and the domains that changed since."""
         base = self.base
         return base.plan, base.touched | self.changed_above()
 
@@ -169,7 +169,7 @@ class RoomIndex:
         return self.base.touched_payers | self.payers_changed_above()
 
     def keep_plan(self, plan: object) -> None:
-        """Keep what a walk over this index has planned, for the next walk."""
+        """Keep the plan of a walk over this index, for the next walk."""
         base = self.base
         base.plan, base.touched = plan, self.changed_above()
         base.touched_payers = self.payers_changed_above()
@@ -209,7 +209,7 @@ class RoomIndex:
 def _find(
     bounds: list[Bound], site: Site, gpus: int, stale: Collection[IslandKey], bound_of: BoundOf
 ) -> None:
-    """Compute the bounds of ``stale`` domains anew in the heap ``bounds``, and no others."""
+    """Compute the bounds of ``stale`` domains again in the heap ``bounds``, and no others."""
     numbers = {site.numbers[key]: key for key in stale if key in site.numbers}
     if not numbers:
         return

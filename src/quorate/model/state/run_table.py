@@ -46,7 +46,7 @@ class RunQuery:
 
 
 class ArchivedRuns(Protocol):
-    """Runs that are over, read from disk a page at a time. Its records must not be changed."""
+    """Runs that are over, read from disk a page at a time. The records must not be changed."""
 
     def get(self, name: str) -> RunRecord | None:
         """Return the record of the run ``name``; None if it is not archived."""
@@ -59,7 +59,7 @@ class ArchivedRuns(Protocol):
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
         """Yield (sequence of the submission, name) of the runs that satisfy ``query``, in order.
 
-        An archived run that has changed since is matched by its archived fields.
+        A run that has changed since it was archived is matched by its archived fields.
         """
         ...
 
@@ -91,10 +91,10 @@ class Runs(Mapping[str, RunRecord]):
 
     @abstractmethod
     def is_returned(self, name: str) -> bool:
-        """Return whether the archive, too, has the run in memory, as it was before it changed."""
+        """Return whether the archive, too, has a run in memory, as it was before it changed."""
 
     def listed(self, query: RunQuery) -> Iterator[str]:
-        """Yield the names of runs that satisfy ``query``, reading only as many as are asked for."""
+        """Yield the names of runs that satisfy ``query``, reading only as many as are consumed."""
         found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
         here = sorted(found, reverse=query.is_newest_first)
         archive = self.archive
@@ -148,9 +148,9 @@ class _Items(ItemsView[str, RunRecord]):
 class RunTable(Table[str, RunRecord], Runs):
     """The base: a dict of the runs in memory, over the archive.
 
-    A run that was archived and changes afterwards comes back, and stays: what is in memory hides
-    what is archived. While the table is frozen another thread reads its records, so a record that
-    changes is replaced by a copy.
+    A run that changes after it was archived comes back into memory, and stays: the record in memory
+    hides the archived one. While the table is frozen another thread reads its records, so a record
+    that changes is replaced by a copy.
     """
 
     __slots__ = ("_archive", "_changed", "_returned")
@@ -176,17 +176,17 @@ class RunTable(Table[str, RunRecord], Runs):
 
     @property
     def returned(self) -> Collection[str]:
-        """The runs in memory that the archive has, too, as they were before they changed."""
+        """The runs in memory that the archive has, too, with their state before they changed."""
         return self._returned
 
     def freeze(self) -> list[RunRecord]:
-        """Return the records in memory, none of which changes until the table is thawed."""
+        """Return the records in memory, none of which changes until ``thaw``."""
         assert self._changed is None, "thawed before it is frozen again"
         self._changed = set()
         return list(dict.values(self))
 
     def thaw(self) -> None:
-        """Let records be changed in place again."""
+        """Allow records to be changed in place again."""
         self._changed = None
 
     def archived(self, names: Iterable[str], archive: ArchivedRuns) -> None:
@@ -235,7 +235,10 @@ class RunTable(Table[str, RunRecord], Runs):
         return cast("Table[str, RunRecord]", LayeredRuns(self))
 
     def __missing__(self, key: str) -> RunRecord:
-        """Return the archived record under ``key``: what ``table[key]`` is when it is not here."""
+        """Return the archived record under ``key``.
+
+        Python calls this for ``table[key]`` if the run is not in memory.
+        """
         found = None if self._archive is None else self._archive.get(key)
         if found is None:
             raise KeyError(key)

@@ -70,7 +70,10 @@ class State(TenancyState):
 
     @property
     def crossings(self) -> Crossings:
-        """When owners may cross a threshold; found on first use, so that a replay pays nothing."""
+        """When owners may cross a threshold.
+
+        Computed on first use, so that a replay does not pay for it.
+        """
         self.refresh()
         self._index_leases()  # From then on new leases are recorded here too.
         found = self._crossings
@@ -82,9 +85,9 @@ class State(TenancyState):
         return found
 
     def lift_lease(self, name: str) -> Lease:
-        """Remove a lease as if its work had ended; what its payer promised stays promised.
+        """Remove a lease as if its work had ended; the promises of its payer stay.
 
-        It stays among the ``lifted``: its width comes free when its end was expected, no later.
+        It stays in ``lifted``: its width comes free at its expected end, no later.
         """
         lease = self.leases.pop(name)
         self.owed_changed()
@@ -95,7 +98,7 @@ class State(TenancyState):
         return lease
 
     def set_down_lease(self, name: str) -> None:
-        """Put back a lease that was lifted."""
+        """Put back a lease that ``lift_lease`` removed."""
         lease = self.lifted[name]
         self.owed_changed()
         self.lifted = {other: held for other, held in self.lifted.items() if other != name}

@@ -257,7 +257,7 @@ class FleetState(PlanState):
         return island.move(1 << position, free.bit_count(), left.bit_count())
 
     def _own_island(self, key: IslandKey) -> Island:
-        """Return the island under ``key`` for changing, and remember that its count will change."""
+        """Return the island under ``key`` for changing, and note that its count will change."""
         island = self.islands.own(key)
         self.room_index.island_changed(key)
         if not island.stale:

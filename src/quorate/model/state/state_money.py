@@ -99,7 +99,7 @@ class MoneyState(WorkState):
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
         """Return whether a hold may be due by ``now_ms``: to be renewed, or ended without executor.
 
-        An overlay reads what has changed in it and asks the state below: it makes no heap.
+        An overlay reads its own changes and the state below: it makes no heap.
         """
         heap = self._holds_due if has_executor else self._holds_ending
         if heap is None and self._below is not None:
@@ -114,7 +114,7 @@ class MoneyState(WorkState):
     def _over(
         self, below: list[tuple[int, str]], at_ms: Callable[[Lease], int]
     ) -> list[tuple[int, str]]:
-        """Return the heap of an overlay: a copy of the one ``below``, and what differs here.
+        """Return the heap of an overlay: a copy of the one ``below``, with the overlay's changes.
 
         Reading all leases through the overlay takes a hundred times as long as the copy.
         """
@@ -128,7 +128,7 @@ class MoneyState(WorkState):
     def _upheld(
         self, heap: list[tuple[int, str]] | None, at_ms: Callable[[Lease], int]
     ) -> list[tuple[int, str]]:
-        """Return ``heap`` with a valid entry at its top, built anew if necessary."""
+        """Return ``heap`` with a valid entry at its top, built again if necessary."""
         if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
             heap = [(at_ms(lease), name) for name, lease in self.leases.items()]
             heapify(heap)

@@ -1,4 +1,4 @@
-"""The state of plans: firm starts, conflicts and loans, and what planning has worked out."""
+"""The state of plans: firm starts, conflicts and loans, and cached results of planning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from quorate.model.state.tables import Table
 
 
 class PlanState:
-    """What was promised and announced; forgets what planning derived when its basis changes."""
+    """Promises and announcements; drops cached results of planning when their basis changes."""
 
     __slots__ = (
         "_line_ranks",

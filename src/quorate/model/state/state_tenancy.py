@@ -24,7 +24,7 @@ from quorate.model.state.tables import Table
 
 
 class TenancyState(MoneyState):
-    """Owners with what they hold and have used; forgets sums when quotas or budgets change."""
+    """Owners with their holdings and use; drops cached sums when quotas or budgets change."""
 
     __slots__ = (
         "_crossings",
@@ -62,7 +62,7 @@ class TenancyState(MoneyState):
 
     @property
     def holdings(self) -> Holdings:
-        """What owners with a hard quota hold; counted on first use, so a replay pays nothing."""
+        """The nodes and runs held by owners with a hard quota; counted on first use."""
         if self._holdings is None:
             self._index_leases()
             holdings = self._holdings = Holdings(self.owners)
@@ -87,11 +87,11 @@ class TenancyState(MoneyState):
         return self._soft
 
     def recount(self) -> None:
-        """Forget what owners hold: families or quotas have changed."""
+        """Drop the counts of holdings: families or quotas have changed."""
         self._holdings = None
 
     def budgets_changed(self) -> None:
-        """Forget what was derived from budgets and owners."""
+        """Drop everything derived from budgets and owners."""
         self.family_cache = {}
         self.ask_cache = {}
         self.owed_changed()
@@ -100,7 +100,10 @@ class TenancyState(MoneyState):
         self.ranks_changed()
 
     def uses_changed(self) -> None:
-        """Forget when owners may cross thresholds: what counts as their use has changed."""
+        """Drop the instants at which owners may cross thresholds.
+
+        Called when the way in which use is counted has changed.
+        """
         self._crossings = None
         self.ranks_changed()
 
@@ -111,7 +114,7 @@ class TenancyState(MoneyState):
             self._crossings.touch(owner)
 
     def report(self, owner: str, record: ReportRecord | None) -> None:
-        """Set the report of an accounting system for ``owner``; None: it is unlinked."""
+        """Set the report of an accounting system for ``owner``; None means that it is unlinked."""
         if record is None:
             self.reports.pop(owner, None)
         else:
@@ -139,7 +142,7 @@ class TenancyState(MoneyState):
                 nodes.add(lease.fact.slots, at_ms)
 
     def set_apart(self, name: str, unwiped: UnwipedNode) -> None:
-        """Withhold a node from all but a claim, until it has been wiped after it."""
+        """Withhold a node from all runs but a claim, until it has been wiped after the claim."""
         self.ends_changed()
         self.unwiped[name] = unwiped
         self.hold_slots(unwiped.claim, ((name, 0),))

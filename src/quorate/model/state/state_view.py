@@ -1,4 +1,4 @@
-"""The read view of the state: what a decision may read; it can change nothing."""
+"""The read view of the state: what a decision may read. It cannot change anything."""
 
 from __future__ import annotations
 

@@ -123,7 +123,10 @@ class WorkState(FleetState):
 
     @property
     def follower_index(self) -> FollowerIndex:
-        """The followers that wait, by upstream; indexed on first use, so a replay pays nothing."""
+        """The followers that wait, by upstream.
+
+        Indexed on first use, so a replay does not pay for it.
+        """
         if self._follower_index is None:
             records = (self.runs[name] for name in (*self.pending, *self.in_rounds))
             waiting = (record for record in records if record.phase is Phase.PENDING)
@@ -132,7 +135,10 @@ class WorkState(FleetState):
 
     @property
     def waiting(self) -> Waiting:
-        """The waiting runs by line and by shape; indexed on first use, so a replay pays nothing."""
+        """The waiting runs by line and by shape.
+
+        Indexed on first use, so a replay does not pay for it.
+        """
         if self._waiting is None:
             known = self.follower_index
             self._waiting = Waiting.of(
@@ -226,7 +232,7 @@ class WorkState(FleetState):
             self.parked[blocker] = {name: None}
 
     def dequeue(self, record: RunRecord) -> None:
-        """Take a run out of the queue; it must be there as its refusal says."""
+        """Take a run out of the queue; its refusal must say in which part of the queue it is."""
         name = record.spec.name
         del self.pending[name]
         blocker = record.quota_blocker
@@ -284,10 +290,10 @@ class WorkState(FleetState):
             self._release_tasks(array, record, at_ms)
 
     def _release_tasks(self, array: TaskArray, record: ArrayRecord, at_ms: int) -> None:
-        """Let as many open tasks run, in the order of their indexes, as the limit of the array.
+        """Release as many open tasks, in the order of their indexes, as the limit of the array.
 
-        So those that may run are always the first that are not over. One that was cancelled while
-        it waited is passed over, and one that is not submitted yet is waited for.
+        So the tasks that may run are always the first ones that are not over. A task that was
+        cancelled while it waited is skipped, and one that is not submitted yet is waited for.
         """
         limit, indexes = array.at_once_max, indexes_of(array.tasks)
         if limit is None:
@@ -305,14 +311,14 @@ class WorkState(FleetState):
     def upstream_ended(self, name: str) -> None:
         """Let the followers of ``name`` wait for room, or fail: this run or array has ended.
 
-        An array has ended for them, too, when the first of its tasks did not complete.
+        For its followers an array has ended, too, when the first of its tasks did not complete.
         """
         if self._follower_index is not None:
             for follower in tuple(self._follower_index.after.get(name, ())):
                 self._look_again(follower)
 
     def _look_again(self, name: str) -> None:
-        """Index a follower by what has become of its upstreams."""
+        """Index a follower by the present outcomes of its upstreams."""
         known = self._follower_index
         # A task may be released while it is being submitted, before it waits.
         if known is None or not (name in known.blocked or name in known.since):
@@ -350,7 +356,7 @@ class WorkState(FleetState):
             self._line_ranks.line_changed(line_of(record.spec))
 
     def forget_waiting(self) -> None:
-        """Forget the indexes of waiting runs; they are made anew on the next use."""
+        """Drop the indexes of waiting runs; they are built again on the next use."""
         self._waiting = self._follower_index = None
         self.ranks_changed()
 
@@ -394,7 +400,7 @@ class WorkState(FleetState):
             del self.rounds.own(run.pool).waiting[run.name]
 
     def _index_leases(self) -> None:
-        """Index the open leases, unless they are: on first use, so a replay does not pay for it."""
+        """Index the open leases on first use, so that a replay does not pay for it."""
         if self.leases_indexed:
             return
         self.leases_indexed = True

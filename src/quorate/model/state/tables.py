@@ -2,7 +2,7 @@
 
 A record in a table is either immutable or has a ``copy`` method. Code that changes a record gets it
 from the table's ``own``: the base table returns the record itself, a layered table returns a
-private copy, so that the tables below never change. That is all there is to an overlay.
+private copy, so that the tables below never change. An overlay needs nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 
 _NOTHING: Final[set[Any]] = set()
-"""Never added to."""
+"""An empty set that is never changed."""
 
 
 class Table(dict[K, V]):
@@ -43,7 +43,7 @@ class Table(dict[K, V]):
 class LayeredTable(MutableMapping[K, V], Generic[K, V]):
     """A table over another: reads fall through, writes and deletions stay here.
 
-    Iteration yields what lies below first, in its order, then what was added here.
+    Iteration yields the records below first, in their order, then those added here.
     """
 
     __slots__ = ("_base", "_gone", "_local")
@@ -130,7 +130,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         return mine
 
     def changed(self) -> Iterator[tuple[K, V, V | None]]:
-        """Yield (key, record, the one below) of what was added or may have been changed here."""
+        """Yield (key, record, the record below) of all records added, or perhaps changed, here."""
         for key, record in self._local.items():
             yield key, record, self._base.get(key)
 

@@ -1,7 +1,7 @@
-"""What became of the runs and arrays that others follow, and since when a follower may start.
+"""The outcome of runs and arrays that others follow, and since when a follower may start.
 
-What is followed is a run, or an array: that completes with the last of its tasks, and fails with
-the first of them that does not complete.
+An upstream is a run or an array. An array completes with the last of its tasks, and fails with the
+first task that does not complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UpstreamView(Protocol):
 
 
 class Ended(NamedTuple):
-    """What became of a run or an array.
+    """The outcome of a run or an array.
 
     ``failed_ms`` is when it, or the first of its tasks, failed or was cancelled; ``over_ms`` is
     when it, or the last of its tasks, ended. None: not yet.
@@ -51,7 +51,7 @@ class Failing(NamedTuple):
 
 
 def ended(view: UpstreamView, name: str) -> Ended:
-    """Return what became of the run or array ``name``."""
+    """Return the outcome of the run or array ``name``."""
     array = view.arrays.get(name)
     if array is not None:
         over_ms = None if array.open_tasks else array.ended_ms
@@ -88,7 +88,7 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
 
 
 def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:
-    """Return when a follower fails because an upstream did; None while it need not.
+    """Return when a follower fails because an upstream did; None if it does not have to.
 
     Its grace begins when the first upstream fails, or when it is submitted after that.
     """

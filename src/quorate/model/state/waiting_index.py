@@ -1,9 +1,9 @@
 """The waiting runs that no upstream blocks, indexed: by line, in order, and by shape.
 
 A line has the runs of one owner that ask one pool for the same flavors, so that they have one
-score. A shape is what decides whether there is room for a run, and which payers it has within its
-line. With both, a walk reads the heads of lines, and beyond its depth only runs of shapes that fit,
-however many wait.
+score. A shape has the properties that decide whether there is room for a run, and which payers it
+has within its line. With both, a walk reads the heads of lines, and beyond its depth only runs of
+shapes that fit, however many wait.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ Line = tuple[str, str, tuple[str, ...]]
 Place = tuple[int, int, str]
 """(since when it waits, sequence, run): the order within a line."""
 Need = tuple[int, Place]
-"""(for how long the run is paid in advance, as far as its document says, its place)."""
+"""(the duration that is paid in advance, by the run's document; the run's place)."""
 E = TypeVar("E", Place, Need)
 
 
 class Shape(NamedTuple):
-    """What decides whether there is room for a run; ``octave`` is that of its declared duration.
+    """The properties that decide whether there is room.
 
-    Runs of one line and shape have the same payers: only those that may borrow have lenders.
+    ``octave`` is that of the declared duration. Runs of one line and shape have the same payers:
+    only those that may borrow have lenders.
     """
 
     pool: str
@@ -72,7 +73,7 @@ def line_of(run: Run) -> Line:
 
 
 def shape_of(run: Run) -> Shape:
-    """Return what decides whether there is room for ``run``, and which payers it has."""
+    """Return the properties that decide whether there is room for ``run``, and its payers."""
     said_ms = run.expected_duration_ms
     return Shape(
         run.pool,
@@ -93,15 +94,15 @@ def place_of(record: RunRecord, since_ms: int | None = None) -> Place:
 
 
 def need_ms_of(run: Run) -> int:
-    """Return how long a run says that it needs its GPUs, grace included."""
+    """Return how long a run declares to need its GPUs, grace included."""
     return (run.expected_duration_ms or 0) + run.checkpoint_ms
 
 
 class Waiting:
     """Every waiting run that may start: by line, and by shape and line; each in order.
 
-    A follower is here from when the last of its upstreams is over, and stands where a run does that
-    was submitted then. ``needs`` has the runs of a shape and a line once more, the shortest first.
+    A follower is added when the last of its upstreams is over, and has the place of a run that was
+    submitted then. ``needs`` has the runs of a shape and a line once more, the shortest first.
     """
 
     __slots__ = ("_is_layer", "lines", "needs", "shapes")
@@ -114,7 +115,7 @@ class Waiting:
 
     @classmethod
     def of(cls, records: Iterable[tuple[RunRecord, int | None]]) -> Waiting:
-        """Return the index of ``records``, each with what ``add`` takes."""
+        """Return the index of ``records``; each is a pair of the arguments of ``add``."""
         found = cls()
         for record, since_ms in records:
             found.add(record, since_ms)

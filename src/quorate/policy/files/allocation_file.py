@@ -1,7 +1,7 @@
 """The file formats of allocations and leases.
 
 An allocation is ``{"0": {"v100": 0.5, ...}, "0,1": {...}}``: the shares of each job alone, and of
-two that share GPUs. A lease is ``{"max_steps": 100, "max_duration": 360.0}``.
+two jobs that share GPUs. A lease is ``{"max_steps": 100, "max_duration": 360.0}``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def row_keys(problem: Problem, allocation: Allocation) -> list[str]:
 
 
 def allocation_tree(problem: Problem, allocation: Allocation) -> dict[str, dict[str, float]]:
-    """Return ``allocation`` as a file has it."""
+    """Return ``allocation`` in the form of a file."""
     return {
         key: dict(zip(problem.flavors, shares, strict=True))
         for key, shares in zip(
@@ -70,7 +70,7 @@ def read_allocation(
     """Return the shares that a file gives to ``jobs``, or every fault it has.
 
     Each job is required, and each flavor in it. Pairs without time are left out. A file has no
-    objective: it is NaN.
+    objective, so the objective is NaN.
     """
     at = At()
     rows = {name: row for row, name in enumerate(jobs)}

@@ -16,7 +16,7 @@ from quorate.policy.files.file_faults import At, Faulty, cut, entries_of, items_
 from quorate.policy.files.json_bytes import decoded, encoded
 
 PUBLISHED_ORDER: Final = ("v100", "p100", "k80")
-"""Which flavors the form without names counts."""
+"""The flavors that the form without names counts."""
 
 _COUNT: Final = re.compile(r"[0-9]{1,16}")
 _NAMED: Final = 'name the flavors, as in "v100=8,p100=16"'
@@ -109,7 +109,7 @@ def _listed(value: object, at: At) -> Cluster | None:
 
 
 def write_clusters(clusters: Mapping[str, tuple[Cluster, ...]]) -> bytes:
-    """Return the file that names ``clusters``: without names of flavors, if it can be."""
+    """Return the file that names ``clusters``; without names of flavors, if possible."""
     listed = {
         trace: [published_text(each) or cluster_text(each) for each in several]
         for trace, several in clusters.items()

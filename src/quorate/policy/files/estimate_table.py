@@ -1,8 +1,8 @@
 """Tables of rates with gaps, and the same tables with estimates in them.
 
 Among types of one scale, those that were measured beside each other on every flavor are known; each
-of the others is matched with one of them, and shares GPUs as that one does (Gavel, section 6). What
-was measured stays as it is. Rates alone are never estimated: a job that runs at all has one.
+of the others is matched with one of them, and shares GPUs as that one does (Gavel, section 6).
+Measured rates stay unchanged. Rates alone are never estimated: a job that runs at all has one.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class Estimated:
 class Family:
     """The types of one scale, by their rows in the table, and the ratios of each beside each.
 
-    ``ratios`` has the shape (types, flavors, types): the rate of the first beside the second, of
-    what it is alone. NaN is a gap.
+    ``ratios`` has the shape (types, flavors, types): the rate of the first beside the second,
+    divided by its rate alone. NaN is a gap.
     """
 
     types: tuple[int, ...]
     ratios: Floats
 
     def known(self) -> tuple[int, ...]:
-        """Return the types, by their place here, that have no gap among each other.
+        """Return the types, by their index here, that have no gap among each other.
 
         As long as there are gaps, the type with most gaps is removed; of several, the last.
         """
@@ -95,7 +95,7 @@ def families(table: ThroughputTable) -> tuple[Family, ...]:
 
 
 def estimated(table: ThroughputTable) -> Estimated | Faulty:
-    """Return ``table`` with estimates where types of one scale have gaps, or why that fails.
+    """Return ``table`` with estimates for the gaps of types of one scale, or why that fails.
 
     Scales at which no two types were ever measured together stay without pairs.
     """
@@ -121,7 +121,7 @@ def estimated(table: ThroughputTable) -> Estimated | Faulty:
 def _likes(
     table: ThroughputTable, family: Family, at: At, matches: list[TypeMatch]
 ) -> dict[int, int]:
-    """Return the type that each type of ``family`` matches: itself, if it is known."""
+    """Return the type that each type of ``family`` matches; a known type matches itself."""
     known = family.known()
     if not known:
         scale = table.types[family.types[0]].scale
@@ -183,7 +183,10 @@ def _paired(table: ThroughputTable) -> Floats:
 
 
 def _with_pairs(table: ThroughputTable, paired: Floats) -> ThroughputTable:
-    """Return ``table`` with the rates of ``paired``: pairs it had in their places, then others."""
+    """Return ``table`` with the rates of ``paired``.
+
+    Its pairs keep their places, new ones follow.
+    """
     had = set(zip(table.pair_first.tolist(), table.pair_second.tolist(), strict=True))
     there = np.argwhere(~np.isnan(paired).all(axis=2))
     fresh = [(int(a), int(b)) for a, b in there if a <= b and (int(a), int(b)) not in had]

@@ -1,4 +1,4 @@
-"""What is wrong with a file of rates, jobs or shares: where, what, and what to do about it.
+"""Faults of a file of rates, jobs or shares: the place, the fault, and the remedy.
 
 A reader continues after a fault, so that all of them are reported at once.
 """
@@ -13,22 +13,22 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 SHOWN_CHARS_MAX: Final = 60
-"""How much of a file's own text a fault repeats."""
+"""How many characters of a file's own text a fault repeats."""
 NAMES_SHOWN_MAX: Final = 8
 """How many known names a fault lists."""
 NUMBER_MIN: Final = 1e-12
 NUMBER_MAX: Final = 1e15
-"""The largest and the smallest accepted number: a quotient of two is finite then."""
+"""The smallest and the largest accepted number; the quotient of two accepted numbers is finite."""
 WHOLE_MAX: Final = 2**53
 """The largest whole number that floats keep exactly."""
 
 UNREADABLE: Final = object()
-"""The value of a text that is no JSON: its fault is recorded already."""
+"""The value of a text that is no JSON; its fault is recorded already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault: ``place`` is the way to the value, empty for the text as a whole."""
+    """One fault: ``place`` is the path to the value, empty for the text as a whole."""
 
     place: str
     message: str
@@ -67,13 +67,13 @@ class At:
 
 
 def cut(text: str) -> str:
-    """Return ``text`` on one line, as long as a fault may repeat it."""
+    """Return ``text`` on one line, cut to the length that a fault may repeat."""
     line = text if text.isprintable() else ascii(text)[1:-1]
     return line if len(line) <= SHOWN_CHARS_MAX else f"{line[:SHOWN_CHARS_MAX]}..."
 
 
 def shown(value: object) -> str:
-    """Return ``value`` as a fault may repeat it."""
+    """Return ``value`` in the form in which a fault may repeat it."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -144,7 +144,7 @@ def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
 
 
 def quantity_of(value: object, at: At) -> float:
-    """Return ``value`` if it can be divided by, or is 0; else 0, with a fault."""
+    """Return ``value`` if it is 0 or large enough to divide by; else 0, with a fault."""
     found = number_of(value, at) or 0.0
     if 0 < found < NUMBER_MIN:
         at.fault(f"is too small: {shown(value)}", f"write 0, or at least {NUMBER_MIN:g}")
@@ -153,7 +153,7 @@ def quantity_of(value: object, at: At) -> float:
 
 
 def above_0(value: object, at: At) -> float:
-    """Return ``value`` if it is above 0 and can be divided by; else 1, with a fault."""
+    """Return ``value`` if it is above 0 and large enough to divide by; else 1, with a fault."""
     faults = len(at.faults)
     found = quantity_of(value, at)
     if found == 0 and len(at.faults) == faults:

@@ -1,4 +1,4 @@
-"""The file format of job states, and the problem that they and a cluster make.
+"""The file format of job states, and the problem of a cluster and jobs.
 
 Fields have the published names. Those of a job's state (``job_id``, ``job_type``, ``total_steps``,
 ``SLO``) and those of recorded problems (``id``, ``type``, ``num_steps_remaining``,
@@ -54,10 +54,10 @@ FIELDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """One job: its type, its progress, and what it is owed.
+    """One job: its type, its progress, and its terms.
 
-    ``steps_left`` is NaN if unknown. ``deadline_s`` counts from now, and is infinite without
-    one. ``rates`` are its own, by flavor; None if a table has those of its type.
+    ``steps_left`` is NaN if unknown. ``deadline_s`` counts from now, and is infinite without one.
+    ``rates`` are its own, by flavor; None if a table has those of its type.
     """
 
     name: str
@@ -89,7 +89,7 @@ def read_jobs(data: bytes) -> tuple[JobState, ...] | Faulty:
 
 
 def jobs_of(value: object, at: At) -> tuple[JobState, ...]:
-    """Return the jobs that ``value`` lists, in its order; a faulty entry has a job, too."""
+    """Return the jobs that ``value`` lists, in its order; a faulty entry yields a job, too."""
     items = items_of(value, at) or []
     return _judged([({}, entry, at.below(number)) for number, entry in enumerate(items)])
 
@@ -136,7 +136,7 @@ def _either(fields: dict[str, Any], at: At, name: str, synonym: str) -> tuple[An
 
 
 def _steps(fields: dict[str, Any], at: At) -> tuple[Any, At]:
-    """Return the steps that are left; of a job that has done none, all of them."""
+    """Return the value and place of the steps left; for a job that has done none, all its steps."""
     used = "num_steps_remaining" if "num_steps_remaining" in fields else "total_steps"
     return fields.get(used), at.below(used)
 
@@ -167,7 +167,7 @@ def _rates(value: object, at: At) -> dict[str, float] | None:
 
 
 def job_tree(job: JobState) -> dict[str, Any]:
-    """Return ``job`` as a file has it; what is not known is left out."""
+    """Return ``job`` in the form of a file; unknown fields are left out."""
     tree: dict[str, Any] = {
         "id": job.name,
         "type": job.job_type,

@@ -18,9 +18,9 @@ def encoded(tree: object) -> bytes:
 def decoded(data: bytes, at: At) -> Any:
     """Return the JSON of ``data``; ``UNREADABLE``, with a fault, if it is none.
 
-    Numbers that are not finite are let through, to be named by their place. A key that is given
-    twice would lose one of its values, and is a fault; so is half of a character, which cannot be
-    printed.
+    Numbers that are not finite are accepted here, so that a later fault can name their place. A key
+    that is given twice would lose one of its values, and is a fault; so is half of a character,
+    which cannot be printed.
     """
 
     def kept(entries: list[tuple[str, Any]]) -> dict[str, Any]:

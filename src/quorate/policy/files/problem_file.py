@@ -1,7 +1,7 @@
 """Problems as one file: cluster, jobs with their rates, pairs, costs and entities.
 
-The shape is that of recorded problems; what such a file also records (``case``, ``results`` and so
-on) is no part of the problem, and is ignored.
+The shape is that of recorded problems; other fields of such a file (``case``, ``results`` and so
+on) are no part of the problem, and are ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RECORDED: Final = frozenset({"allocation", "case", "metrics", "results", "worker
 
 
 def read_problem(data: bytes) -> Problem | Faulty:
-    """Return the problem that a file asks, or every fault it has."""
+    """Return the problem in a file, or every fault it has."""
     at = At()
     fields = entries_of(decoded(data, at), at)
     if fields is None:
@@ -144,7 +144,10 @@ def _pair_rates(rates: dict[str, Any], flavors: tuple[str, ...], at: At) -> list
 def _entities(
     fields: dict[str, Any], problem: Problem, at: At
 ) -> tuple[tuple[Entity, ...], Ints | None]:
-    """Return the entities and the one that each job belongs to; if there are any, it has one."""
+    """Return the entities, and the index of each job's entity.
+
+    If there are entities, a job without one is a fault.
+    """
     members = entries_of(fields.get("entities", {}), at.below("entities")) or {}
     weights = entries_of(fields.get("entity_weights", {}), at.below("entity_weights")) or {}
     rules = entries_of(fields.get("entity_policies", {}), at.below("entity_policies")) or {}
@@ -181,7 +184,7 @@ def _entity(name: str, weights: dict[str, Any], rules: dict[str, Any], at: At) -
 
 
 def write_problem(problem: Problem) -> bytes:
-    """Return the file that asks ``problem``."""
+    """Return the file of ``problem``."""
     tree: dict[str, Any] = {
         "cluster_spec": dict(zip(problem.flavors, problem.gpus.tolist(), strict=True)),
         "jobs": [_job_tree(problem, row) for row in range(len(problem.jobs))],

@@ -1,4 +1,4 @@
-"""The problem that a table of rates, jobs and a cluster make together."""
+"""The problem that follows from a table of rates, jobs and a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.policy.problem import Floats, Ints, Pairs, Problem
 
 OWN: Final = -1
-"""In place of the row of its type: a job that brings its own rates."""
+"""Used instead of the row of a type: the job has its own rates."""
 
 
 def problem_from_table(
@@ -24,8 +24,9 @@ def problem_from_table(
 ) -> Problem | Faulty:
     """Return the problem of sharing ``cluster`` among ``jobs``, or every fault.
 
-    A job's own rates win over those of its type. Two jobs are a pair if the table has their
-    types together, and both make progress on some flavor; jobs with their own rates are in no pair.
+    A job's own rates are used instead of those of its type. Two jobs are a pair if the table has
+    their types together, and both make progress on some flavor; jobs with their own rates are in no
+    pair.
     """
     at = At()
     columns = _columns(table, cluster, at.below("cluster"))
@@ -40,7 +41,7 @@ def problem_from_table(
 
 
 def problem_from_jobs(jobs: Sequence[JobState], cluster: Cluster) -> Problem | Faulty:
-    """Return the problem of sharing ``cluster`` among ``jobs`` that bring their own rates."""
+    """Return the problem of sharing ``cluster`` among ``jobs`` that have their own rates."""
     at = At()
     rates = rates_of_jobs(jobs, cluster, at.below("jobs"))
     if at.faults:
@@ -49,7 +50,7 @@ def problem_from_jobs(jobs: Sequence[JobState], cluster: Cluster) -> Problem | F
 
 
 def rates_of_jobs(jobs: Sequence[JobState], cluster: Cluster, at: At) -> Floats:
-    """Return the rates that each of ``jobs`` brings; one that brings none is a fault."""
+    """Return the rates of each of ``jobs``; a job without its own rates is a fault."""
     found = np.zeros((len(jobs), len(cluster.flavors)))
     for number, job in enumerate(jobs):
         below = at.below(number)
@@ -61,7 +62,7 @@ def rates_of_jobs(jobs: Sequence[JobState], cluster: Cluster, at: At) -> Floats:
 
 
 def _columns(table: ThroughputTable, cluster: Cluster, at: At) -> list[int]:
-    """Return the column of the table that each flavor of the cluster has."""
+    """Return the column of the table for each flavor of the cluster."""
     found = []
     for flavor in cluster.flavors:
         if flavor in table.flavors:
@@ -74,7 +75,7 @@ def _columns(table: ThroughputTable, cluster: Cluster, at: At) -> list[int]:
 
 
 def _types(table: ThroughputTable, jobs: Sequence[JobState], at: At) -> Ints:
-    """Return the row of the table that each job's type has."""
+    """Return the row of the table for each job's type."""
     rows = {each: row for row, each in enumerate(table.types)}
     found = np.full(len(jobs), OWN, dtype=np.int64)
     for number, job in enumerate(jobs):
@@ -126,7 +127,7 @@ def _rates(
 
 
 def own_rates(job: JobState, flavors: Sequence[str], at: At) -> list[float]:
-    """Return the rates that ``job`` brings for ``flavors``: exactly one for each."""
+    """Return the rates of ``job`` for ``flavors``: exactly one for each."""
     rates = job.rates or {}
     below = at.below("throughputs")
     for flavor in rates:
@@ -141,7 +142,7 @@ def own_rates(job: JobState, flavors: Sequence[str], at: At) -> list[float]:
 
 
 def _pairs(table: ThroughputTable, types: Ints, columns: list[int], at: At) -> Pairs | None:
-    """Return every two jobs that can share somewhere, in the order of their rows."""
+    """Return every two jobs that can share GPUs of some flavor, in the order of their rows."""
     rates = table.together.paired[:, columns]
     known = np.flatnonzero(~np.isnan(rates[:, :, 0]).all(axis=1))
     place = np.full((len(table.types) + 1, len(table.types) + 1), OWN, dtype=np.int64)
@@ -164,7 +165,7 @@ def _pairs(table: ThroughputTable, types: Ints, columns: list[int], at: At) -> P
 
 
 def _complete(table: ThroughputTable, used: Ints, columns: list[int], at: At) -> None:
-    """See that the pairs that are needed have their rates on every flavor."""
+    """Add a fault for each rate that is missing of a pair in use."""
     gaps = np.isnan(table.together.paired[used][:, columns, 0])
     for number, column in np.argwhere(gaps):
         pair = used[number]

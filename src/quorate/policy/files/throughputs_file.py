@@ -51,8 +51,8 @@ class Rates:
 class ThroughputTable:
     """The rates of every type on every flavor.
 
-    ``together`` are those on GPUs that are near each other, ``spread`` those on GPUs that are not;
-    the latter are NaN if the table has only one of the two. A pair is two rows of ``types``,
+    ``together`` are the rates on GPUs that are near each other, ``spread`` those on GPUs that are
+    not; ``spread`` is NaN if the table has only one of the two. A pair is two rows of ``types``,
     ``first <= second``, and its rates are those of the first and of the second.
     """
 
@@ -64,19 +64,19 @@ class ThroughputTable:
     spread: Rates
 
     def gaps(self) -> tuple[Fault, ...]:
-        """Return every rate that is missing, but for those of GPUs that are not together."""
+        """Return every missing rate, except rates on GPUs that are spread."""
         return tuple(_gaps(self, self.together, ""))
 
     def spread_gaps(self) -> tuple[Fault, ...]:
-        """Return every rate that is missing if a flavor has rates of GPUs not together.
+        """Return every missing rate on spread GPUs, for each flavor that has any such rate.
 
-        Types of one GPU have none to be apart.
+        A type of one GPU cannot be spread, so it has no such rate.
         """
         return tuple(_gaps(self, self.spread, SPREAD_SUFFIX))
 
 
 class _Reading:
-    """What has been read so far: rows for types and pairs, in the order they were met."""
+    """The values read so far: rows for types and pairs, in the order of the file."""
 
     def __init__(self) -> None:
         self.types: dict[JobType, int] = {}

@@ -1,9 +1,9 @@
 """AlloX: which job is next on which GPU, so that jobs end as early as possible on average.
 
-A job that is the k-th from the end on a GPU delays k jobs, itself included; so putting it there
-costs k times how long it takes, and the best plan is an assignment of jobs to places (AlloX,
-section 4; Gavel's repository, ``allox.py``). Only the first job of each GPU is given it: the rest
-of the plan is made again when something changes.
+A job that is the k-th from the end on a GPU delays k jobs, itself included; so placing it there
+costs k times its duration, and the best plan is an assignment of jobs to places (AlloX, section 4;
+Gavel's repository, ``allox.py``). Only the first job of each GPU starts: the rest of the plan is
+computed again when something changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.policy.solvers.assignment import assign
 from quorate.policy.solvers.transport import assign_rooms
 
 PUBLISHED_MAX: Final = 128
-"""Up to so many jobs ties are as published, which takes a place for each GPU."""
+"""Up to this many jobs ties are as published, which takes a place for each GPU."""
 WAITS: Final = -1
 
 
@@ -40,7 +40,7 @@ def allox(problem: Problem) -> Allocation | Unsolved:
 
 
 def _as_published(problem: Problem) -> tuple[Ints, float]:
-    """Return the flavor of each job that is first on a GPU, and the sum of all ends.
+    """Return the flavor of each job scheduled first on a GPU, and the sum of all completion times.
 
     Every GPU has places of its own, and ties are those of the published results.
     """
@@ -96,10 +96,10 @@ class _Places:
 
 
 def _planned(problem: Problem, seconds: Floats) -> tuple[_Places, Ints]:
-    """Return levels, and the one of each row of ``seconds``, by which jobs end earliest.
+    """Return levels, and the level of each row of ``seconds``, by which jobs end earliest.
 
-    As many levels are tried as are likely to be enough. No job is better off further from the end
-    than where there is room; so if the last level of a flavor is full, twice as many are tried.
+    As many levels are tried as are likely to be enough. No job gains by a place further from the
+    end than one with room; so if the last level of a flavor is full, twice as many are tried.
     """
     jobs, _ = problem.shape
     depth = 4 * -(-jobs // int(problem.gpus.sum()))
@@ -117,7 +117,7 @@ def _planned(problem: Problem, seconds: Floats) -> tuple[_Places, Ints]:
 
 
 def _levels(problem: Problem, depth_max: int) -> _Places:
-    """Return one place of each flavor and distance from the end, all first ones first."""
+    """Return one place for each flavor and distance from the end, nearest places first."""
     jobs, flavors = problem.shape
     by_name = sorted(range(flavors), key=problem.flavors.__getitem__)
     depth = np.where(problem.gpus > 0, -(-jobs // np.maximum(1, problem.gpus)), 0)[by_name]
@@ -129,9 +129,9 @@ def _levels(problem: Problem, depth_max: int) -> _Places:
 
 
 def _places(problem: Problem) -> _Places:
-    """Return the places that a best plan may use, all first ones first, GPUs by flavor and name.
+    """Return the places that a best plan may use, nearest ones first, GPUs by flavor and name.
 
-    Of a flavor with N GPUs no job is further from the end than M / N, rounded up: there would be a
+    On a flavor with N GPUs no job is further from the end than M / N, rounded up: there would be a
     free place before that. Of more than 2 M GPUs the rest are ignored: at most M are taken, and at
     most M are visited in one search.
     """
@@ -146,7 +146,7 @@ def _places(problem: Problem) -> _Places:
 
 
 def _seconds(problem: Problem) -> Floats:
-    """Return how long each job takes on each flavor: infinite, if it makes no progress."""
+    """Return how long each job takes on each flavor; infinite if it makes no progress."""
     found = np.full(problem.shape, np.inf)
     steps = np.broadcast_to(problem.steps_left[:, None], problem.shape)
     np.divide(steps, problem.rates, out=found, where=problem.rates > 0)

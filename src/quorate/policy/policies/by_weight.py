@@ -1,6 +1,6 @@
 """The fallback for a round in which the pool's policy has no answer: shares by weight alone.
 
-Owners have their parts of every flavor that they have jobs on, whatever their jobs are like.
+Owners have their parts of every flavor that their jobs run on, whatever the jobs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def by_weight(problem: Problem) -> Allocation | Unsolved:
 def parts(problem: Problem, wants: Bools) -> Floats:
     """Return which part of each flavor each job has, of those that want it there: (jobs, flavors).
 
-    An entity has its weight's worth of a flavor that any of its jobs wants, and they divide it by
-    their own weights. The parts of a flavor add up to 1, or to nothing.
+    An entity gets a part by its weight of each flavor that any of its jobs wants, and its jobs
+    divide that part by their own weights. The parts of a flavor add up to 1, or to 0 if no job
+    wants it.
     """
     weights = np.where(wants, problem.weights[:, None], 0.0)
     of = problem.entity_of

@@ -1,6 +1,6 @@
 """The two shares that need no solver: the same GPUs for every job, or the same time.
 
-Both are what other policies measure themselves against.
+Both are the reference of other policies.
 """
 
 from __future__ import annotations

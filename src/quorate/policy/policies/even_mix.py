@@ -1,11 +1,11 @@
-"""Which of many optima a policy takes that knows no flavors apart: the one that wastes least.
+"""The choice among the optima of a policy that does not know flavors: the one that wastes least.
 
 To such a policy any GPU is as good as any other, so its program says how much time a job has and
-not of which flavor. A program's own choice among these optima is a corner: some jobs have the slow
+not on which flavor. A program's own choice among these optima is a corner: some jobs have the slow
 flavor alone, while GPUs of the fast one are idle. Here every job has the same mix of flavors, the
-fast ones are given out in full before a slow one is, and time that is left over is given out too.
-A policy of finish times leaves most of it: one job that is late for good sets the level,
-and what all others get beyond that is left over.
+fast ones are given out in full before a slow one is, and time that is left over is given out too. A
+policy of finish times leaves most of the time: one job that is late for good sets the level, and
+everything that the others could get beyond it is left over.
 """
 
 from __future__ import annotations
@@ -58,16 +58,17 @@ def evenly_mixed(
 
 
 def least_first(problem: Problem, time: Floats) -> Floats:
-    """Return the time of all jobs where those that have least are raised together."""
+    """Return the time of all jobs after those with the least time were raised together."""
     return np.maximum(time, _level(problem, time))
 
 
 def to_the_middle(problem: Problem, time: Floats) -> Floats:
-    """Return the time of all jobs in the middle of what they might have from ``time`` on.
+    """Return the time of all jobs in the middle between ``time`` and their whole time.
 
-    That is where the product of what each job has above ``time`` and of what it lacks to all its
-    time is greatest, as far as there are GPUs (the analytic center, which interior point methods
-    end at). A narrow job gets more of what it lacks than a wide one.
+    That is the point at which, within the GPUs there are, the product of two factors per job is
+    greatest: the time it has above ``time``, and the time it lacks to its whole time (the analytic
+    center, at which interior point methods end). A narrow job gets more of what it lacks than a
+    wide one.
     """
     scales, gpus = problem.scales.astype(np.float64), float(problem.gpus.sum())
     lacks = 1.0 - time
@@ -97,7 +98,7 @@ def _part(cost: Floats) -> Floats:
 
 
 def _level(problem: Problem, time: Floats) -> float:
-    """Return to which time all jobs that have less of it can be raised together, at most 1."""
+    """Return the time to which all jobs with less can be raised together, at most 1."""
     order = np.argsort(time, kind="stable")
     scales, steps = problem.scales[order].astype(np.float64), time[order]
     spare = float(problem.gpus.sum()) - float(scales @ steps)
@@ -112,9 +113,9 @@ def _level(problem: Problem, time: Floats) -> float:
 
 
 def _given_out(problem: Problem, wanted: float) -> Floats:
-    """Return how many GPUs of each flavor are given out if ``wanted`` are, the fastest first.
+    """Return how many GPUs of each flavor are used if ``wanted`` are given out, fastest first.
 
-    A flavor is as fast as jobs are on it on average, each relative to its fastest flavor.
+    The speed of a flavor is the average rate of jobs on it, each relative to its fastest flavor.
     """
     speed = (problem.rates / problem.rates.max(axis=1, keepdims=True)).mean(axis=0)
     found = np.zeros(len(problem.gpus))

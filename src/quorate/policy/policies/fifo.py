@@ -21,7 +21,8 @@ from quorate.policy.problem import Problem
 from quorate.policy.solvers.chance import Chance
 
 GAIN_MIN: Final = 1.5
-"""What two jobs must reach together, relative to each alone (Gavel's packing threshold)."""
+"""The least sum of the rates of two jobs together, each relative to its rate alone (Gavel's packing
+threshold)."""
 
 Choose = Callable[[int, list[int]], int]
 """Takes a job and the flavors that have room for it, by name, and returns one of them."""
@@ -53,11 +54,11 @@ def fifo_perf(problem: Problem) -> Allocation | Unsolved:
 
 
 def fifo_packed(problem: Problem) -> Allocation | Unsolved:
-    """Return the jobs of ``fifo_perf``, and those that wait sharing with them if that gains.
+    """Return the jobs of ``fifo_perf``; waiting jobs share GPUs with them if that gains.
 
     The next waiting job shares with the job, of the same scale and not sharing yet, with which it
-    gains most; the first waiting job that gains nowhere ends the search. As published, a job that
-    found too few GPUs left is skipped: jobs behind it get no GPU of their own.
+    gains most; the first waiting job that gains with none ends the search. As published, a job for
+    which too few GPUs were left is skipped: jobs behind it get no GPU of their own.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal

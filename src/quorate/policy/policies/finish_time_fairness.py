@@ -1,8 +1,9 @@
-"""Finish-time fairness: the job that is delayed most is delayed as little as can be (Themis).
+"""Finish-time fairness: the largest delay of any job is as small as possible (Themis).
 
-A job's delay is when it ends over when it would have ended alone on an equal part of the GPUs
-(Gavel, section 4.2). The level that is raised is the negative delay. What a job needs for a delay
-is convex in it, so that prices and tangents find the least delay at once, without bisection.
+A job's delay is the time of its end divided by the time of its end alone on an equal part of the
+GPUs (Gavel, section 4.2). The level that is raised is the negative delay. The rate that a job needs
+for a delay is convex in the delay, so that prices and tangents find the least delay directly,
+without bisection.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class FinishTimes:
 
     @property
     def at_rest(self) -> float:
-        """A level at which no job needs anything: there is none, for a delay is never endless."""
+        """Minus infinity: at every level, some job needs a rate, as a delay is finite."""
         return -np.inf
 
     def at(self, level: float) -> tuple[Floats, Floats]:

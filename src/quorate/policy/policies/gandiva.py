@@ -1,4 +1,4 @@
-"""Gandiva as Gavel publishes it: jobs are paired by chance, and pairs share the GPUs equally."""
+"""Gandiva as Gavel publishes it: jobs are paired at random, and pairs share the GPUs equally."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from quorate.policy.solvers.chance import Chance
 def gandiva(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
     """Return equal parts of the GPUs for jobs alone, or for pairs if the jobs do not all fit.
 
-    Two jobs are drawn at a time, as often as there are jobs; a draw of two that are no pair of the
-    problem, as those of different scales are not, is lost. Rates are not read: Gandiva tries a pair
+    Two jobs are drawn at a time, as often as there are jobs; a draw of two jobs that are no pair of
+    the problem, for example of different scales, is lost. Rates are not read: Gandiva tries a pair
     to measure it, so a problem should list no pair that makes no progress.
     """
     if (refusal := without_anything(problem)) is not None:

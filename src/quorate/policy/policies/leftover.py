@@ -1,4 +1,4 @@
-"""What an allocation leaves over, given to jobs that might have more.
+"""The GPUs that an allocation leaves over, given to jobs that might have more.
 
 A policy that had to stop early has given every job its least share. Without this module the GPUs
 that are left over would be idle.
@@ -20,7 +20,7 @@ PASSES_MAX: Final = 20
 
 
 def topped_up(problem: Problem, found: Allocation) -> Allocation:
-    """Return ``found`` with what it leaves over, by weight, among the unfinished jobs in it.
+    """Return ``found`` with the GPUs left over, shared by weight among its unfinished jobs.
 
     No job has less than before.
     """
@@ -42,7 +42,7 @@ def topped_up(problem: Problem, found: Allocation) -> Allocation:
 
 
 def _time_left(problem: Problem, found: Allocation) -> Floats:
-    """Return which part of its time each job has no GPUs, alone or in a pair."""
+    """Return the part of its time in which each job has no GPUs, alone or in a pair."""
     used = np.zeros(len(problem.jobs))
     of_rows = found.shares.sum(axis=1)
     np.add.at(used, found.first, of_rows)

@@ -1,9 +1,9 @@
-"""Max-min fairness: the job that is worst off is as well off as can be (Gavel, section 4.1).
+"""Max-min fairness: the worst-off job is as well off as possible (Gavel, section 4.1).
 
-How well off a job is: its rate with this allocation over its rate with the same part of every GPU,
-times the GPUs it takes at a time, over its weight. If several allocations are best for the job
-that is worst off, one is taken that is best for all jobs together, by the sum of the same measure:
-else GPUs are idle, or jobs are on slow ones, that no job is better off for.
+The measure of a job is its rate with this allocation over its rate with the same part of every GPU,
+times the GPUs it takes at a time, over its weight. If several allocations are best for the
+worst-off job, one is taken that is best for all jobs together, by the sum of the same measure:
+otherwise GPUs would be idle, or jobs on slow GPUs, without gain for any job.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def _fair_worth(problem: Problem) -> Floats:
 
 FAIRNESS: Final = Aim(reads=("rates", "scales", "weights"), needs=fair_needs)
 EFFICIENCY: Final = replace(FAIRNESS, worth=_fair_worth)
-"""The same, and of several best allocations one that is best for all jobs together."""
+"""The same; of several best allocations one that is best for all jobs together."""
 EQUALITY: Final = Aim(reads=("rates", "scales", "weights"), needs=_share_needs)
-"""The same as if all GPUs were alike: a share of time is as good as any other."""
+"""The same as if all GPUs were alike: a share of time counts the same on every flavor."""
 
 
 def any_flavor(problem: Problem) -> Floats:
@@ -74,7 +74,7 @@ def _perf(problem: Problem) -> Allocation | Unsolved:
 
 
 def as_solved(problem: Problem) -> Allocation | Unsolved:
-    """Return the best allocation that a solver finds first, of several, as published."""
+    """Return the first of several best allocations that a solver finds, as published."""
     return highest(problem, FAIRNESS)
 
 

@@ -1,9 +1,9 @@
-"""The most steps in all, or for the money, with deadlines kept if they can be.
+"""The most steps in all, or for the money; deadlines are kept if possible.
 
-Rates are added as they are, in steps per second and whatever a step is, so that the faster kind of
-job wins (Gavel, section 4.2). With deadlines every job that has one must be fast enough to meet it.
-If that is impossible, as many deadlines as possible are kept; among sets of that size the one
-that gains most; the others are named.
+Rates are added in steps per second, whatever a step is, so that the faster kind of job is preferred
+(Gavel, section 4.2). With deadlines every job that has one must be fast enough to meet it. If that
+is impossible, as many deadlines as possible are kept; among sets of that size, the one that gains
+most. The jobs with other deadlines are named.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from quorate.policy.solvers.lp import Program, Solution, Status, solve
 from quorate.policy.solvers.walls import wall
 
 NEARLY: Final = 1e-9
-"""By how much a deadline may be missed, relative to the time until then: what is left of rounding.
-"""
+"""By how much rounding may miss a deadline, relative to the time until then."""
 
 
 def max_sum(
@@ -52,7 +51,7 @@ def max_sum(
     if not isinstance(answer, Solution):
         return _failed(f"the program with the deadlines that can be kept ended as {answer}")
     missed = np.setdiff1d(np.flatnonzero(needed > 0), kept)
-    return _told(space, gains, asked, answer, tuple(int(job) for job in missed))
+    return _allocation_of(space, gains, asked, answer, tuple(int(job) for job in missed))
 
 
 def _needed(problem: Problem) -> Floats:
@@ -93,7 +92,7 @@ def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unso
 def _choice(space: Space, gains: Floats, needed: Floats, due: Ints) -> Program:
     """Return the program with one more column for each job that is due: whether it is in time.
 
-    Rates are counted in what each job needs, so that all these rows are alike.
+    Rates are counted in units of each job's need, so that all these rows are alike.
     """
     jobs, _ = space.problem.shape
     unit = np.ones(jobs)
@@ -125,7 +124,7 @@ def _at_least(choice: Program, begin: int, count: int) -> Program:
     )
 
 
-def _told(
+def _allocation_of(
     space: Space, gains: Floats, asked: Floats, answer: Solution, dropped: tuple[int, ...]
 ) -> Allocation:
     """Return the allocation of ``answer``, with its gain and its bound."""
@@ -142,7 +141,7 @@ def _told(
 
 
 def _costless(problem: Problem) -> Unsolved | None:
-    """Return that costs are missing, if so."""
+    """Return a refusal if costs are missing; else None."""
     if problem.costs is None:
         return Unsolved(
             code=UnsolvedCode.NOT_APPLICABLE,
@@ -208,7 +207,7 @@ MAX_SUM: Final = (
         metric=_FOR_MONEY,
         reads_steps=True,
         reads_costs=True,
-        # If deadlines cannot all be kept, which ones are is a search for whole numbers.
+        # If deadlines cannot all be kept, a search for whole numbers chooses those that are.
         jobs_max=400,
     ),
     Policy(

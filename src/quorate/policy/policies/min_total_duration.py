@@ -1,8 +1,8 @@
-"""Makespan: the last job ends as early as can be (Gavel, section 4.2).
+"""Makespan: the last job ends as early as possible (Gavel, section 4.2).
 
-Every job gets a rate in proportion to what it has left to do, the highest that all can have; one
-linear problem, and the makespan is what one part of it takes. Published as a search over makespans
-that stops within 5 %; this is the exact answer.
+Every job gets a rate in proportion to its steps left, the highest that all can have. That is one
+linear problem; the makespan is the inverse of its level. Published as a search over makespans that
+stops within 5 %; this is the exact answer.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def _agnostic(problem: Problem) -> Allocation | Unsolved:
 
 
 def reference_rates(problem: Problem) -> Floats:
-    """Return the rates of jobs if all flavors on which they move were as fast as the first of them.
+    """Return the rates of jobs as if every flavor they run on were as fast as the first of them.
 
-    As published the rate of one named flavor, the first of every cluster there, is taken for all,
-    also for those on which a job cannot run at all; it then gets GPUs that it cannot use.
+    As published the rate of one named flavor, the first of every cluster there, is taken for all
+    flavors, also for those on which a job cannot run at all; it then gets GPUs that it cannot use.
     """
     moves = problem.rates > 0
     first = moves.argmax(axis=1)[:, None]

@@ -1,10 +1,10 @@
 """The allocation in which no job gains by overstating or understating its rates.
 
 The product of all rates is maximised, each over its weight and an equal share of every flavor,
-times its scale; then each job's shares are multiplied by a factor of at most 1: the product of what
-the others have beside it over what they would have without it (the partial allocation mechanism of
-Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). The rest is left idle: that is the price of
-honesty.
+times its scale. Then each job's shares are multiplied by a factor of at most 1: the product of the
+others' rates beside it, over the product of their rates without it (the partial allocation
+mechanism of Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). The rest is left idle: that is the
+cost of strategy-proofness.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from quorate.policy.problem import Floats, Ints, Problem
 from quorate.policy.solvers.nash import largest_product, products_without
 
 PROVED: Final = 1e-7
-"""What the mean logarithm may be missing for an answer to be given."""
+"""How far the mean logarithm may be from the best for an answer to be given."""
 NOTHING: Final = 1e-12
 """A share below this is rounding of an interior point, and counts as 0."""
 CELLS_MAX: Final = 2_000_000
-"""How many numbers the problems that are solved side by side may have."""
+"""The most numbers that the problems solved side by side may have."""
 
 
 def strategy_proof(problem: Problem) -> Allocation | Unsolved:
@@ -65,7 +65,10 @@ def strategy_proof(problem: Problem) -> Allocation | Unsolved:
 
 
 def _kinds(problem: Problem) -> tuple[Ints, Ints]:
-    """Return one job of each kind, and the kind of each job: equal ones are missed alike."""
+    """Return one job of each kind, and the kind of each job.
+
+    Equal jobs are of one kind, because leaving out one of them has the same effect.
+    """
     rows = np.column_stack([problem.rates, problem.scales])
     _, first, kind_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return first, kind_of.reshape(-1)
@@ -74,7 +77,7 @@ def _kinds(problem: Problem) -> tuple[Ints, Ints]:
 def _solved(
     rates: Floats, scales: Floats, gpus: Floats, asked: Floats
 ) -> tuple[Floats, Floats, Floats, float]:
-    """Return shares and prices with all jobs, logarithms of all rates, and what is not proved.
+    """Return shares and prices with all jobs, logarithms of all rates, and the unproved rest.
 
     ``asked`` are the jobs of the problems after the first.
     """

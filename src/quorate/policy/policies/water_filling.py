@@ -34,25 +34,25 @@ from quorate.policy.solvers.walls import Wall, Walls, wall
 from quorate.policy.solvers.work_count import WorkCount
 
 ASKED_MAX: Final = 200
-"""How often a level is lowered before water filling is given up; three or four times is usual."""
+"""How often a level is lowered before water filling fails; three or four times is usual."""
 MISSED: Final = 1e-9
 """How far below its level a job may usually be, relative to its largest first level."""
 MISSED_MAX: Final = 1e-7
-"""The same when a solver's rounding leaves it further below."""
+"""The same bound when a solver's rounding leaves the job further below."""
 RAISED: Final = 1e-7
-"""How far a job that counts as stuck might usually still be raised, relative to the same."""
+"""How far a job that counts as stuck might usually still be raised, relative to the same level."""
 RAISED_MAX: Final = 1e-5
-"""The same when rates differ by a factor of a million, so that walls are known less well."""
+"""The same bound when rates differ by a factor of a million, so that walls are less exact."""
 UNSURE_MAX: Final = 1e-2
 """The largest such tolerance; an answer that needs more than ``RAISED_MAX`` reports it."""
 TOGETHER: Final = 10.0
-"""How much further from a wall than the nearest job others may be that stop with it then."""
+"""How much further from a wall than the nearest job other jobs may be that stop with it then."""
 STALLED_MAX: Final = 5
 """How often a missed level may fail to be lowered before the search gives up."""
 NOTHING: Final = 1e-12
-"""Raising a job by less than this part of its largest possible rate is not worth it: rounding."""
+"""A rise of less than this part of a job's largest possible rate counts as rounding."""
 MANY: Final = 300
-"""From so many jobs on it is quicker to begin near the first level than at 0."""
+"""From this many jobs on it is quicker to begin near the first level than at 0."""
 EVENED_MAX: Final = 500
 """How often an even spread is corrected before the solver's own is used."""
 _TINY: Final = 1e-300
@@ -60,7 +60,7 @@ _TINY: Final = 1e-300
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """How far every job was filled, by which shares of the columns, and the walls that were met.
+    """The level of every job, the shares of the columns, and the walls that were met.
 
     ``unfinished`` are jobs that might be raised further: too much work, or rounding hides it.
     """
@@ -74,13 +74,12 @@ class Filled:
 def water_filling(
     problem: Problem, *, paired: bool, agnostic: bool = False
 ) -> Allocation | Unsolved:
-    """Return the allocation that no job can be raised in without lowering a worse-off one.
+    """Return the allocation in which no job can be raised without lowering a worse-off one.
 
     The objective is the level at which the first job is stuck, of those that rise from the start:
-    without entities it is that of max-min fairness. Which of several allocations with the same
-    rates is returned depends on the order of jobs and flavors only. If a problem bounds the
-    work, later levels may be left out: the rest is then shared by weight, and the answer names
-    those jobs.
+    without entities it is that of max-min fairness. Of several allocations with the same rates, the
+    one returned depends only on the order of jobs and flavors. If a problem bounds the work, later
+    levels may be left out: the rest is then shared by weight, and the answer names those jobs.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
@@ -145,14 +144,14 @@ def _filled(
         return found
     if agnostic:
         found = replace(found, shares=_evened(space, found))
-    return _told(space, found, paces(problem, groups))
+    return _allocation_of(space, found, paces(problem, groups))
 
 
 def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
-    """Return how far every job is filled when all that can still rise do.
+    """Return the levels of all jobs after all that can still rise did.
 
-    From ``many`` jobs on, and without pairs, prices say where to begin. If a solver's rounding
-    leads nowhere from there, all is done again from nothing.
+    From ``many`` jobs on, and without pairs, prices give a start. If a solver's rounding fails from
+    there, everything is computed again from level 0.
     """
     jobs, _ = space.problem.shape
     work = WorkCount(space.problem.work_max)
@@ -176,7 +175,7 @@ def _too_much(jobs: int) -> Unsolved:
 def _fill(
     space: Space, groups: Groups, work: WorkCount, *, is_near: bool
 ) -> Filled | Unsolved | None:
-    """Return how far jobs are filled; None if even the first level is too much work."""
+    """Return the levels of all jobs; None if even the first level is too much work."""
     problem = space.problem
     jobs, _ = problem.shape
     tops = space.fastest()
@@ -222,21 +221,21 @@ def _rows(are_meant: Bools) -> tuple[int, ...]:
 
 
 def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
-    """Return roughly what each job may reach at the first level: its unit of measure."""
+    """Return roughly the rate of each job at the first level: its unit of measure."""
     level = path.highest(first.sums[None], np.array([first.limit]))
     return np.where(pace > 0, np.minimum(tops, pace * level), tops)
 
 
 def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unsolved | None:
-    """Return the highest level of ``path`` that can be had, and shares that reach it.
+    """Return the highest reachable level of ``path``, and shares that reach it.
 
     None if that is too much work.
 
-    Each answer that falls short puts up a wall, and the level is lowered to it: Newton's method
-    from above, which ends at a wall that is met.
+    Each answer that falls short adds a wall, and the level is lowered to it: Newton's method from
+    above, which ends at a wall that is met.
     """
     before, stalled = np.inf, 0
-    # If a wall does not lower the level any more, what is short is rounding: every job's.
+    # If a wall no longer lowers the level, the shortage is rounding: every job's.
     rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
     level = walls.highest(path)
     for _ in range(ASKED_MAX):
@@ -260,7 +259,7 @@ def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unso
     return _failed(f"a level is not reached after {ASKED_MAX} programs")
 
 
-def _told(space: Space, found: Filled, pace: Floats) -> Allocation:
+def _allocation_of(space: Space, found: Filled, pace: Floats) -> Allocation:
     """Return the allocation of ``found``, with its level and its bound."""
     problem = space.problem
     shares = space.fitted(found.shares)
@@ -277,11 +276,11 @@ def _told(space: Space, found: Filled, pace: Floats) -> Allocation:
 
 
 def _evened(space: Space, found: Filled) -> Floats:
-    """Return the time of each job spread evenly over the GPUs that can run it, as far as it fits.
+    """Return the time of each job, spread evenly over the GPUs that can run it, as far as it fits.
 
     To a policy that knows no rates all flavors are alike; to the jobs they are not, and an even
-    spread is as fair as one can be without knowing. If the demand for a flavor is too high, all
-    jobs on it are cut in proportion, and get the rest elsewhere.
+    spread is the fairest one without rates. If the demand for a flavor is too high, all jobs on it
+    are cut in proportion, and get the rest on other flavors.
     """
     gpus = space.problem.gpus.astype(np.float64)
     shares = gpus[space.flavors]

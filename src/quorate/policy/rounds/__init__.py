@@ -1,1 +1,1 @@
-"""The mechanism of rounds: what each job is owed, who is chosen, and which GPUs it gets."""
+"""The mechanism of rounds: the time each job is owed, which jobs are chosen, and their GPUs."""

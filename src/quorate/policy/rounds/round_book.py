@@ -1,9 +1,9 @@
-"""What each job has had of its allocation, and is owed: the book that rounds are chosen by.
+"""The book by which rounds are chosen: the time that each job has had, and is owed.
 
 A round is a stretch of time in which every chosen job has GPUs of one flavor. Which jobs are chosen
-follows from the allocation in force and from what each has had since (Gavel, section 5). Jobs come
-alone or in pairs that share GPUs: a *row* of the allocation is either. Everything here is a value;
-time is in seconds, from an origin that the caller chooses.
+follows from the allocation in force and from the time each has had since (Gavel, section 5). Jobs
+come alone or in pairs that share GPUs: a *row* of the allocation is either. Everything here is a
+value; time is in seconds, from an origin that the caller chooses.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ Shares = Mapping[Row, Mapping[str, float]]
 
 ROUND_S: Final = 360.0
 OWED_ROUNDS_MAX: Final = 10.0
-"""How many rounds a row can be owed when the next allocation begins. What could not be given for
-that long is not made up all at once."""
+"""How many rounds a row can be owed when the next allocation begins. A longer shortage is not made
+up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
-"""How many rounds a row can be ahead then: more is what no other job wanted, and is no debt."""
+"""How many rounds a row can be ahead then: time beyond that was wanted by no other job, and is no
+debt."""
 SHARE_LEAST: Final = 0.02
-"""A smaller share counts as this one when turns are compared. Else what a row is owed from an
-earlier allocation would come before everything as soon as its share is next to nothing."""
+"""A smaller share counts as this one when turns are compared. Otherwise the time that a row is owed
+from an earlier allocation would come before everything as soon as its share is next to nothing."""
 DUE_ROUNDS: Final = 0.25
-"""How much of a round a row must be owed to be due. Else many rows with small shares would each
-have a whole round ahead of it, and an owner would gain by splitting its work."""
+"""How much of a round a row must be owed to be due. Otherwise each of many rows with small shares
+would get a whole round in advance, and an owner would gain by splitting its work."""
 STAY_ROUNDS: Final = 4.0
-"""How many rounds behind a row counts at least on the flavor that it has: each change of hands
+"""How many rounds a row counts as behind, at least, on the flavor that it has: each change of GPUs
 costs a checkpoint."""
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
@@ -42,15 +43,15 @@ _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 class Rules:
     """The rules of rounds. Options that are off by default are defects of the published mechanism.
 
-    ``reset_gap_s``: how old an allocation must be before a stale one gives way.
-    ``has_queue_per_flavor``: flavors choose one after the other, so that a job can be taken to the
-    flavor that happens to come first, and not to the one where it is behind.
+    ``reset_gap_s``: how old an allocation must be before a stale one is replaced.
+    ``has_queue_per_flavor``: flavors choose one after the other, so that a job may be chosen for
+    the flavor that happens to come first, and not for the one on which it is behind.
     ``serves_without_share``: spare GPUs go to jobs that have no share of them, or no allocation.
-    ``forgets_owed``: what is owed from earlier allocations only breaks ties. ``charges_gaps``: time
+    ``forgets_owed``: time owed from earlier allocations only breaks ties. ``charges_gaps``: time
     between two rounds in which nothing ran counts as work. ``needs_step_per_gpu``: a job with fewer
     steps left than GPUs fails instead of ending. ``starts_pairs_at_zero``: a new pair goes before
     all others, and is then owed half a round. ``compares_age_to_deadline``: a job misses its
-    deadline when it took longer, from its arrival, than the clock shows at the deadline: late
+    deadline if its duration since its arrival is longer than the clock time of the deadline: late
     arrivals hardly ever do. ``ignores_spread``: a job is as fast over several servers as in one.
     ``places_by_size``: larger rows take the GPUs of smaller ones that stay, and servers are filled
     in their order, however the rest of a row is split.
@@ -70,7 +71,7 @@ class Rules:
 
     @property
     def head_start_s(self) -> float:
-        """What every row counts as having had, so that no row's fraction is 0."""
+        """The time that every row counts as having had, so that no row's fraction is 0."""
         return self.round_s / 2.0
 
 
@@ -91,7 +92,7 @@ STRICT: Final = Rules(
 
 
 class Standing(Enum):
-    """What a row has of a flavor when its turn is found: nothing now, nothing ever, or GPUs."""
+    """Whether a row has GPUs of a flavor when its turn is computed, had none yet, or waits."""
 
     WAITING = 0
     NEW = 1
@@ -99,7 +100,7 @@ class Standing(Enum):
 
 
 class Ran(NamedTuple):
-    """A row ran on GPUs of a flavor for so long."""
+    """A row ran on GPUs of a flavor for ``ran_s``."""
 
     row: Row
     flavor: str
@@ -108,12 +109,12 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    """What every row has had since the allocation in force began, and is owed from before.
+    """The time that every row has had since the allocation in force began, and is owed from before.
 
-    Rows are in the order in which they came. ``had_s`` has the head start in it. ``given_s`` is the
+    Rows are in the order in which they came. ``had_s`` includes the head start. ``given_s`` is the
     time of all rows together on a flavor: seconds of rows, not of GPUs, because a share is a part
     of a row's own time however many GPUs it takes. ``held`` is the flavor that each row had in the
-    round that is over; ``fresh`` are the rows that have had nothing yet.
+    last round; ``fresh`` are the rows that have had nothing yet.
     """
 
     flavors: tuple[str, ...]
@@ -128,7 +129,7 @@ class Book:
 
 
 def share_of(shares: Shares, row: Row, flavor: str) -> float:
-    """Return the share that ``row`` has of ``flavor``: 0 if there is none."""
+    """Return the share of ``row`` on ``flavor``; 0 if it has none."""
     return shares.get(row, _NONE).get(flavor, 0.0)
 
 
@@ -175,9 +176,9 @@ def is_due(book: Book, at_s: float, rules: Rules) -> bool:
 def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
     """Return the book as ``shares`` come into force at ``at_s``.
 
-    What each row was due under the old allocation and did not have is added to what it is owed; the
-    time it had counts from here. Rows of ``shares`` that the book does not have join it. A pair
-    without a share is forgotten unless it is owed something.
+    The time that each row was due under the old allocation and did not have is added to its owed
+    time; its had time counts from here. Rows of ``shares`` that the book does not have join it. A
+    pair without a share is forgotten unless it is owed something.
     """
     fresh = [row for row in shares if row not in book.had_s]
     if fresh:
@@ -207,7 +208,7 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
 
 
 def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
-    """Return what ``row`` is owed on ``flavor`` at ``at_s``, in seconds of its time.
+    """Return the time that ``row`` is owed on ``flavor`` at ``at_s``, in seconds of its time.
 
     If the rules use owed time only to break ties, time owed under the current allocation is not
     counted.
@@ -220,8 +221,8 @@ def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> f
 def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
     """Return the turn of ``row`` on ``flavor`` (``turn_s``); 0 without a share of it.
 
-    Strictly, this is allocation / fraction received, of what all rows had there since the
-    allocation began; what came before is forgotten.
+    Under ``STRICT`` rules this is allocation / fraction received, of the time of all rows there
+    since the allocation began; earlier time is forgotten.
     """
     share = share_of(book.shares, row, flavor)
     if share == 0.0:
@@ -240,14 +241,14 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
 
 
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
-    """Return how far a row is behind its share: what it is owed over the share, to a millisecond.
+    """Return how far a row is behind its share: its owed time over the share, to a millisecond.
 
     A row that had nothing for a time is that far behind, however small its share is and however
-    many GPUs it takes. So a wide row with a small share gets its turn (docs/adr/0037-turns.md).
-    A row that would stay counts as ``STAY_ROUNDS`` behind, less what it is ahead, unless another
-    round would make it more than one round ahead; a new one as its share of that. If rows are
-    further behind than that, because less can be given than is due, they take turns in every round.
-    Rounding makes rows equal that are equal but for the last digits of their shares.
+    many GPUs it takes. So a wide row with a small share gets its turn (docs/adr/0037-turns.md). A
+    row that would stay counts as ``STAY_ROUNDS`` behind, less the time it is ahead, unless another
+    round would make it more than one round ahead; a new row counts as its share of that. If rows
+    are further behind than that, because less can be given than is due, they take turns in every
+    round. Rounding makes rows equal whose shares differ only in the last digits.
     """
     behind_s = (owed_s - DUE_ROUNDS * round_s) / max(share, SHARE_LEAST)
     least_s = 0.0

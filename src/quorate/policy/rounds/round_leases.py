@@ -1,4 +1,4 @@
-"""Leases of rounds: how far a job may go before it has to ask again, in steps and in seconds."""
+"""Leases of rounds: how many steps and seconds a job may run before it has to ask again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundLease:
-    """What a job may do on its GPUs: so many steps, for so long, whichever ends first."""
+    """The limits of a job on its GPUs: steps and seconds, whichever ends first."""
 
     steps: int
     seconds: float
@@ -21,8 +21,8 @@ def granted(steps_left: int, left_s: float) -> RoundLease:
 def extended(lease: RoundLease, steps_left: int, round_s: float) -> RoundLease:
     """Return ``lease`` with another round, for a job that has the same GPUs in the next one.
 
-    ``steps_left`` are those that were left when the lease was granted, or are by now, whichever is
-    fewer: a lease never lets a job pass its end.
+    ``steps_left`` are those that were left when the lease was granted, or are left now, whichever
+    is fewer: a lease never lets a job pass its end.
     """
     return RoundLease(steps=min(lease.steps, steps_left), seconds=lease.seconds + round_s)
 

@@ -1,4 +1,4 @@
-"""Which GPUs each chosen row has: those it had, else close together."""
+"""Which GPUs each chosen row has: those it had, else GPUs close together."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def place(
     A row whose GPUs of last time (``before``) are all there keeps them. The others follow, those
     that take most GPUs first: into the server where least is left over; else into the domain where
     least is left over, the servers with most free first; else over domains. Ties go to the earlier
-    server. Strictly, sizes take turns at keeping and taking, servers are filled in order, and rows
-    that the allocation does not know have no place unless they keep it.
+    server. Under ``STRICT`` rules, rows keep and take GPUs size by size, servers are filled in
+    order, and rows that the allocation does not have get no place unless they keep it.
     """
     found: dict[Row, Place] = {}
     for flavor, rows in chosen.items():

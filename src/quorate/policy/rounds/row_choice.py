@@ -8,15 +8,16 @@ from typing import Final, NamedTuple
 from quorate.policy.rounds.round_book import Book, Row, Rules, deficit_s, priority, share_of
 
 AHEAD_MIN: Final = 0.01
-"""From which part of a round on a row that had more than its share is ahead: less is rounding."""
+"""A row counts as ahead if it had at least this part of a round more than its share."""
 
 
 class Candidate(NamedTuple):
     """A row that may have GPUs of a flavor in the next round, with its priority.
 
-    ``is_allocated`` is false of rows that the allocation in force does not have: strictly, they may
-    be chosen, but get no place. A row that ``is_ahead`` of its share comes after all that are not,
-    so that nothing is given out beyond shares before every row has had what it is owed.
+    ``is_allocated`` is false for rows that the allocation in force does not have: under ``STRICT``
+    rules, they may be chosen, but get no place. A row that ``is_ahead`` of its share comes after
+    all others, so that nothing is given out beyond shares before every row has had the time it is
+    owed.
     """
 
     row: Row
@@ -36,7 +37,10 @@ class Candidate(NamedTuple):
 
 
 def is_ahead(owed_s: float, turn: float, rules: Rules) -> bool:
-    """Return whether a row had more than its share, and its turn is not to stay; strictly never."""
+    """Return whether a row had more than its share and does not stay.
+
+    False under ``STRICT`` rules.
+    """
     return not rules.forgets_owed and turn < 0.0 and owed_s < -AHEAD_MIN * rules.round_s
 
 
@@ -124,6 +128,6 @@ def _rank(candidate: Candidate) -> tuple[bool, float, float, float]:
 
 
 def is_allocated(book: Book, row: Row) -> bool:
-    """Return whether the allocation in force knows ``row``."""
-    # An allocation that knows both jobs of a pair knows the pair, though it names no share of it.
+    """Return whether the allocation in force has ``row``."""
+    # An allocation that has both jobs of a pair has the pair, even if it gives it no share.
     return row in book.shares or (len(row) > 1 and all((job,) in book.shares for job in row))

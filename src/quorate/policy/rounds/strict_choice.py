@@ -1,8 +1,9 @@
-"""The published choice of rows, without looking at rows that cannot be chosen.
+"""The published choice of rows, without examining rows that cannot be chosen.
 
 A row with a share goes before every row without one, so rows without a share matter only if GPUs
-are left over. With pairs there are thousands of these, and most rounds leave nothing. What follows
-from the allocation and from who is there, and not from the last round, is kept between rounds.
+are left over. With pairs there are thousands of these, and most rounds leave nothing. Results that
+depend only on the allocation and on the present rows, not on the last round, are kept between
+rounds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from quorate.policy.rounds.row_choice import Candidate, is_allocated
 
 @dataclass(slots=True)
 class _Known:
-    """What is known while ``shares`` are in force and the rows of ``owed_s`` are there."""
+    """The results kept while ``shares`` are in force and the rows of ``owed_s`` are there."""
 
     shares: Shares
     owed_s: Mapping[Row, Mapping[str, float]]
@@ -27,7 +28,7 @@ class _Known:
 
 
 class StrictChoice:
-    """Chooses as ``choose`` does among ``candidates``, under rules that forget what is owed.
+    """Chooses as ``choose`` does among ``candidates``, under rules that forget owed time.
 
     ``sizes`` says how many GPUs each job takes; it and ``can_run`` never change for a job.
     """
@@ -100,7 +101,10 @@ class StrictChoice:
         return known.others[flavor]
 
     def _runs_on(self, flavor: str) -> Callable[[Row], bool]:
-        """Return what says whether a row runs on ``flavor``; each row is looked up once."""
+        """Return a function that returns whether a row runs on ``flavor``.
+
+        Each row is looked up once.
+        """
         known, can_run = self._runs.setdefault(flavor, {}), self._can_run
 
         def runs(row: Row) -> bool:
@@ -127,7 +131,7 @@ class _Picks:
     rows: list[Row] = field(default_factory=list)
 
     def take(self, queue: Sequence[Row]) -> None:
-        """Choose the rows of ``queue`` that fit into what is left, in their order."""
+        """Choose the rows of ``queue`` that fit into the GPUs left, in their order."""
         taken, sizes, left = self.taken, self.sizes, self.left
         for row in queue:
             gpus = sizes[row[0]]

@@ -2,9 +2,9 @@
 
 Rows are added one after another, each along the cheapest way of moving those before it (Crouse, On
 implementing 2D rectangular assignment algorithms, 2016). If columns cost the same, a free one is
-taken before a taken one; of several free ones the last visited, of others the first. Columns are
-visited from the last to the first, and when one is finished, the one that would be visited last
-takes its place. The published results of AlloX depend on that order.
+preferred; of several free ones the last visited, of others the first. Columns are visited from the
+last to the first, and when one is finished, the one that would be visited last takes its place. The
+published results of AlloX depend on that order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FREE: Final = -1
 
 
 def assign(costs: Floats) -> Ints | None:
-    """Return the column of each row, at least cost together; None if there is no way.
+    """Return the column of each row, at least total cost; None if there is no assignment.
 
     There are at least as many columns as rows; a cost may be infinite, and none is below 0. Takes
     O(rows * rows * columns) at worst.
@@ -46,7 +46,7 @@ def assign(costs: Floats) -> Ints | None:
 def _cheapest(
     costs: Floats, start: int, matched: tuple[Ints, Ints], prices: tuple[Floats, Floats]
 ) -> tuple[int, Ints] | None:
-    """Return the free column that ``start`` reaches at least cost, and from which row each was.
+    """Return the free column that ``start`` reaches at least cost, and the row before each column.
 
     The prices of the rows and columns on the way are raised so that no cost is below them.
     """

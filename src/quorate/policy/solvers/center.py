@@ -1,8 +1,8 @@
-"""The middle of all ways to give jobs at least some time: where interior point methods end.
+"""The middle of all ways to give jobs at least some time, at which interior point methods end.
 
-A program without an aim has every feasible point for an answer. A solver that walks along the
-central path ends at the analytic center: where the product of all that could still be taken away or
-given is greatest (Sonnevend, 1986).
+A program without an objective has every feasible point as an answer. A solver that follows the
+central path ends at the analytic center: the point at which the product of all distances to the
+limits is greatest (Sonnevend, 1986).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from quorate.policy.problem import Floats, Ints
 STEPS_MAX: Final = 100
 """More steps than this are a fault: the number of them hardly grows with the number of jobs."""
 WITHIN: Final = 1e-12
-"""What the next step would add to the logarithm of the product, at the most, when it is found."""
+"""The most that the next step may add to the logarithm of the product when the center is found."""
 NEAR: Final = 0.05
-"""Below this gain of a step no line is searched: whole steps end at the center from there."""
+"""Below this gain of a step no line search is made: whole steps converge from there."""
 LONGEST: Final = 0.95
 """How much of the way to the nearest limit a step may take."""
 _HALVINGS: Final = 40
 
 
 def has_inside(times: Floats, scales: Ints, gpus: Ints, within: float = 1e-9) -> bool:
-    """Return whether jobs can have more than ``times`` and less than all their time, every one."""
+    """Return whether every job can have more than ``times`` and less than its whole time."""
     asked = float(scales @ times)
     return bool(gpus.min() > 0 and times.max() < 1.0 - within) and asked < gpus.sum() * (1 - within)
 
@@ -33,8 +33,8 @@ def has_inside(times: Floats, scales: Ints, gpus: Ints, within: float = 1e-9) ->
 def center(times: Floats, scales: Ints, gpus: Ints) -> Floats:
     """Return the shares (jobs, flavors) in the middle of those that give jobs ``times`` or more.
 
-    A job is as well off on each flavor as on any other. Limits are the jobs' time, the GPUs of each
-    flavor and the sign of each share; there must be shares inside them all (``has_inside``).
+    Every flavor counts the same for a job. Limits are the jobs' time, the GPUs of each flavor and
+    the sign of each share; there must be shares inside them all (``has_inside``).
     """
     assert has_inside(times, scales, gpus), "there is no inside to have a middle"
     inside = _Inside(times, scales.astype(np.float64), gpus.astype(np.float64))
@@ -48,32 +48,35 @@ def center(times: Floats, scales: Ints, gpus: Ints) -> Floats:
 
 
 class _Inside:
-    """All shares within the limits, and the logarithm of the product of what is left to each."""
+    """All shares within the limits, and the logarithm of the product of their distances."""
 
     def __init__(self, times: Floats, scales: Floats, gpus: Floats) -> None:
         self.times, self.scales, self.gpus = times, scales, gpus
 
     def start(self) -> Floats:
-        """Return shares inside: half of what can be given out, to all jobs by what they lack."""
+        """Return shares inside: each job's least time, and at most half of the time it lacks."""
         lacks = 1.0 - self.times
         spare = self.gpus.sum() - self.scales @ self.times
         part = 0.5 * min(1.0, spare / (self.scales @ lacks))
         return np.outer(self.times + part * lacks, self.gpus / self.gpus.sum())
 
     def left(self, shares: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return what jobs lack to all their time, have above the least, and GPUs that are idle."""
+        """Return the time jobs lack, the time they have above the least, and the idle GPUs."""
         had = shares.sum(axis=1)
         return 1.0 - had, had - self.times, self.gpus - self.scales @ shares
 
     def product(self, shares: Floats) -> float:
-        """Return the logarithm of the product of all that is left, minus infinity outside."""
+        """Return the logarithm of the product of all distances.
+
+        Minus infinity outside the limits.
+        """
         parts = (shares.ravel(), *self.left(shares))
         if min(float(part.min()) for part in parts) <= 0.0:
             return -np.inf
         return float(sum(np.log(part).sum() for part in parts))
 
     def newton(self, shares: Floats) -> tuple[Floats, float]:
-        """Return the step of Newton's method from ``shares`` on, and what it promises to gain.
+        """Return the step of Newton's method from ``shares`` on, and its expected gain.
 
         The matrix of second derivatives is diagonal, but for a term of rank 1 for each job and one
         for each flavor. So it is inverted by these alone (Sherman and Morrison, Woodbury).
@@ -97,7 +100,7 @@ class _Inside:
         return step, float((slope * step).sum())
 
     def length(self, shares: Floats, step: Floats, gain: float) -> float:
-        """Return how much of ``step`` to take, so that it stays inside and raises the product."""
+        """Return which part of ``step`` to take, so that it stays inside and raises the product."""
         before = self.product(shares)
         taken = min(1.0, LONGEST * self._farthest(shares, step))
         for _ in range(_HALVINGS):

@@ -1,8 +1,8 @@
-"""Seeded chance, for rules that draw: the same seed has the same draws on every machine, for ever.
+"""Seeded random numbers: the same seed has the same draws on every machine, for ever.
 
-The numbers are those of the Mersenne Twister as Python's ``random`` seeds and uses it, which the
-published results were drawn with. They are written out here, because how ``random`` chooses two of
-several may change between versions of Python.
+The numbers are those of the Mersenne Twister as Python's ``random`` seeds and uses it, with which
+the published results were drawn. They are written out here, because the way ``random`` chooses two
+of several may change between versions of Python.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 
 SEED_MAX: Final = 2**32 - 1
 POOLED_MAX: Final = 21
-"""Up to how many candidates a draw removes what was drawn; with more, a repeat is drawn again."""
+"""Up to this many candidates a draw removes the drawn one; with more, a repeated draw is drawn
+again."""
 
 _WORD_BITS: Final = 32
 

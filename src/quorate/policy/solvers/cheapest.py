@@ -2,8 +2,8 @@
 
 As points (rate, price), a job's flavors and being idle have a lower convex hull, and the cheapest
 way to a rate lies on the edge of the hull at that rate: on one flavor for part of the time, or on a
-slow and a fast one that fill it. A search begins at the last edge, because prices change little
-from one pass to the next.
+slow and a fast one that fill the time. A search begins at the last edge, because prices change
+little from one pass to the next.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ only, and the bound covers that."""
 LONG: Final = 1_000
 """From how many jobs on a pass flavor by flavor is quicker."""
 FREE: Final = 1e-200
-"""The price of what costs nothing, to divide by."""
+"""A price of 0 is replaced by this one, to divide by."""
 SETTLED: Final = 1e-14
 """How far below an edge a point may lie, relative to the highest price: rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """What all jobs choose at some prices: the ``edges`` they are on, by number.
+    """The choices of all jobs at some prices: the ``edges`` they are on, by number.
 
-    ``used`` are the GPUs of each flavor that this takes, ``cost`` a bound below what the needs cost
-    at least, and ``growth`` how fast that bound grows with the level.
+    ``used`` are the GPUs of each flavor that this takes, ``cost`` a lower bound of the cost of the
+    needs, and ``growth`` how fast that bound grows with the level.
     """
 
     edges: NDArray[np.int32]
@@ -93,7 +93,7 @@ class Cheapest:
     def _used(self, edge: Ints, busy: Ints, loads: Floats, on_fast: Floats) -> Floats:
         """Return the GPUs that jobs use of each flavor: ``on_fast`` of the fast ones of edges.
 
-        ``busy`` are those that are never idle, and have the rest of their time on the slow ones.
+        ``busy`` are jobs that are never idle, and have the rest of their time on the slow ones.
         """
         points = len(self.columns)
         by_edge = np.bincount(edge, on_fast, points * points)
@@ -125,9 +125,9 @@ class Cheapest:
     def _settle(self, priced: Floats, part: slice, need: Floats) -> Ints:
         """Turn the edges of some jobs until no flavor lies below them.
 
-        Returns which of them are then never idle.
+        Return which of these jobs are then never idle.
         """
-        # An edge begins below its need and ends at it or above; at rest, there is nothing below.
+        # An edge begins below its need and ends at it or above; idle jobs have nothing below.
         is_lost = self._rate_fast[part] < need
         busy = self._busy(part)
         if len(busy):
@@ -172,14 +172,14 @@ class Cheapest:
 
     @staticmethod
     def _bought(priced: Floats) -> Floats:
-        """Return what a price buys, the inverse of the price: so nothing is divided by 0."""
+        """Return the inverse of each price, so that nothing is divided by 0."""
         bought: Floats = 1.0 / np.maximum(priced[:-1, None], FREE)
         return bought
 
     def _move(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
         """Move jobs that are idle part of the time to the cheapest flavor that is fast enough.
 
-        Returns how far other points lie below the new edges: those that are too slow may. Turning
+        Return how far other points lie below the new edges: points that are too slow may. Turning
         mostly gives the same, in twice the time.
         """
         rates = self._rates(rows)
@@ -212,8 +212,8 @@ class Cheapest:
     def _scan(self, priced: Floats, part: slice, busy: Ints) -> Floats:
         """Return how far the lowest of each job's points lies below its edge: about 0 or more.
 
-        The bound on costs needs the line through that point, as steep as the edge: it lies that far
-        below. Edges from being idle begin at 0; only those of ``busy`` jobs do not.
+        The bound on costs needs the parallel line through that point, which lies that far below.
+        Edges from being idle begin at 0; only those of ``busy`` jobs do not.
         """
         edge = self._edge[part]
         steep, over = self._steep[part], self._over[part]
@@ -233,9 +233,9 @@ class Cheapest:
         return below
 
     def _turn(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
-        """Turn the edges of jobs to their lowest points; of equal ones, to the first flavor's.
+        """Turn the edges of jobs to their lowest points; of equal points, to the first flavor's.
 
-        Returns how far other points lie below the new edges.
+        Return how far other points lie below the new edges.
         """
         rates = self._rates(rows)
         above = priced[:, None]
@@ -265,7 +265,7 @@ class Cheapest:
 def _first_highest(points: Floats) -> Ints:
     """Return for each column the first row with its highest point.
 
-    Rows are few, and if they are long this takes a third of what numpy's argmax does.
+    Rows are few, and if they are long this takes a third of the time of numpy's argmax.
     """
     if points.shape[1] < LONG:
         soon: Ints = points.argmax(axis=0)

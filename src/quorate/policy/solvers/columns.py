@@ -16,9 +16,9 @@ from quorate.policy.problem import Bools, Floats, Ints
 from quorate.policy.solvers import lp
 
 ROUNDS_MAX: Final = 200
-"""After so many rounds the whole program is solved at once."""
+"""After this many rounds the whole program is solved at once."""
 WORTH: Final = 1e-10
-"""What a column must add at least to the objective, for each unit of it, to join."""
+"""The least that a column must add to the objective, per unit of it, to join."""
 JOINING: Final = 2
 """How many columns join at most, for each row."""
 

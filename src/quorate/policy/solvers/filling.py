@@ -1,8 +1,8 @@
-"""How water rises: what each job is filled to at a given level, with entities and without.
+"""How the water level rises: the value of each job at a given level, with entities and without.
 
-A job alone is filled at the pace of its weight, an entity at the pace of its own, which it hands to
-its jobs: to all that can still rise, by their weights (fairness), or to the first of them (fifo).
-A job that cannot rise passes its part on. Gavel, section 4.3 (hierarchical policies).
+A job alone rises at the pace of its weight, an entity at the pace of its own, which it hands to its
+jobs: to all that can still rise, by their weights (fairness), or to the first of them (fifo). A job
+that cannot rise passes its part on. Gavel, section 4.3 (hierarchical policies).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Groups:
-    """The units that are filled: jobs of no entity, each by itself, and entities."""
+    """The units that rise: jobs of no entity, each by itself, and entities."""
 
     alone: Ints
     entities: tuple[Group, ...]
@@ -52,7 +52,7 @@ class Groups:
 
 
 def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
-    """Return the units that are filled in ``problem``, when jobs represent ``counts`` of them."""
+    """Return the units that rise in ``problem``, when jobs represent ``counts`` equal jobs."""
     jobs, _ = problem.shape
     of_jobs = problem.entity_of
     counts = np.ones(jobs, dtype=np.int64) if counts is None else counts
@@ -83,10 +83,11 @@ def paces(problem: Problem, groups: Groups) -> Floats:
 
 
 class Path:
-    """What each job is filled to at every level above the present one, while there is room.
+    """The value of each job as a function of the water level, from the present level up.
 
-    ``filled`` is where jobs are now, ``tops`` what each cannot pass even alone: there it is stuck,
-    and its entity continues without it. Between two ``stops`` every job rises at a constant pace.
+    ``filled`` are the present values, ``tops`` the values that each job cannot exceed even alone:
+    there it is stuck, and its entity continues without it. Between two ``stops`` every job rises at
+    a constant pace.
     """
 
     def __init__(self, problem: Problem, groups: Groups, filled: Floats, tops: Floats) -> None:
@@ -109,7 +110,7 @@ class Path:
         self.stops: Floats = np.unique(np.concatenate([[0.0], alone, *ends]))
 
     def _stages(self, group: Group) -> tuple[Floats, Floats]:
-        """Return levels, and how much of its weight's worth each job has had at each of them."""
+        """Return levels, and the part of its full value that each job has at each of them."""
         weights = self._weights[group.jobs]
         had = self._room[group.jobs] / weights
         order = np.argsort(had, kind="stable")
@@ -119,7 +120,7 @@ class Path:
         return np.append(0.0, levels), np.append(0.0, had)
 
     def at(self, level: float) -> Floats:
-        """Return what each job is filled to at ``level``."""
+        """Return the value of each job at ``level``."""
         added = np.zeros(len(self._filled))
         added[self._alone] = level * self._weights[self._alone]
         if self._shared:
@@ -134,9 +135,9 @@ class Path:
     def highest(self, sums: Floats, limits: Floats, known: float = np.inf) -> float:
         """Return the highest level at which ``sums @ at(level)`` is within all ``limits``.
 
-        The present level is taken to be within them. The summands are never below 0, and only their
-        growth counts, so that rounding does not keep a job from rising beside constant ones. At
-        most ``known``, a result for other limits; a result near it is found quickly.
+        The present level counts as within them. The summands are never below 0, and only their
+        growth counts, so that rounding does not keep a job from rising beside constant ones. The
+        result is at most ``known``, a result for other limits; a result near it is found quickly.
         """
         room = np.maximum(limits - sums @ self._filled, 0.0)
         within, above = 0, int(np.searchsorted(self.stops, known, side="right"))
@@ -167,7 +168,7 @@ class Path:
 def _between(level: float, levels: list[float], had: list[float]) -> float:
     """Return the value at ``level`` by linear interpolation: numpy's ``interp``, for one point.
 
-    It is called for a few points of many short lists, where numpy takes longer to start than to
+    It is called for a few points of many short lists, for which numpy takes longer to start than to
     compute.
     """
     above = bisect_right(levels, level)

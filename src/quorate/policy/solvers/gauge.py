@@ -1,7 +1,7 @@
 """By how much jobs miss a level, each measured in a unit of its own.
 
 Jobs of light weights reach thousands of times their first level once the heavy ones are stuck; in
-the unit of the first level, a solver's rounding would then hide what others lack.
+the unit of the first level, a solver's rounding would then hide the shortage of others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Gauge:
         self._take(units)
 
     def grown(self, filled: Floats) -> bool:
-        """Return whether jobs had outgrown their units; if so, larger ones are taken."""
+        """Return whether jobs had outgrown their units; if so, they get larger ones."""
         if not np.any(filled > OUTGROWN * self.units):
             return False
         self._take(np.maximum(filled, self.units))
@@ -47,7 +47,7 @@ class Gauge:
     def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
         """Begin near the highest level of ``path`` if prices find it; return the wall there.
 
-        There is none if less than ``missed`` is short; the highest level is near a wall.
+        Empty if less than ``missed`` is short; the highest level is near a wall.
         """
         begun = near(self._scaled, self.units, path, first)
         if begun is None:

@@ -1,4 +1,4 @@
-"""The highest level for all jobs of a problem, found in whichever way is quickest for it.
+"""The highest level for all jobs of a problem, by the quickest method for it.
 
 Few classes of equal jobs: a linear program of the classes. Many different jobs: prices. Few jobs,
 or pairs that distinguish equal jobs: the plain linear program, which is also the fallback when the
@@ -37,19 +37,19 @@ from quorate.policy.solvers.plain_program import level_by_program
 from quorate.policy.solvers.prices import level_by_prices
 
 CLASSES_MAX: Final = 1_000
-"""More classes than this are not searched for."""
+"""The search for classes ends when there are more than this."""
 PAIRED_CLASSES_MAX: Final = 120
-"""More classes than this have more pairs than a program should have columns."""
+"""More classes than this have too many pairs for the columns of a program."""
 PROGRAM_MAX: Final = 300
-"""Up to so many rows the linear program is quicker than prices."""
+"""Up to this many rows the linear program is quicker than prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """What a policy raises: the fields of a job it reads, and the needs that follow from them.
+    """The quantity that a policy raises: the fields of a job it reads, and the needs that follow.
 
-    ``needs`` is given the jobs, or a member of each class, and how many jobs there are in all.
-    ``worth`` is what a unit of each job's rate is worth beyond the level, if the program decides
+    ``needs`` gets the jobs, or a member of each class, and how many jobs there are in all.
+    ``worth`` is the worth of a unit of each job's rate beyond the level, if the program decides
     which of several best allocations is taken.
     """
 
@@ -58,7 +58,7 @@ class Aim:
     worth: Callable[[Problem], Floats] | None = None
 
     def worth_of(self, problem: Problem, demand: Demand) -> Floats | None:
-        """Return the worth for each row of ``demand``, of which ``problem`` has one member each."""
+        """Return the worth of each row of ``demand``, of which ``problem`` has one member each."""
         if self.worth is None:
             return None
         # A class is worth as much as all its members, whose GPUs it loads.
@@ -177,9 +177,9 @@ def _failed(status: Status) -> Unsolved:
 
 
 def turned(allocation: Allocation, objective: Callable[[float], float], slope: float) -> Allocation:
-    """Return the allocation with what the policy calls its objective in place of the level.
+    """Return the allocation with the policy's objective in place of the level.
 
-    ``slope`` is by how much the objective changes with the level, if it was reached.
+    ``slope`` is by how much the objective changes with the level, if the level was reached.
     """
     prices = allocation.prices
     return replace(

@@ -1,4 +1,4 @@
-"""What a max-min policy raises for all jobs at once: a level, and the rate each job needs for it.
+"""The level that a max-min policy raises for all jobs at once, and the rate each job needs for it.
 
 Max-min fairness, makespan and finish-time fairness are one problem: the highest level at which the
 GPUs are enough for the rates that all jobs need. They differ in how a need follows from a level.
@@ -14,7 +14,7 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 CERTIFIED: Final = 1e-7
-"""How far a level may be below its bound, relative to it, to be called the highest."""
+"""How far a level may be below its bound, relative to the bound, to count as the highest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,7 +65,10 @@ class Needs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Linear:
-    """Needs that grow with the level: ``floor + level * growth``. No growth: a need that is met."""
+    """Needs that grow with the level: ``floor + level * growth``.
+
+    No growth means a need that is met.
+    """
 
     floor: Floats
     growth: Floats

@@ -1,7 +1,7 @@
-"""Linear programs, solved by HiGHS: the one place that knows a solver.
+"""Linear programs, solved by HiGHS: the only module that uses a solver.
 
 The same program has the same answer each time: one thread, no time limit, a fixed seed. A status
-other than optimal is an answer of its own, never a warning.
+other than optimal is returned as an answer of its own, never as a warning.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """An optimum, and what one more of each row's limit would add to it."""
+    """An optimum, and the gain of one more unit of each row's limit."""
 
     x: Floats
     row_prices: Floats
@@ -132,8 +132,8 @@ def _answer(highs: highspy.Highs) -> Solution | Status:
 def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
     """Return a basis of the given columns and rows.
 
-    They are as many as there are rows. Of the rows that are not, those in ``low`` are at their low
-    limit and the rest at the high one; columns are at their low limit.
+    There are as many of them as rows. Of the rows outside the basis, those in ``low`` are at their
+    low limit and the others at the high one; columns outside are at their low limit.
     """
     found = highspy.HighsBasis()
     basic, lower, upper = _PLACES
@@ -146,7 +146,7 @@ def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
 
 
 def widened(start: Basis, columns: int) -> Basis:
-    """Return the basis for the program with so many more columns, which are not in it."""
+    """Return the basis for the program with ``columns`` more columns, outside the basis."""
     _, lower, _ = _PLACES
     found = highspy.HighsBasis()
     found.col_status = [*start.col_status, *([lower] * columns)]
@@ -180,7 +180,7 @@ def _keep_closely(highs: highspy.Highs) -> None:
 
 
 def _pass(highs: highspy.Highs, program: Program) -> None:
-    """Hand ``program`` over as arrays, which takes a third of what a model of lists takes."""
+    """Pass ``program`` as arrays, which takes a third of the time of a model of lists."""
     columns = len(program.gains)
     steps_max = STEPS_EACH_MAX * (columns + len(program.row_low))
     for name in ("simplex_iteration_limit", "ipm_iteration_limit"):
@@ -233,8 +233,8 @@ class Standing:
     def solve(self, row_low: Floats, steps_max: int | None = None) -> Solution | Status:
         """Return an optimum where the first rows have at least ``row_low``, or why there is none.
 
-        ``row_prices`` are what one more of each row's limit would add, as everywhere. After
-        ``steps_max`` steps it is given up.
+        ``row_prices`` are the gain of one more unit of each row's limit, as everywhere. After
+        ``steps_max`` steps the search ends.
         """
         most = STEPS_EACH_MAX * self._size
         most = most if steps_max is None else min(most, steps_max)

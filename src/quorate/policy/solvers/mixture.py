@@ -15,23 +15,23 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 WORTH: Final = 1e-11
-"""What a column must add at least to the value, for each unit of it, to enter the basis."""
+"""The least that a column must add to the value, per unit of it, to enter the basis."""
 PIVOT: Final = 1e-11
 """The smallest number that is used as a pivot; smaller ones are rounding errors."""
 TIED: Final = 1e-12
-"""Parts that reach 0 within this of each other do so together."""
+"""Parts that reach 0 within this distance of each other do so together."""
 STEPS_PER_ROW: Final = 20
-"""After so many steps for each row the first column that gains enters, not the best one: so no
-cycle lasts (Bland, 1977)."""
+"""After this many steps for each row the first column that gains enters, not the best one, so that
+no cycle lasts (Bland, 1977)."""
 STEPS_PER_ROW_MAX: Final = 200
-"""After so many steps for each row there is no answer."""
+"""After this many steps for each row there is no answer."""
 ROOM: Final = 32
-"""For how many columns there is room at first."""
+"""The number of columns for which there is room at first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Mix:
-    """The best mixture: the part of each column, what it is worth, and the price of each limit."""
+    """The best mixture: the part of each column, its value, and the price of each limit."""
 
     parts: Floats
     value: float
@@ -41,8 +41,8 @@ class Mix:
 class Mixture:
     """Columns that can be mixed, and those of the last best mixture.
 
-    Each column has a value and takes something of each limit, of which there is 1; the parts add up
-    to 1. The first column must take nothing: with it there always is a mixture. The slack of a
+    Each column has a value and uses a part of each limit, which is 1; the parts of the columns add
+    up to 1. Column 0 uses none of any limit, so a feasible mixture always exists. The slack of a
     limit is a column, too, and these come before all others.
     """
 
@@ -56,7 +56,7 @@ class Mixture:
         self._basis: Ints = np.arange(limits + 1)
 
     def add(self, value: float, taken: Floats) -> None:
-        """Add a column that is worth ``value`` and takes ``taken`` of each limit."""
+        """Add a column with the value ``value`` that uses ``taken`` of each limit."""
         if self._count == len(self._values):
             self._taken = np.concatenate((self._taken, np.zeros_like(self._taken)))
             self._values = np.concatenate((self._values, np.zeros_like(self._values)))
@@ -103,7 +103,10 @@ class Mixture:
 
 
 def _out(basis: Ints, parts: Floats, turned: Floats) -> int | None:
-    """Return whose part reaches 0 first as a column enters; of several, the first column's."""
+    """Return the row whose part reaches 0 first as a column enters.
+
+    Of several, the lowest column's.
+    """
     until = [
         (max(part, 0.0) / by, column, place)
         for place, (part, by, column) in enumerate(

@@ -1,9 +1,9 @@
-"""The allocation with the largest product of rates, by an interior-point method of our own.
+"""The allocation with the largest product of rates, by an interior-point method.
 
 The objective is concave and the constraints are those of every policy (Gavel, section 3.1), so
 Newton's method on the central path converges in about twenty steps. Each step solves one small
 system for every job and one system of the flavors' size. Many problems are solved side by side. The
-answer carries its proof: a logarithm is below its tangent, and the tangents' linear program is
+answer includes its proof: a logarithm is below its tangent, and the tangents' linear program is
 bounded by the prices that were found.
 """
 
@@ -23,10 +23,10 @@ STEPS_MAX: Final = 120
 """How many steps are taken at most; about twenty-five are usual."""
 CLOSE: Final = 1e-12
 NEAR: Final = 1e-10
-"""When to stop: what the mean logarithm of the rates may still gain, and what it may if a step
-does not halve it any more, for then the rest is rounding."""
+"""When to stop: the most that the mean logarithm of the rates may still gain, and the most if a
+step no longer halves it, because the rest is then rounding."""
 LEFT: Final = 1e-3
-"""What the mean logarithm may still gain where problems without a job begin."""
+"""The most that the mean logarithm may still gain at the start of problems without a job."""
 _EXACT: Final = 1e-11
 _CENTRE: Final = 0.1
 _SHORT_OF: Final = 0.995
@@ -37,7 +37,7 @@ _STIFF: Final = 1e-15
 class Products:
     """Largest products of several problems: shares, rates, prices of GPUs, and what is missing.
 
-    ``missing`` is what the mean logarithm of the rates could still gain at most, in each problem.
+    ``missing`` is the most that the mean logarithm of the rates could still gain in each problem.
     """
 
     shares: Floats
@@ -50,8 +50,8 @@ class Products:
 class Point:
     """Shares, spare time and spare GPUs, and the prices of each of them; all above 0.
 
-    The spare amounts are stored: as the rest of 1 they would soon be nothing but rounding. They may
-    be less than the true rest, if a job was removed; that is given out on the way.
+    The spare amounts are stored: computed as the rest of 1 they would soon be only rounding. They
+    may be less than the true rest, if a job was removed; the difference is given out on the way.
     """
 
     shares: Floats
@@ -100,12 +100,12 @@ def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Produc
     """
     asked = _asked_of(rates, scales, gpus, np.ones((1, len(rates))))
     point = _begin(asked)
-    best = _told(point, asked)
+    best = _products_at(point, asked)
     on_the_way = point
     for _ in range(STEPS_MAX):
         before = float(best.missing[0])
         point = _step(point, asked)
-        _keep(best, _told(point, asked), np.zeros(1, dtype=np.int64))
+        _keep(best, _products_at(point, asked), np.zeros(1, dtype=np.int64))
         missing = float(best.missing[0])
         if missing >= LEFT:
             on_the_way = point
@@ -120,11 +120,11 @@ def products_without(
     """Return the allocations with the largest products of rates of the jobs in ``asked``.
 
     ``asked`` has the shape (problems, jobs): 1 for a job that is in the problem, else 0. ``start``
-    is near the answer with all of them; what is left free at first is given out on the way.
+    is near the answer with all of them; GPUs left free at first are given out on the way.
     """
     problems = _asked_of(rates, scales, gpus, asked)
     point = start.of(np.zeros(len(asked), dtype=np.int64))
-    best = _told(point, problems)
+    best = _products_at(point, problems)
     open_ones = np.arange(len(asked))
     before = np.full(len(asked), np.inf)
     for _ in range(STEPS_MAX):
@@ -135,7 +135,7 @@ def products_without(
         if not len(open_ones):
             break
         point = _step(point, problems)
-        _keep(best, _told(point, problems), open_ones)
+        _keep(best, _products_at(point, problems), open_ones)
     return best
 
 
@@ -163,8 +163,8 @@ def _begin(asked: _Asked) -> Point:
 def _step(point: Point, asked: _Asked) -> Point:
     """Return the next point: one Newton step towards the path to the optimum.
 
-    Each job's own step is computed first, from its own small system; then by how much prices must
-    change so that all of that fits, from one system of the size of the flavors.
+    Each job's own step is computed first, from its own small system; then the change of prices
+    after which all these steps fit, from one system of the size of the flavors.
     """
     shares, floors, times, prices = point.shares, point.floors, point.times, point.prices
     loads = asked.loads
@@ -197,7 +197,7 @@ def _step(point: Point, asked: _Asked) -> Point:
 
 
 def _moved(point: Point, by: Point) -> Point:
-    """Return ``point`` moved as far in the direction ``by`` as leaves everything above 0."""
+    """Return ``point`` moved in the direction ``by`` as far as all values stay above 0."""
     length = np.minimum.reduce(
         [
             _reach(point.shares, by.shares),
@@ -220,7 +220,7 @@ def _moved(point: Point, by: Point) -> Point:
 
 
 def _slopes(point: Point, asked: _Asked) -> Floats:
-    """Return what one more of each share adds to the logarithm of its job's rate."""
+    """Return the gain in the logarithm of its job's rate for one more of each share."""
     rates = np.einsum("bmj,bmj->bm", asked.gains, point.shares)
     found: Floats = asked.gains / np.where(asked.jobs > 0, rates, 1.0)[:, :, None]
     return found
@@ -250,7 +250,7 @@ def _bends(point: Point, slopes: Floats) -> Floats:
     found += (point.times / point.spare_time)[:, :, None, None]
     each = np.arange(slopes.shape[2])
     found[:, :, each, each] += point.floors / point.shares
-    # If equally good shares abound the rest is nearly singular: hold them where they are.
+    # With many equally good shares the rest is nearly singular: hold them where they are.
     steepest = found[:, :, each, each].max(axis=2)
     found[:, :, each, each] += (_STIFF * steepest)[:, :, None]
     return found
@@ -264,11 +264,11 @@ def _reach(values: Floats, moved: Floats) -> Floats:
     return found
 
 
-def _told(point: Point, asked: _Asked) -> Products:
+def _products_at(point: Point, asked: _Asked) -> Products:
     """Return the result at ``point``, and its largest distance from the best.
 
     For any allocation, the sum of log(rate') is at most that of log(rate) + rate' / rate - 1, and
-    that of rate' / rate is at most what GPUs and time are worth (weak duality).
+    that of rate' / rate is at most the worth of all GPUs and time (weak duality).
     """
     dear = asked.loads[:, :, None] * point.prices[:, None, :]
     times = np.maximum((_slopes(point, asked) - dear).max(axis=2), 0.0)
@@ -283,7 +283,7 @@ def _told(point: Point, asked: _Asked) -> Products:
 
 
 def _keep(best: Products, found: Products, places: Ints) -> None:
-    """Put what was found into its places in ``best``, if less is missing than before."""
+    """Put the results into their places in ``best``, if less is missing than before."""
     wins = found.missing < best.missing[places]
     put = places[wins]
     best.shares[put] = found.shares[wins]

@@ -1,4 +1,4 @@
-"""Near the first level of water filling: walls from prices, and a basis to begin with.
+"""The first level of water filling, approximately: walls from prices, and a basis to begin with.
 
 From scratch, the simplex method takes a step or two for every job before it makes progress. Prices
 give in a few passes which flavors each job uses; the program only has to make that exact.
@@ -29,16 +29,17 @@ the one before."""
 ABOVE: Final = 1e-6
 """How far above the level found the program is first solved: enough to be short."""
 TIED: Final = 1e-5
-"""What a job may pay more on another flavor, of what all GPUs are worth, and be moved there."""
+"""How much more a job may pay on another flavor, relative to the worth of all GPUs, and still be
+moved there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Edges:
-    """What each job chooses at ``prices`` for its ``need``.
+    """The choice of each job at ``prices`` for its ``need``.
 
     All its time on a slow and a fast flavor, or part of it on a fast one; ``slow`` is then the
-    number of flavors. ``steep`` is what more of its rate costs, ``over`` what more of its time is
-    worth, and ``above`` what each flavor costs above what is cheapest, for all its GPUs.
+    number of flavors. ``steep`` is the cost of more of its rate, ``over`` the worth of more of its
+    time, and ``above`` the cost of each flavor above the cheapest, for all its GPUs.
     """
 
     prices: Floats
@@ -52,14 +53,14 @@ class _Edges:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Near:
-    """A level that is a little too high, and a basis of the program that measures by how much."""
+    """An upper bound slightly above the best level, and a simplex basis to start the exact LP."""
 
     level: float
     basis: lp.Basis
 
 
 def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
-    """Return what is near the highest level of ``path``; None when the passes ran out.
+    """Return a start near the highest level of ``path``; None if the passes ran out.
 
     The program is that of the least part of their ``units`` by which jobs miss a level, without
     pairs. Walls that are found on the way are as exact as the prices; they give the direction down,
@@ -92,7 +93,7 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
 
 
 def _wall(scaled: Space, units: Floats, edges: _Edges) -> Wall:
-    """Return the wall of what jobs choose at some prices."""
+    """Return the wall of the choices of jobs at some prices."""
     loads = _loads(scaled)
     met = wall(scaled, loads * edges.steep, loads * edges.over, edges.prices)
     return replace(met, sums=met.sums / units)
@@ -109,7 +110,7 @@ def _loads(scaled: Space) -> Floats:
 
 
 def _demand(scaled: Space) -> Demand:
-    """Return what jobs ask for: the space as a table."""
+    """Return the demand of jobs: the space as a table."""
     rates = np.zeros(scaled.problem.shape)
     rates[scaled.rows, scaled.flavors] = scaled.rates
     return Demand(rates=rates, loads=_loads(scaled), gpus=scaled.problem.gpus)
@@ -191,9 +192,9 @@ def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
 def _marginal(demand: Demand, edges: _Edges, can: Bools) -> list[tuple[int, int]]:
     """Return which shares (job, flavor) join the basis beside the edges.
 
-    A flavor after the last one is the job's time that is left, a job after the last one the GPUs
-    that are. Each joins two flavors whose prices nothing has joined so far, or one with what costs
-    nothing; of those that do, the one that costs least above what is cheapest.
+    A flavor after the last one is the job's idle time, a job after the last one the idle GPUs. Each
+    share joins two flavors whose prices are not joined so far, or a flavor with something that
+    costs nothing; of those that do, the one with the least cost above the cheapest is taken.
     """
     jobs, flavors = demand.rates.shape
     rows, moves = np.arange(jobs), edges.slow < flavors

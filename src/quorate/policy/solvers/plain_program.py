@@ -1,8 +1,8 @@
 """The highest level for all jobs as a linear program of all shares: the oracle and last resort.
 
-Needs that are not linear in the level are replaced by their tangents, which lie below them: what
-the program then finds is a bound, and what its shares really reach is where the next tangents
-touch. Linear needs take one program.
+Needs that are not linear in the level are replaced by their tangents, which lie below them: the
+level of the program is then a bound, and the next tangents touch at the level that its shares
+really reach. Linear needs take one program.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from quorate.policy.solvers.rough import rough
 PAIRS_AT_ONCE: Final = 2_000
 """More shares of pairs than this are not all put into one program."""
 BEGINNING: Final = 5
-"""How many rounds of rough choices the first basis is worth: the simplex method does the rest."""
+"""How many rounds of rough choices are made for the first basis: the simplex method does the
+rest."""
 WIDEST: Final = 1e7
-"""How many times faster than it needs to be a job may be, for its row to be divided by its need. A
-solver takes no larger numbers."""
+"""A job's row is divided by its need, or by its fastest rate over this factor if that is larger: a
+solver accepts no larger numbers."""
 STEEPEST: Final = 1e4
 """How many times faster than the need itself a need may grow for its row to be divided by it."""
 NARROWEST: Final = 1e5
-"""From how many times on rounding may leave a job with nothing: it is given what it needs."""
+"""From this factor on rounding may leave a job with nothing, so it is given its need."""
 TANGENTS_MAX: Final = 40
 USUAL: Final = 6
 """How many programs are solved at most for needs that are not linear, and how many are usual. From
-there on limits are kept more closely: what is missing may be the solver's rounding."""
+there on limits are kept more closely: the shortage may be the solver's rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,7 +57,7 @@ def level_by_program(
 ) -> Levelled | lp.Status:
     """Return the highest level and shares that reach it, or why there are none.
 
-    Every row of ``demand`` must move on some flavor that has GPUs. ``Status.FAILED`` also when the
+    Every row of ``demand`` must move on some flavor that has GPUs. ``Status.FAILED`` also if the
     tangents of needs that are not linear ran out before level and bound met. Several shares may
     reach the level; with ``worth``, those are returned with which the rates of all rows, each times
     its worth, add up to the most, unless there are more than ``PAIRS_AT_ONCE`` shares of pairs.
@@ -108,7 +109,7 @@ def _worth_most(
     solved: tuple[tuple[Floats, Floats], float, lp.Solution],
     worth: Floats,
 ) -> Floats | None:
-    """Return the shares of most ``worth`` at the level of what was ``solved``; None if none is.
+    """Return the shares of most ``worth`` at the level of ``solved``; None if there are none.
 
     ``solved`` are a tangent, its unit and the optimum there, from which the search goes on.
     """
@@ -135,7 +136,7 @@ def _solve(
     unit: float,
     way: tuple[lp.Basis | None, bool],
 ) -> lp.Solution | lp.Status:
-    """Return the optimum at a tangent: of very many pairs, with those that matter.
+    """Return the optimum at a tangent; of very many pairs, only those that matter are used.
 
     ``way`` is the basis to start from, and whether the solver keeps limits to its least tolerance.
     """
@@ -150,7 +151,7 @@ def _solve(
 
 
 def rates_of(demand: Demand, shares: Floats) -> Floats:
-    """Return what rate each row of ``demand`` has with ``shares``."""
+    """Return the rate that each row of ``demand`` has with ``shares``."""
     rows = len(demand.rates)
     rates: Floats = np.einsum("mj,mj->m", demand.rates, shares[:rows])
     pairs = demand.together
@@ -162,7 +163,7 @@ def rates_of(demand: Demand, shares: Floats) -> Floats:
 
 
 def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
-    """Give the jobs that need next to nothing what they need, on their fastest flavors."""
+    """Give jobs that need next to nothing their need, on their fastest flavors."""
     rows = len(demand.rates)
     rates = np.where(demand.gpus > 0, demand.rates, 0.0)
     fastest = rates.max(axis=1)
@@ -237,8 +238,8 @@ def _program(
 ) -> lp.Program:
     """Return the program: its last column is by how many units the level is above the tangents'.
 
-    Rows of needs are divided by what the need is about, so that a job that is fast is as exact as
-    one that is slow, up to ``WIDEST``; a job that never needs anything has none.
+    Rows of needs are divided by the need, so that a fast job is as exact as a slow one, up to
+    ``WIDEST``; a job that never needs anything has no row.
     """
     need, growth = tangent
     about = np.maximum(np.abs(need), unit * growth / np.where(need > 0, STEEPEST, 1.0))
@@ -291,7 +292,7 @@ def _spread(demand: Demand, shares: _Shares, x: Floats) -> Floats:
 
 
 def _feasible(demand: Demand, shares: Floats) -> Floats:
-    """Return shares that miss no constraint, by making all a little smaller if one does."""
+    """Return shares that miss no constraint: all are made a little smaller if one is missed."""
     rows = len(demand.rates)
     time = shares.sum(axis=1)
     of_rows = time[:rows].copy()

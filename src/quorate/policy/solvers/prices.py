@@ -1,10 +1,10 @@
 """The highest level for all jobs, found by prices: exact, with a certificate, for many jobs.
 
-A price is put on a GPU of each flavor, all GPUs together being worth 1. What the needs of a level
-cost at least is then a bound: a level that costs more than 1 cannot be reached (weak duality). The
-choices of each pass are columns of a small program, whose answer is a mixture of them that the GPUs
-can serve, and whose prices are where to look next. The level of the mixture and the bound meet.
-This is the decomposition of Dantzig and Wolfe (1960), with prices that keep near the mixture's.
+Each flavor has a price per GPU; all GPUs together are worth 1. The least cost of the needs of a
+level is then a bound: a level that costs more than 1 cannot be reached (weak duality). The choices
+of each pass are columns of a small program. Its answer is a mixture of them that the GPUs can
+serve, and its prices are tried next. The level of the mixture and the bound meet. This is the
+decomposition of Dantzig and Wolfe (1960), with prices that keep near the mixture's.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from quorate.policy.solvers.mixture import Mix, Mixture
 from quorate.policy.solvers.rough import rough_by_some
 
 PASSES_MAX: Final = 400
-"""After so many passes the plain linear program is quicker."""
+"""After this many passes the plain linear program is quicker."""
 FIRST_STEPS: Final = 2
-"""Newton's steps at the first prices: they find where the levels worth looking at are."""
+"""Newton's steps at the first prices: they find the levels that are worth trying."""
 ABOVE: Final = 1.2
-"""How many times the level that rough choices reach the first one is, if levels begin at rest.
-Choices at a level that is too high can be mixed with the empty choice."""
+"""How many times the level of rough choices the first level is, if levels begin at rest. Choices at
+a level that is too high can be mixed with the empty choice."""
 NEAR: Final = 0.1
-"""What needs may cost above 1 for the first steps to end."""
+"""By how much the cost of needs may exceed 1 for the first steps to end."""
 LEANING: Final = 0.9
 """How much of the next prices comes from those in the mixture; the rest comes from the program."""
 KEPT: Final = 0.7
-"""How much of the best prices so far the next ones keep if that gains nothing."""
+"""How much of the best prices so far the next ones keep if the last pass gained nothing."""
 SLOW: Final = 0.8
-"""A gap that is still so much of the one before: the mixture's prices gain little."""
+"""If a gap is still more than this part of the previous one, the mixture's prices gain little."""
 HALF: Final = 0.5
-"""Above this part of the empty choice, the mixture's prices say nothing yet."""
+"""If the part of the empty choice is above this, the mixture's prices mean nothing yet."""
 SAME: Final = 0.01
-"""A level that has risen by so little of the gap: the mixture is the same, and there is nothing to
-keep. If its prices are the best ones, looking at them ends the search."""
+"""If a level has risen by less than this part of the gap, the mixture is the same, and nothing is
+kept. If its prices are the best ones, a pass with them ends the search."""
 STUCK: Final = KEPT / 10
-"""Prices of which so little is kept have gained nothing three times and more."""
+"""Prices of which less than this part is kept have gained nothing at least three times."""
 PENALTY: Final = 100.0
-"""How far below the first level the empty choice is valued, in levels that the fleet buys, if
+"""How far below the first level the empty choice is valued, in levels that the fleet can buy, if
 needs have no level at which no job needs anything."""
 NEGLIGIBLE: Final = 1e-9
 """The part of the empty choice in a mixture that is rounding."""
@@ -52,12 +52,12 @@ NEGLIGIBLE: Final = 1e-9
 def level_by_prices(
     demand: Demand, needs: Needs, *, within: float = CERTIFIED, start: Floats | None = None
 ) -> Levelled | None:
-    """Return the highest level and shares that reach it, or None when the passes ran out.
+    """Return the highest level and shares that reach it, or None if the passes ran out.
 
     Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
-    that is low enough. The level is ``within`` so much of its bound. A pass reads every job and
+    that is low enough. The level is ``within`` this part of its bound. A pass reads every job and
     flavor once or twice; three flavors take about 15 passes, eight about 50. ``start`` are the
-    prices of a problem much like this one, if they are known: a few passes less.
+    prices of a similar problem, if they are known: that saves a few passes.
     """
     there = demand.gpus > 0
     if there.all():
@@ -125,8 +125,8 @@ class _Search:
         """Return the prices to try next.
 
         Mostly those of the choices in the mixture, each by its part: if used GPUs were linear in
-        prices, jobs would choose the mixture there. If that gains nothing, between the best
-        prices so far and those of the program.
+        prices, jobs would choose the mixture there. If that gains nothing, prices between the best
+        ones so far and those of the program.
         """
         asked = np.maximum(mix.prices, 0.0)
         total = float(asked.sum())
@@ -142,7 +142,7 @@ class _Search:
     def _level(self, level: float, kept: float) -> float:
         """Return the level to try: the bound, whose choices can be mixed with the empty choice.
 
-        If that gains nothing any more, the choices at the level and prices of the mixture do.
+        If that no longer gains, the choices at the level and prices of the mixture do.
         """
         return level if kept < STUCK else self.bound
 
@@ -167,12 +167,15 @@ class _Search:
             self._add(number)
 
     def _add(self, number: int) -> None:
-        """Let a choice be mixed with the others."""
+        """Add a choice to the mixture."""
         level, choice = self.choices[number]
         self.mixture.add((level - self.base) / self.unit, choice.used / self.demand.gpus)
 
     def _look(self, prices: Floats, level: float) -> int:
-        """Return the number of what jobs choose at ``prices`` for ``level``; note its bound."""
+        """Compute the choices of jobs at ``prices`` for ``level``; return their number.
+
+        Their bound is kept if it is better.
+        """
         need, growth = self._needs_at(level)
         per_gpu = prices / self.demand.gpus
         choice = self.jobs.choose(per_gpu, need, growth)
@@ -195,7 +198,7 @@ class _Search:
         return np.minimum(need, self.jobs.most), growth
 
     def _answer(self, parts: Floats) -> Levelled | None:
-        """Return the mixture as shares, which no constraint is missed by; None if it is not one."""
+        """Return the mixture as shares that miss no constraint; None if it is no mixture."""
         parts = np.maximum(parts, 0.0)
         parts /= parts.sum()
         if parts[0] > NEGLIGIBLE and not np.isfinite(self.needs.at_rest):

@@ -1,4 +1,4 @@
-"""Rough prices and choices, where exact methods begin: every job on one flavor.
+"""Rough prices and choices, from which exact methods begin: every job on one flavor.
 
 Each row takes the flavor that is cheapest for it, and prices follow the demand for each flavor, a
 few times. That halves the passes of the price method. The simplex method starts from the basis in
@@ -24,12 +24,12 @@ SETTLING: Final = FOLLOWING / 3
 LEAST: Final = 0.1
 """The demand for a flavor counts as at least this part of the largest demand."""
 SAMPLE: Final = 512
-"""How many rows are enough to say what prices are about."""
+"""How many rows are enough to estimate prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rough:
-    """A price for a GPU of each flavor, and of the best round: flavors, and which is fullest.
+    """A price for a GPU of each flavor; from the best round, the flavors and the fullest one.
 
     ``full`` is the demand for that flavor, as a part of its GPUs.
     """
@@ -66,7 +66,7 @@ def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
 
 
 def rough_by_some(demand: Demand, need: Floats) -> Rough:
-    """Return what some of the rows say, as if all were like them."""
+    """Return rough prices from some of the rows, as if all were like them."""
     some = slice(None, None, max(1, len(need) // SAMPLE))
     loads = demand.loads[some]
     loads = loads * (demand.loads.sum() / loads.sum())

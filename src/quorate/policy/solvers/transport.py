@@ -17,12 +17,11 @@ _NONE: Final = -1
 
 
 def assign_rooms(costs: Floats, rooms: Ints, levels: Ints) -> Ints | None:
-    """Return the column of each row, at least cost together; None if there is no way.
+    """Return the column of each row, at least total cost; None if there is no assignment.
 
     ``rooms`` is how many rows a column takes. Columns are sorted by ``levels``; a column is used
-    once a row is on the level before. Of columns that cost the same the first is taken, and
-    of rows that may move as cheaply the one that came first. Costs may be infinite, none is below
-    0.
+    once a row is on the level before. Of columns that cost the same the first is taken, and of rows
+    that may move as cheaply the one that came first. Costs may be infinite, none is below 0.
     """
     board = _Board(costs, rooms)
     ends = np.searchsorted(levels, np.unique(levels), side="right")
@@ -40,7 +39,7 @@ def assign_rooms(costs: Floats, rooms: Ints, levels: Ints) -> Ints | None:
 
 
 class _Board:
-    """Who is where, what room is left, and the prices of the columns."""
+    """The column of each row, the room left, and the prices of the columns."""
 
     def __init__(self, costs: Floats, rooms: Ints) -> None:
         rows, columns = costs.shape
@@ -54,9 +53,9 @@ class _Board:
         self.column_of = np.full(rows, _NONE, dtype=np.int64)
 
     def add(self, row: int, count: int) -> int | None:
-        """Put ``row`` into one of the first ``count`` columns; return which one has less room now.
+        """Put ``row`` into one of the first ``count`` columns.
 
-        None, and nothing is changed, if there is no way.
+        Return the column that has less room now. None, and nothing is changed, if there is no way.
         """
         price = self._price[:count]
         least = self._costs[row, :count] - price

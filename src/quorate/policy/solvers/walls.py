@@ -1,7 +1,7 @@
 """Walls: inequalities that every allocation satisfies, and that prove a job cannot be raised.
 
-A wall comes from dual prices by weak duality: what jobs are filled to, each by its part in the
-wall, is never more than the GPUs and the time there are can pay for.
+A wall comes from dual prices by weak duality: the sum of the jobs' values, each times its factor in
+the wall, is never more than all GPUs and time are worth.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from quorate.policy.solvers.lp import Solution
 from quorate.policy.solvers.work_count import WorkCount
 
 _FIRST: Final = 16
-"""For how many walls there is room at first; it is doubled if there are more."""
+"""The number of walls for which there is room at first; it is doubled if there are more."""
 _NEAREST: Final = 8
 """How many of the last walls are tried before the others."""
 _ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 LEAST: Final = 1e-8
-"""What a job has in a wall at least, relative to the wall's limit: less may be rounding."""
+"""The least factor of a job in a wall, relative to the wall's limit: less may be rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wall:
     """An inequality that holds for every allocation: ``sums @ filled <= limit``.
 
-    ``prices`` are what one more GPU of each flavor would add to the limit.
+    ``prices`` are by how much one more GPU of each flavor would raise the limit.
     """
 
     sums: Floats
@@ -40,7 +40,7 @@ class Wall:
 
 
 class Walls:
-    """Walls that were put up one after the other; what is read of them is counted."""
+    """Walls in the order in which they were added; reads are counted as work."""
 
     def __init__(self, first: Wall, work: WorkCount) -> None:
         self._sums = np.zeros((_FIRST, len(first.sums)))
@@ -50,7 +50,7 @@ class Walls:
         self.add(first)
 
     def add(self, met: Wall) -> None:
-        """Put up another wall."""
+        """Add another wall."""
         count = len(self.each)
         if count == len(self._limits):
             self._sums = np.concatenate((self._sums, np.zeros_like(self._sums)))
@@ -112,9 +112,9 @@ def wall(
 ) -> Wall:
     """Return the wall of these dual prices, after they are made to hold exactly.
 
-    A column may not bring more than its jobs' time and its GPUs cost (weak duality); if a
-    solver's rounding lets it, the time of its first job is made to cost more. With ``gains``, what
-    the columns gain is on the side of the sums.
+    A column may not gain more than its jobs' time and its GPUs cost (weak duality); if a solver's
+    rounding lets it, the time of its first job is made to cost more. With ``gains``, the gains of
+    the columns are on the side of the sums.
     """
     count = len(space.rows)
     brought = added(space.columns, sums[space.jobs] * space.rates - times[space.jobs], count)
@@ -130,8 +130,8 @@ def wall(
 def _cleaned(found: Wall, short: float) -> Wall:
     """Return ``found`` without the least of its sums, which are a solver's rounding.
 
-    It holds all the same, because no level is below 0; and at most half of its shortfall is given
-    away. What is left is large enough to prove a job stuck.
+    It still holds, because no level is below 0; and at most half of its shortfall is lost. The
+    remaining sums are large enough to prove a job stuck.
     """
     order = np.argsort(found.sums, kind="stable")
     parts = found.sums[order]

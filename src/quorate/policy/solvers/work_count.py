@@ -1,7 +1,8 @@
-"""How much work a policy has done: a count, never a time, so equal problems have equal answers.
+"""The amount of work a policy has done, as a count.
 
-The unit is one number that is read and multiplied. What each part of the work comes to in this unit
-was measured; docs/adr/0050-work-and-costs-of-rounds.md has the figures.
+It is never a time, so that equal problems have equal answers. The unit is one number that is read
+and multiplied. The amount of each part of the work in this unit was measured;
+docs/adr/0050-work-and-costs-of-rounds.md has the figures.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 PER_BEGINNING: Final = 1_000
-"""What it costs to hand a program to a solver the first time, for each of its columns."""
+"""The cost of passing a program to a solver the first time, for each of its columns."""
 PER_PROGRAM: Final = 40
-"""What a program costs for each of its columns, however few steps are needed."""
+"""The cost of a program for each of its columns, however few steps are needed."""
 PER_STEP_AND_ROW: Final = 12
 PER_STEP_AND_COLUMN: Final = 2
-"""What each step of the simplex method costs for each row and column of the program."""
+"""The cost of each step of the simplex method for each row and column of the program."""
 
 
 @dataclass(slots=True)
 class WorkCount:
-    """What is left of a bound on the work; None if there is no bound."""
+    """The remaining work under a bound; None if there is no bound."""
 
     left: int | None
 
@@ -34,7 +35,7 @@ class WorkCount:
         self.spend(PER_BEGINNING * columns)
 
     def spend_program(self, rows: int, columns: int, steps: int) -> None:
-        """Count the solve of a program in so many steps."""
+        """Count the solution of a program in ``steps`` steps."""
         self.spend(PER_PROGRAM * columns + steps * _step(rows, columns))
 
     def steps_max(self, rows: int, columns: int) -> int | None:

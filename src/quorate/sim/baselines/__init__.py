@@ -1,5 +1,5 @@
-"""Schedulers of others, as published, to compare with: a small event-driven simulation.
+"""Published schedulers to compare with, in a small event-driven simulation.
 
-``baseline_simulation`` has time and work, ``baseline_orders`` who runs under each scheduler, and
-``packing`` where whole-GPU pods go. Nothing here decides anything in production.
+``baseline_simulation`` has time and work, ``baseline_orders`` which jobs run under each scheduler,
+and ``packing`` the nodes of whole-GPU pods. No production decision uses them.
 """

@@ -1,6 +1,7 @@
-"""Who runs under each baseline: EASY backfill, shortest remaining time, attained service, priority.
+"""Which jobs run under each baseline.
 
-All are greedy over one number of GPUs. Ties go by submission, then by name.
+The baselines are EASY backfill, shortest remaining time, least attained service and priority. All
+are greedy over one number of GPUs. Ties go by submission, then by name.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ LAS_QUEUE_GPU_MS: Final = 8 * HOUR_MS
 class EasyBackfill:
     """First come, first served, with EASY backfill (Lifka, JSSPP 1995).
 
-    The first job that does not fit has a reservation at the time by which enough others are to have
-    ended, by their limits. A later job starts before it if it ends by then, or needs only GPUs that
-    the reservation leaves. Nothing is stopped.
+    The first job that does not fit has a reservation at the time by which enough others have ended,
+    by their limits. A later job starts before it if it ends by then, or needs only GPUs that the
+    reservation leaves. No job is stopped.
     """
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
-        """Return what runs, and what starts now."""
+        """Return the running jobs, and those that start now."""
         found = [each for each in live if each.since_ms is not None]
         ends = {each.job.name: _limit_ms(each, now_ms) for each in found}
         free = gpus - sum(each.job.gpus for each in found)
@@ -49,7 +50,7 @@ class EasyBackfill:
         return found
 
     def again_ms(self, live: Sequence[Live], now_ms: int) -> int | None:
-        """Return None: a later start by time alone would end later, too."""
+        """Return None: no job can start by time alone, as it would then end later, too."""
         del live, now_ms
         return None
 
@@ -78,7 +79,10 @@ def _reservation(
 
 @dataclass(frozen=True, slots=True)
 class Preemptive:
-    """Greedy in the order of remaining times or priorities; what is passed over is stopped."""
+    """Greedy in the order of remaining times or priorities.
+
+    Running jobs that are skipped are stopped.
+    """
 
     order: Callable[[Live], tuple[object, ...]]
 
@@ -88,7 +92,7 @@ class Preemptive:
         return greedy(self.order, live, gpus)
 
     def again_ms(self, live: Sequence[Live], now_ms: int) -> int | None:
-        """Return None: the choice changes by arrivals and ends only."""
+        """Return None: the choice changes only with arrivals and ends."""
         del live, now_ms
         return None
 

@@ -1,7 +1,8 @@
-"""Jobs on a fleet of equal GPUs under a scheduler that says who runs: events in whole milliseconds.
+"""Jobs on a fleet of equal GPUs under a scheduler that chooses which run.
 
-A job runs on all of its GPUs or on none. One that is stopped keeps its work, and pays for its
-restart with ``restart_ms`` of work that it does again. Placement does not matter here.
+Times are whole milliseconds. A job runs on all of its GPUs or on none. A stopped job keeps its
+work, and pays for its restart with ``restart_ms`` of work that it does again. Placement does not
+matter here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DOMAIN = "fleet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineJob:
-    """A job. ``estimate_ms`` is its time limit, never below what it takes.
+    """A job. ``estimate_ms`` is its time limit, never below its real duration.
 
     A higher ``priority`` goes first, under the scheduler that reads it.
     """
@@ -50,14 +51,17 @@ class Live:
 
 
 class Scheduler(Protocol):
-    """Who runs. It is asked at every arrival, at every end, and when it asked to be."""
+    """Chooses which jobs run.
+
+    It is called at every arrival, at every end, and when it asked to be.
+    """
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
         """Return the jobs of ``live``, in order of submission, that have GPUs from now on."""
         ...
 
     def again_ms(self, live: Sequence[Live], now_ms: int) -> int | None:
-        """Return when, after ``now_ms``, the choice may change by time alone; None is never."""
+        """Return when, after ``now_ms``, the choice may change by time alone; None means never."""
         ...
 
 
@@ -78,7 +82,7 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
 ) -> Outcome:
     """Return the outcome of ``jobs`` on ``gpus`` GPUs, to the end of the last job.
 
-    The GPUs are of ``flavor``, and ``price`` is what an hour of one costs.
+    The GPUs are of ``flavor``, and ``price`` is the price of one for an hour.
     """
     _check(jobs, gpus)
     to_come = [(job.submitted_ms, number, job) for number, job in enumerate(jobs)]
@@ -110,7 +114,7 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
 def greedy(
     order: Callable[[Live], tuple[object, ...]], live: Sequence[Live], gpus: int
 ) -> list[Live]:
-    """Return the jobs that fit, taken in ``order``; one that does not fit is passed over."""
+    """Return the jobs that fit, taken in ``order``; jobs that do not fit are skipped."""
     found: list[Live] = []
     for each in sorted(live, key=order):
         if each.job.gpus <= gpus:
@@ -141,7 +145,7 @@ def _check(jobs: Sequence[BaselineJob], gpus: int) -> None:
 def _switch(
     live: Sequence[Live], chosen: Sequence[Live], gpus: int, now_ms: int, restart_ms: int
 ) -> None:
-    """Stop what was not chosen, and start what was."""
+    """Stop the running jobs that were not chosen, and start the chosen ones."""
     names = {each.job.name for each in chosen}
     assert sum(each.job.gpus for each in chosen) <= gpus, "more was chosen than there is"
     for each in live:
@@ -164,7 +168,7 @@ def _stop(each: Live, now_ms: int) -> None:
 
 
 def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
-    """Return the first of the ends of what runs and of ``others``; None if there is none."""
+    """Return the earliest of the ends of running jobs and of ``others``; None if there is none."""
     ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
     return min([*ends, *(each for each in others if each is not None)], default=None)
 

@@ -1,8 +1,8 @@
 """Outcomes side by side: paired differences over seeds, with bootstrap intervals.
 
-Two policies are compared on the same seeds, so that what a seed makes easy or hard counts for both.
-The warm-up and the time after the last submission are left out. No order is claimed if the
-interval of a difference holds 0.
+Two policies are compared on the same seeds, so that a seed is equally easy or hard for both. The
+warm-up and the time after the last submission are left out. No order is claimed if the interval of
+a difference contains 0.
 
 Intervals are of the mean difference, at 95 %: percentiles of resampled means, at levels widened for
 few seeds as Student's t is against the normal distribution (expanded percentiles: T. Hesterberg,
@@ -23,12 +23,12 @@ from quorate.sim.outcome import Outcome
 from quorate.sim.report.metrics import Metrics, Spread, Window, metrics_of
 
 SEEDS_MIN: Final = 5
-"""Over how many seeds a comparison is made at least."""
+"""The least number of seeds of a comparison."""
 WARM_UP: Final = 0.1
 """By default, jobs submitted in this first part of the time of submissions are not measured."""
 RESAMPLES: Final = 10_000
 NEGLIGIBLE: Final = 1e-5
-"""Which part of a figure a difference must exceed: work is rounded to whole milliseconds."""
+"""A difference must exceed this part of a figure: work is rounded to whole milliseconds."""
 _T_975: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -43,7 +43,7 @@ class CannotCompareError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure by which outcomes are compared; ``read`` gives None if an outcome has none.
+    """A figure by which outcomes are compared; ``read`` returns None if an outcome has none.
 
     ``sign`` is 1 if less is better, -1 if more is.
     """
@@ -58,7 +58,8 @@ class Figure:
 class Difference:
     """By how much ``second`` exceeds ``first`` in one figure, as a mean over seeds.
 
-    ``better`` is the name that the interval speaks for; None if the interval holds 0.
+    ``better`` is the name of the policy that is better by the interval; None if the interval
+    contains 0.
     """
 
     figure: Figure
@@ -147,7 +148,7 @@ def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Compari
 def window_of(outcome: Outcome, *, warm_up: float) -> Window:
     """Return the time of submissions without its first part ``warm_up``.
 
-    All of the outcome if everything was submitted at once.
+    All of the outcome, if all runs were submitted at once.
     """
     submitted = [run.submitted_ms for run in outcome.runs]
     if not submitted or min(submitted) == max(submitted):
@@ -159,9 +160,10 @@ def window_of(outcome: Outcome, *, warm_up: float) -> Window:
 def difference(
     figure: Figure, first: str, second: str, by_seed: Mapping[int, float], *, size: float
 ) -> Difference:
-    """Return the mean paired difference and its interval, and whom that speaks for.
+    """Return the mean paired difference, its interval, and the better policy.
 
-    ``size`` is how large the figure is: what is far smaller is rounding, and speaks for no policy.
+    ``size`` is the size of the figure: a far smaller difference is rounding, and no policy is
+    better.
     """
     values = list(by_seed.values())
     low, high = interval(values)

@@ -1,4 +1,4 @@
-"""How good forecasts were: P50 and P90 of every start that was foreseen, against what happened.
+"""How good forecasts were: P50 and P90 of every forecast start, against the actual start.
 
 The ledger is folded block by block. A run that has to wait is forecast once, in the state after the
 block that accepted it, by the same planner as ``quorate plan``. Its start is then looked up.
@@ -34,13 +34,13 @@ class ScoredStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastScore:
-    """How the forecasts of a ledger did.
+    """The score of the forecasts of a ledger.
 
-    ``starts`` have a verdict: they came, or their P90 passed without. ``undecided`` are runs that
-    were cancelled or whose P90 is after the ledger's end; ``unforeseen`` are runs that waited and
-    had no planned start, such as those far back in the queue. ``by_p50`` and ``by_p90`` are the
-    parts of ``starts`` that came by then; losses are mean quantile losses of runs that started, in
-    seconds: lower is better, for equal waits.
+    ``starts`` have a verdict: the run started, or its P90 passed without a start. ``undecided`` are
+    runs that were cancelled or whose P90 is after the ledger's end; ``unforeseen`` are runs that
+    waited and had no planned start, such as those far back in the queue. ``by_p50`` and ``by_p90``
+    are the parts of ``starts`` that came by then; losses are mean quantile losses of runs that
+    started, in seconds: lower is better, for equal waits.
     """
 
     starts: int
@@ -63,9 +63,9 @@ class _Asked:
 def scored_starts(
     blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
 ) -> tuple[list[ScoredStart], int, int, int]:
-    """Return the forecasts of a ledger, how many runs had none, started at once, and its end.
+    """Return the forecasts of a ledger, how many runs had none or started at once, and its end.
 
-    ``every`` n-th run that has to wait is asked about: a forecast costs as much as a plan.
+    Only ``every`` n-th run that has to wait is forecast: a forecast costs as much as a plan.
     """
     state, asked, waiting = State(), _Asked([]), 0
     started: dict[str, int] = {}
@@ -90,7 +90,7 @@ def scored_starts(
 def forecast_score(
     blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
 ) -> ForecastScore:
-    """Return how the forecasts of a ledger did; see ``scored_starts``."""
+    """Return the score of the forecasts of a ledger; see ``scored_starts``."""
     found, unforeseen, at_once, end_ms = scored_starts(
         blocks, has_executor=has_executor, every=every
     )
@@ -147,7 +147,7 @@ def _ask(asked: _Asked, foresight: Foresight, state: State, name: str) -> None:
 
 
 def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQuantiles | None:
-    """Return the quantiles that ``quorate plan`` shows of a planned start.
+    """Return the quantiles that ``quorate plan`` shows for a planned start.
 
     None if there is only a bound, or if the start is by a conflict.
     """

@@ -1,7 +1,7 @@
 """GPUs that were idle although a run waited that asked for no more of them.
 
-Fragments of domains are among them, and so is what money, quotas and reservations kept idle: the
-waits by cause say which.
+They include fragments of domains, and GPUs kept idle by money, quotas and reservations: the waits
+by cause say which.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from quorate.sim.report.timelines import Timeline, busy, capacity, waits
 def idle_while_wanted(outcome: Outcome, from_ms: int, to_ms: int) -> int:
     """Return the GPU-milliseconds that were idle while a waiting run would have fitted in number.
 
-    Each flavor is looked at by itself. A run wants the flavors on which it ran at any time; one
-    that never ran wants each.
+    Each flavor is examined by itself. A run wants the flavors on which it ran at any time; a run
+    that never ran wants all flavors.
     """
     flavors = sorted({step.flavor for step in outcome.capacity})
     return sum(_of_flavor(outcome, flavor, from_ms, to_ms) for flavor in flavors)
@@ -51,7 +51,7 @@ def _wants(run: SimulatedRun, flavor: str) -> bool:
 
 
 def _free(outcome: Outcome, flavor: str) -> list[tuple[int, int, int]]:
-    """Return by how much idle GPUs become more or fewer, and when."""
+    """Return the changes of the number of idle GPUs, with their instants."""
     there, used = capacity(outcome, flavor), busy(outcome.runs, flavor)
     return [*_steps(there, 1), *_steps(used, -1)]
 

@@ -1,10 +1,10 @@
-"""The figures of one outcome: how long runs took and waited, how busy GPUs were, who got what.
+"""The figures of one outcome: durations and waits of runs, use of GPUs, shares of owners.
 
-What is said of runs (completion times, waits, fairness, deadlines, preemptions) is of those that
-are measured and were submitted in the window. What is said of the fleet (makespan, cost,
-utilisation, shares, queue, idle GPUs) is of all runs: they had GPUs whether or not they are
-measured; areas are over the window. Percentiles are by nearest rank, so each is the figure of
-some run. Times are in seconds here; everything they are computed from is in whole milliseconds.
+Figures of runs (completion times, waits, fairness, deadlines, preemptions) are of those that are
+measured and were submitted in the window. Figures of the fleet (makespan, cost, utilisation,
+shares, queue, idle GPUs) are of all runs: they had GPUs whether or not they are measured; areas are
+over the window. Percentiles are by nearest rank, so each is the figure of some run. Times are in
+seconds here; everything they are computed from is in whole milliseconds.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from quorate.sim.report.timelines import (
 )
 
 SIZES: Final = ((1, 1), (2, 4), (5, 8), (9, 16), (17, 64))
-"""The classes of runs by GPUs; what is larger is in one of its own."""
+"""The classes of runs by GPUs; larger runs are in one of their own."""
 SHARE_PARTS: Final = 100
 """Into how many parts the window is divided to compare shares with targets over time."""
 _DONE: Final = 1e-9
-"""By which part of its steps a run may fall short and still count as complete: rates are floats."""
+"""The part of its steps that a complete run may lack: rates are floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What is measured: from ``from_ms`` to ``to_ms``. What is before it is warm-up."""
+    """The measured time: from ``from_ms`` to ``to_ms``. The time before is warm-up."""
 
     from_ms: int
     to_ms: int
@@ -63,7 +63,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerShare:
-    """What an owner had of the GPU time that was used, and what it is meant to have."""
+    """An owner's part of the used GPU time, and its target."""
 
     gpu_hours: float
     share: float
@@ -74,11 +74,11 @@ class OwnerShare:
 class Metrics:
     """The figures of one outcome. A distribution is None if no run is in it.
 
-    ``finish_time_fairness`` is how long a run took over how long it would take alone on a fleet as
-    crowded as it was in its life: with the GPUs that were asked for over those there were, if that
-    is more than 1. ``idle_while_wanted`` is the part of the capacity that was idle while a run
-    waited that asked for no more GPUs than were idle of its flavor. ``share_gap`` is by how much
-    shares were off their targets over time, 0 to 1; None if no owner has a target.
+    ``finish_time_fairness`` is a run's duration over its duration alone on a fleet as crowded as it
+    was in its life: with the GPUs that were asked for over those there were, if that is more than
+    1. ``idle_while_wanted`` is the part of the capacity that was idle while a run waited that asked
+    for no more GPUs than were idle of its flavor. ``share_gap`` is by how much shares were off
+    their targets over time, 0 to 1; None if no owner has a target.
     """
 
     name: str
@@ -107,14 +107,14 @@ class Metrics:
 
 
 def whole(outcome: Outcome, *, warm_up: float = 0.0) -> Window:
-    """Return the window of all of ``outcome`` but its first part ``warm_up``, below 1."""
+    """Return the window of all of ``outcome`` except its first part ``warm_up``, below 1."""
     assert 0 <= warm_up < 1, warm_up
     span_ms = outcome.ended_ms - outcome.started_ms
     return Window(from_ms=outcome.started_ms + int(span_ms * warm_up), to_ms=outcome.ended_ms)
 
 
 def metrics_of(outcome: Outcome, window: Window | None = None) -> Metrics:
-    """Return the figures of ``outcome`` in ``window``; None is all of it."""
+    """Return the figures of ``outcome`` in ``window``; None means all of it."""
     window = whole(outcome) if window is None else window
     every = [r for r in outcome.runs if window.from_ms <= r.submitted_ms <= window.to_ms]
     measured = outcome.measured
@@ -175,7 +175,7 @@ def spread_of(values: Iterable[float]) -> Spread | None:
 
 
 def percentile(ranked: Sequence[float], percent: int) -> float:
-    """Return the smallest of ``ranked``, which rise, that ``percent`` of them do not exceed."""
+    """Return the smallest of ``ranked``, which ascend, that ``percent`` of them do not exceed."""
     return ranked[max(0, -(-percent * len(ranked) // 100) - 1)]
 
 
@@ -205,7 +205,7 @@ def fairness_of(outcome: Outcome, runs: Iterable[SimulatedRun]) -> dict[str, flo
 
 
 def shares_of(outcome: Outcome, window: Window) -> dict[str, OwnerShare]:
-    """Return what each owner had of the GPU time that was used in ``window``."""
+    """Return each owner's part of the GPU time that was used in ``window``."""
     used = {
         owner: area(busy(runs), window.from_ms, window.to_ms)
         for owner, runs in runs_by_owner(outcome).items()
@@ -243,7 +243,7 @@ def _by(
 
 
 def _share_gap(outcome: Outcome, window: Window) -> float | None:
-    """Return half the sum over owners of how far each was from its target, as a mean over time."""
+    """Return half the sum of the owners' distances from their targets, as a mean over time."""
     if not outcome.shares_targets or window.to_ms <= window.from_ms:
         return None
     edges = edges_of(window.from_ms, window.to_ms, SHARE_PARTS)

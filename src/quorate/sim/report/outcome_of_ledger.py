@@ -29,10 +29,10 @@ def outcome_of_ledger(
     prices: Mapping[str, float] = _NO_PRICES,
     seed: int = 0,
 ) -> Outcome:
-    """Return what the history of ``events``, a whole ledger, came to by ``now_ms``.
+    """Return the outcome of ``events``, a whole ledger, by ``now_ms``.
 
-    None is the time of the last event. ``prices`` are what an hour of a GPU of each flavor costs;
-    a flavor without a price costs nothing.
+    None is the time of the last event. ``prices`` are per GPU of each flavor and hour; a flavor
+    without a price costs nothing.
     """
     book, waits = _Book(), WaitBook()
     for event in events:
@@ -63,7 +63,10 @@ class _Part:
 
 @dataclass(slots=True)
 class _Hold:
-    """An open lease; the stories are of its run and, with no GPUs of their own, its partner."""
+    """An open lease, with the stories of its run and of its partner.
+
+    The partner has no GPUs of its own.
+    """
 
     start_ms: int
     parts: list[_Part]
@@ -73,7 +76,7 @@ class _Hold:
 
 @dataclass(slots=True)
 class _Story:
-    """What was recorded of one run. ``since_ms`` is when its present attempt began."""
+    """The recorded history of one run. ``since_ms`` is when its present attempt began."""
 
     spec: Run
     submitted_ms: int
@@ -90,7 +93,7 @@ class _Story:
 
 
 class _Book:
-    """The stories of all runs, and the GPUs there were, folded event by event."""
+    """The stories of all runs, and the number of GPUs, folded event by event."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -194,7 +197,7 @@ class _Book:
             story.open.add(event.lease)
 
     def close(self, lease: str, end_ms: int) -> None:
-        """Add what a lease was to the intervals of its runs."""
+        """Add the time of a lease to the intervals of its runs."""
         hold = self._holds.pop(lease)
         for part in hold.parts:
             self._on[part.node.name].discard(lease)
@@ -266,10 +269,10 @@ def _run(story: _Story, waits: WaitBook, now_ms: int, prices: Mapping[str, float
 
 
 def _work(story: _Story) -> tuple[int, float, float]:
-    """Return how long the run takes alone, the work it asked for, and what it has done of it.
+    """Return how long the run takes alone, the work it asked for, and the work it has done.
 
-    Of a run that counts no steps this is the time of its last attempt, which is all of its work
-    if it completed.
+    For a run that counts no steps this is the time of its last attempt, which is all of its work if
+    it completed.
     """
     spec, is_complete = story.spec, story.outcome is e.Outcome.COMPLETED
     work = spec.rounds
@@ -281,6 +284,6 @@ def _work(story: _Story) -> tuple[int, float, float]:
     if is_complete:
         return story.attempt_ms, float(story.attempt_ms), float(story.attempt_ms)
     declared_ms = spec.expected_duration_ms or 0
-    # A run that takes longer than it declared has not done what it asked for.
+    # A run that takes longer than it declared has not done all its declared work.
     asked_ms = max(declared_ms, story.attempt_ms + 1)
     return asked_ms, float(asked_ms), float(story.attempt_ms)

@@ -1,7 +1,7 @@
-"""Step functions over time: busy GPUs, capacity, the queue, and what each owner has.
+"""Step functions over time: busy GPUs, capacity, the queue, and the GPUs of each owner.
 
-A timeline is a tuple of (instant, value), the instants rising; the value holds until the next one,
-and is 0 before the first.
+A timeline is a tuple of (instant, value), the instants ascending; the value holds until the next
+one, and is 0 before the first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Timeline = tuple[tuple[int, int], ...]
 
 
 def timeline(changes: Iterable[tuple[int, int]]) -> Timeline:
-    """Return the running sum of ``changes``, (instant, how much more) in any order."""
+    """Return the running sum of ``changes``, (instant, increase) in any order."""
     found: list[tuple[int, int]] = []
     value = 0
     for at_ms, group in groupby(sorted(changes), key=lambda each: each[0]):
@@ -30,7 +30,7 @@ def timeline(changes: Iterable[tuple[int, int]]) -> Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Cumulated:
-    """The areas under a timeline up to each of its instants, for many areas of one timeline."""
+    """The areas under a timeline up to each of its instants, for many queries."""
 
     line: Timeline
     sums: tuple[int, ...]
@@ -62,19 +62,19 @@ def area(line: Timeline, from_ms: int, to_ms: int) -> int:
 
 
 def means(line: Timeline, edges: Sequence[int]) -> list[float]:
-    """Return the mean of ``line`` between each two neighbours of ``edges``, which rise."""
+    """Return the mean of ``line`` between each two neighbours of ``edges``, which ascend."""
     sums = Cumulated.of(line)
     return [sums.between(from_ms, to_ms) / (to_ms - from_ms) for from_ms, to_ms in pairwise(edges)]
 
 
 def edges_of(from_ms: int, to_ms: int, count: int) -> list[int]:
-    """Return at most ``count`` + 1 rising instants that divide the time evenly."""
+    """Return at most ``count`` + 1 ascending instants that divide the time evenly."""
     span = to_ms - from_ms
     return sorted({from_ms + span * number // count for number in range(count + 1)})
 
 
 def capacity(outcome: Outcome, flavor: str | None = None) -> Timeline:
-    """Return how many GPUs of ``flavor`` there were; None is of all flavors."""
+    """Return how many GPUs of ``flavor`` there were; None means all flavors."""
     changes: list[tuple[int, int]] = []
     known: dict[str, int] = {}
     for step in outcome.capacity:
@@ -114,7 +114,7 @@ def demanded(outcome: Outcome) -> Timeline:
 
 
 def waits(run: SimulatedRun, now_ms: int) -> list[tuple[int, int]]:
-    """Return when ``run`` had no GPUs from its submission to its end, or to ``now_ms``."""
+    """Return when ``run`` had no GPUs, from its submission to its end or to ``now_ms``."""
     until_ms = now_ms if run.ended_ms is None else run.ended_ms
     found: list[tuple[int, int]] = []
     free_ms = run.submitted_ms

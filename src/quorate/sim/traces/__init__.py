@@ -1,1 +1,1 @@
-"""Traces of jobs: what was recorded elsewhere, or drawn, in one form that simulations play."""
+"""Traces of jobs, recorded elsewhere or drawn, in one form that simulations play."""

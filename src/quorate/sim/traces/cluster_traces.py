@@ -1,4 +1,4 @@
-"""Traces of clusters: the Philly digest, openb's pods and nodes, and what Slurm's sacct prints."""
+"""Traces of clusters: the Philly digest, openb's pods and nodes, and output of Slurm's sacct."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ _TYPED: Final = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d+)(?=,|$)")
 def read_sacct(text: str) -> Trace:
     """Return the jobs that ``sacct -P -o JobID,Account,Submit,Start,End,AllocTRES`` printed.
 
-    Steps of jobs (``17.batch``), jobs without GPUs, and those that never ran or have not ended are
+    Steps of jobs (``17.batch``), jobs without GPUs, and jobs that never ran or have not ended are
     counted as skipped. GPUs may be counted in all (``gres/gpu=4``), by type (``gres/gpu:a100=4``),
-    or both. Which type a job had says nothing about which it asked for.
+    or both. The allocated type does not say which type a job asked for.
     """
     read, skips = list[tuple[int, int, int, Line]](), _Skips()
     for line in headed(text, "|", SACCT):

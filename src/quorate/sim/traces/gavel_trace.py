@@ -1,6 +1,7 @@
-"""Gavel's traces: tab-separated, without a header, ten columns or the seven of old.
+"""Gavel's traces: tab-separated, without a header, ten columns or the former seven.
 
-Arrivals are seconds from the beginning and never decrease: names are the places of the jobs.
+Arrivals are seconds from the beginning and never decrease: the name of a job is its place in the
+trace.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MARK: Final = "\t"
 
 
 def read_gavel(text: str) -> Trace:
-    """Return the trace in ``text``; the number of columns of its first line says which form."""
+    """Return the trace in ``text``; the number of columns of its first line decides the form."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     width = first.count(_MARK) + 1
     columns: Sequence[str] = OLD_COLUMNS if width == len(OLD_COLUMNS) else COLUMNS
@@ -77,7 +78,7 @@ def _job(line: Line, order: int) -> TraceJob:
 
 
 def gavel_line(job: TraceJob) -> str:
-    """Return ``job`` as a line of ten columns. What a command would be is left empty, a dash."""
+    """Return ``job`` as a line of ten columns. The column of the command is a dash."""
     if job.job_type is None or job.steps is None:
         raise TraceError(
             0,

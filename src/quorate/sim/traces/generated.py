@@ -1,7 +1,7 @@
-"""Drawn traces: the published jobs, under arrivals of several kinds.
+"""Generated traces: the published jobs, under arrivals of several kinds.
 
-The published generator (``sim/job_stream.py``) draws a job and its arrival from streams of their
-own, so that other arrivals do not change the jobs.
+The published generator (``sim/job_stream.py``) draws jobs and arrivals from separate random
+generators, so that other arrivals do not change the jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.sim.traces.trace_job import TraceJob
 
 DAY_S: Final = DAY_MS / SECOND_MS
 DAY_SWING: Final = 0.8
-"""By which part the rate of diurnal arrivals rises at noon and falls at midnight."""
+"""The part by which the rate of diurnal arrivals rises at noon and falls at midnight."""
 JOBS_MAX: Final = 1_000_000
 
 
@@ -33,7 +33,7 @@ class Arrivals(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """Which jobs to draw. ``lam_s`` is the mean time between two arrivals; 0 is static.
+    """Which jobs to draw. ``lam_s`` is the mean time between two arrivals; 0 means all at once.
 
     ``templates`` are the types that are drawn: the published ones, unless others are given.
     """
@@ -48,7 +48,7 @@ class Generated:
 
 
 def generated_jobs(asked: Generated, rate: Callable[[str, int], float]) -> Iterator[TraceJob]:
-    """Yield jobs for ever; ``rate`` is as in ``drawn_jobs``."""
+    """Yield jobs without end; ``rate`` is as in ``drawn_jobs``."""
     gap_s = 0.0 if asked.arrivals is not Arrivals.POISSON else asked.lam_s
     wishes = Wishes(
         seed=asked.seed,
@@ -80,8 +80,8 @@ def _traced(job: DrawnJob, order: int, arrives_s: float, *, has_deadline: bool) 
 def _diurnal(asked: Generated) -> Iterator[float]:
     """Yield arrivals whose rate follows the time of day, least at midnight, ``1/lam_s`` on average.
 
-    Drawn by thinning: arrivals of the highest rate, of which each is kept with the probability that
-    the rate then has of the highest.
+    Drawn by thinning: arrivals come at the highest rate, and each is kept with the probability
+    (rate at that time) / (highest rate).
     """
     assert asked.lam_s > 0.0, asked
     chance = Random(asked.seed + ARRIVAL_SEED)

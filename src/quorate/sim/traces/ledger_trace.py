@@ -1,7 +1,7 @@
-"""The trace that a ledger is: who submitted what when, and how long it worked.
+"""The trace of a ledger: the submissions of runs, and how long each run worked.
 
-A run that was stopped and started again has worked as long as its leases were open, weighed by
-their GPUs. Runs that never worked are skipped: nothing says how long they would have taken.
+A run that was stopped and started again has worked as long as its leases were open, weighted by
+their GPUs. Runs that never worked are skipped: it is not known how long they would have taken.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob, by_arrival
 FIELDS: Final = tuple(each.name for each in fields(TraceJob) if each.name != "order")
 """The fields of a job that a column may have, in the order in which they are written."""
 ARRIVES_AT: Final = "arrives_at"
-"""In place of ``arrives_s``: a column with dates and times; the first job is then at 0."""
+"""Used instead of ``arrives_s``: a column with dates and times; the first job is then at 0."""
 NEEDED: Final = ("gpus",)
 FLAVOR_MARK: Final = "|"
 _NUMBER_MAX: Final = 1e9
@@ -38,7 +38,7 @@ _READ: Final[Mapping[str, Callable[[Line, str], object]]] = {
 
 
 def column_map(text: str) -> dict[str, str]:
-    """Return the map that ``gpus=num_gpus,arrives_s=t`` is: fields of jobs to columns."""
+    """Return the map in ``gpus=num_gpus,arrives_s=t``: from fields of jobs to columns."""
     found: dict[str, str] = {}
     for part in text.split(","):
         field, equals, column = part.partition("=")
@@ -67,7 +67,7 @@ def column_map(text: str) -> dict[str, str]:
 
 
 def read_mapped(text: str, columns: Mapping[str, str], mark: str = ",") -> Trace:
-    """Return the trace in a table with a header, whose columns have the fields of ``columns``.
+    """Return the trace in a table with a header; ``columns`` maps fields to its columns.
 
     An empty cell is a field that the job does not have.
     """
@@ -101,7 +101,7 @@ def _job(line: Line, columns: Mapping[str, str], order: int, arrives_s: float) -
 
 
 def read_own(text: str) -> Trace:
-    """Return the trace that ``write_own`` wrote; columns that are not there are not known."""
+    """Return the trace that ``write_own`` wrote; missing columns are unknown fields."""
     header = next(csv.reader(text.splitlines()), [])
     unknown = [name for name in header if name not in FIELDS]
     if unknown:

@@ -1,4 +1,4 @@
-"""One line of a table of text, whose cells are read by name and named in every fault."""
+"""One line of a table of text; its cells are read by name, and every fault names its cell."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Line:
         return self.whole(column, least=1, most=GPUS_MAX)
 
     def instant_ms(self, column: str) -> int:
-        """Return an instant, written as a date and time; UTC unless it says otherwise."""
+        """Return an instant, written as a date and time; UTC unless it has another time zone."""
         text = self.text(column)
         try:
             found = datetime.fromisoformat(text)
@@ -80,7 +80,7 @@ class Line:
 
 
 def separated(text: str, mark: str, columns: Sequence[str]) -> Iterator[Line]:
-    """Yield the lines of ``text``, which has no header and ``mark`` between its ``columns``."""
+    """Yield the lines of ``text``, which has no header; ``mark`` separates its ``columns``."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -96,7 +96,7 @@ def separated(text: str, mark: str, columns: Sequence[str]) -> Iterator[Line]:
 
 
 def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
-    """Yield the lines after the header of ``text``; raises if a column of ``needed`` is not."""
+    """Yield the lines after the header of ``text``; raises if a column of ``needed`` is missing."""
     reader = csv.reader(text.splitlines(), delimiter=mark)
     header = [name.strip() for name in next(reader, [])]
     twice = [name for name in header if header.count(name) > 1]
@@ -120,7 +120,7 @@ def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
 
 
 def _cells(reader: Reader) -> Iterator[list[str]]:
-    """Yield the cells of each line; what the reader cannot read is an error of its line."""
+    """Yield the cells of each line; a line that the reader cannot read is an error."""
     while True:
         try:
             yield next(reader)

@@ -27,7 +27,8 @@ READERS: Final[Mapping[str, Callable[[str], Trace]]] = MappingProxyType(
         "quorate": read_own,
     }
 )
-"""What reads each form. ``csv`` needs a map of its columns (``read_mapped``), ``ledger`` events."""
+"""The reader of each form. ``csv`` needs a map of its columns (``read_mapped``), ``ledger``
+events."""
 WRITERS: Final[Mapping[str, Callable[[Trace], str]]] = MappingProxyType(
     {
         "quorate": write_own,
@@ -37,7 +38,7 @@ WRITERS: Final[Mapping[str, Callable[[Trace], str]]] = MappingProxyType(
 
 
 def form_of(text: str) -> str:
-    """Return which of ``READERS`` the first line of ``text`` is for; raises ``TraceError``."""
+    """Return the form in ``READERS`` that the first line of ``text`` has; raise ``TraceError``."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     if first.count("\t") + 1 in (len(COLUMNS), len(OLD_COLUMNS)):
         return "gavel"
@@ -58,5 +59,5 @@ def form_of(text: str) -> str:
 
 
 def read_trace(text: str, form: str | None = None) -> Trace:
-    """Return the trace in ``text``, of ``form`` or of the one that its first line is for."""
+    """Return the trace in ``text``, of ``form`` or of the form of its first line."""
     return READERS[form_of(text) if form is None else form](text)

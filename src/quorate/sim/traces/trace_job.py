@@ -11,13 +11,13 @@ NAME_DIGITS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceJob:
-    """A job: when it comes, how many GPUs it takes, and how much it has to do.
+    """A job: its arrival, its GPUs, and its work.
 
     ``arrives_s`` counts from the beginning of the trace. A job has ``steps`` of a ``job_type``
     whose rates a table has, or a ``duration_s`` that it ran for, or both. ``slo`` is how many times
-    its duration it may take; None without a deadline. ``flavors`` are those it asked for: none is
-    any of them. ``order`` is its place in the file it is from. ``declared_s`` is what it is said to
-    take; None if that is what it takes.
+    its duration it may take; None without a deadline. ``flavors`` are the flavors that the job
+    accepts; empty means any. ``order`` is its place in its file. ``declared_s`` is its declared
+    duration; None if it is the real one.
     """
 
     name: str
@@ -45,10 +45,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Jobs in the order in which they come, those of one instant as the file has them.
+    """Jobs in the order of their arrival; those of one instant in the order of the file.
 
-    ``origin_ms`` is the instant at which the trace begins, by the clock of the machine that was
-    recorded; 0 if the file has no dates.
+    ``origin_ms`` is the instant at which the trace begins, by the clock of the recorded machine; 0
+    if the file has no dates.
     """
 
     jobs: tuple[TraceJob, ...]
@@ -62,12 +62,12 @@ class Trace:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Whose jobs there are, by name."""
+        """The owners of the jobs, by name."""
         return tuple(sorted({job.owner for job in self.jobs}))
 
 
 class TraceError(ValueError):
-    """A trace cannot be read: where, what is wrong, and what would help.
+    """A trace cannot be read; the message names the line, the column, the fault and the remedy.
 
     ``line`` counts from 1; 0 is the file as a whole. ``column`` is the name of the column, or its
     number from 1.
@@ -81,12 +81,12 @@ class TraceError(ValueError):
         super().__init__(f"{where}: {fault}; {remedy}" if where else f"{fault}; {remedy}")
 
     def __reduce__(self) -> tuple[type[TraceError], tuple[int, str, str, str]]:
-        """Return how another process makes the error again."""
+        """Return how another process can make the same error."""
         return TraceError, (self.line, self.column, self.fault, self.remedy)
 
 
 def by_arrival(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
-    """Return ``jobs`` in the order in which they come; those of one instant keep theirs."""
+    """Return ``jobs`` in the order of their arrival; those of one instant keep theirs."""
     return tuple(sorted(jobs, key=lambda job: (job.arrives_s, job.order)))
 
 

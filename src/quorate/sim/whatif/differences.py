@@ -1,4 +1,4 @@
-"""What a fork came to, against what happened: for each owner and each run. Pure."""
+"""The outcome of a fork compared with the history: for each owner and each run. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quorate.sim.report.metrics import Metrics, is_complete, metrics_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifference:
-    """A run of which something came out otherwise; None if it is in one of the two only."""
+    """A run with a different outcome; None if it is in one of the two only."""
 
     run: str
     owner: str
@@ -26,7 +26,7 @@ class RunDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerDifference:
-    """What the runs of an owner come to: as it was, and as it would have been."""
+    """The figures of an owner's runs: in the history, and in the fork."""
 
     owner: str
     runs: int
@@ -38,7 +38,7 @@ class OwnerDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """All that came out otherwise, with the figures of both."""
+    """All differences, with the figures of both."""
 
     was: Metrics
     now: Metrics
@@ -47,7 +47,7 @@ class Differences:
 
     @property
     def are_none(self) -> bool:
-        """Whether every run came out as it did."""
+        """Whether every run has the same outcome."""
         return not self.runs
 
 

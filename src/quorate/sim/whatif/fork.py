@@ -1,7 +1,7 @@
-"""A fork: the ledger up to an instant, a change, and then what arrived, decided anew.
+"""A fork: the ledger up to an instant, a change, and then the recorded arrivals, decided again.
 
-The engine, the driver and every rule are those of production. Nothing of the history after the
-instant is copied: with no change the fork decides all of it again, and comes to the same events.
+The engine, the driver and every rule are those of production. No part of the history after the
+instant is copied: without a change the fork decides all of it again, and has the same events.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from quorate.sim.whatif.recorded_inputs import CannotForkError, inputs_of
 from quorate.sim.whatif.recorded_work import LATER, Effort, Efforts, lengths_of
 
 LATE_MS: Final = 2 * SECOND_MS
-"""By how much a driver on a real machine may be late; a recorded wake-up this near is that one."""
+"""How late a driver on a real machine may be; a recorded wake-up this near counts as the same."""
 _ACTOR: Final = "what-if"
 _WOKEN: Final = (CLOCK_ACTOR, ROUND_ACTOR)
-"""The actors of what a driver does that wakes up, rounds among them."""
+"""The actors of a driver that wakes up, rounds among them."""
 
 Action = Callable[[], bool]
-"""What happens at an instant; False if it has become void, and nothing has happened."""
+"""An action at an instant; returns False if it has become void and did nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
-    """What a fork came to: all of its events, and the commands that were refused in it.
+    """The result of a fork: all of its events, and the commands that were refused in it.
 
     ``undrawn`` are conflicts that stayed open because the lottery's secret was not given.
     """
@@ -59,10 +59,10 @@ def fork(
     *,
     lottery_secret: bytes | None = None,
 ) -> Forked:
-    """Return what becomes of a ledger, given as the events of its blocks, with ``changes``.
+    """Return the fork of a ledger, given as the events of its blocks, with ``changes``.
 
     They are applied at ``at_ms``; then the recorded arrivals come until the ledger's end. Raises
-    ``CannotForkError`` if the ledger begins later, or has what cannot be played, or if the
+    ``CannotForkError`` if the ledger begins later, has events that cannot be played, or if the
     changes are refused.
     """
     return _Fork(blocks, at_ms, lottery_secret).play(changes)
@@ -101,12 +101,12 @@ class _Fork:
             self._at(each.at_ms, each.seq, self._giving(each.command, each.actor))
         for seq, events in numbered:
             if events[0].actor in _WOKEN and self._has_driver:
-                # Also those for which nothing is due here: a refused command may wake a driver.
+                # Also wake-ups with nothing due here: a refused command may wake a driver.
                 self._at(events[0].at_ms, seq, _wake)
         self._plan_idle_ends()
 
     def play(self, changes: Sequence[Applied]) -> Forked:
-        """Apply ``changes``, and let everything happen up to the ledger's end."""
+        """Apply ``changes``, and run everything up to the ledger's end."""
         self._read_on()
         if changes:
             receipt = self._engine.execute(Apply(tuple(changes)), actor=_ACTOR)
@@ -124,7 +124,7 @@ class _Fork:
                 break
             steps = 0 if next_ms > instant_ms else steps + 1
             instant_ms = max(next_ms, instant_ms)
-            assert steps < STEPS_PER_INSTANT_MAX, f"nothing gets on at {next_ms}"
+            assert steps < STEPS_PER_INSTANT_MAX, f"the simulation is stuck at {next_ms}"
             self._clock.true_ms = max(self._clock.true_ms, next_ms)
             if heap_ms == next_ms and not heappop(self._heap)[3]():
                 continue
@@ -152,7 +152,7 @@ class _Fork:
         heappush(self._heap, (max(at_ms, self._at_ms), seq, self._planned, action))
 
     def _due(self) -> int | None:
-        """Return when the driver steps first: if it does, at once."""
+        """Return when the driver steps first: at once, or None without a driver."""
         return self._at_ms if self._has_driver else None
 
     def _step(self) -> int | None:
@@ -161,7 +161,7 @@ class _Fork:
         return due_ms
 
     def _late(self, due_ms: int) -> int:
-        """Return when a driver wakes up that is to wake at ``due_ms``: as late as it was."""
+        """Return when a driver that is due at ``due_ms`` wakes up, as late as in the ledger."""
         due_ms = max(due_ms, self._clock.true_ms)
         place = bisect_left(self._wakes, due_ms)
         if place < len(self._wakes) and self._wakes[place] <= due_ms + LATE_MS:
@@ -179,7 +179,7 @@ class _Fork:
         return give
 
     def _read_on(self) -> None:
-        """Read the blocks that have come, and plan the ends of the work in them."""
+        """Read the new blocks, and plan the ends of the work in them."""
         for head, events in open_blocks(
             self._store.blocks(from_height=self._read.height + 1), after=self._read
         ):
@@ -213,7 +213,7 @@ class _Fork:
         self._at(gone_ms, seq, go)
 
     def _plan_wipes(self, claim: str, node: str, left_ms: int) -> None:
-        """Plan what becomes of a node that a claim has left."""
+        """Plan the wipes of a node that a claim has left."""
         for wipe in self._claims.after(claim, node):
             at_ms = left_ms + wipe.after_ms
             if at_ms > self._at_ms:
@@ -234,7 +234,7 @@ class _Fork:
         return end
 
     def _plan_idle_ends(self) -> None:
-        """Plan the ends of runs of rounds that people ended while these had no GPUs."""
+        """Plan the ends of runs of rounds that people ended while the runs had no GPUs."""
         for name, known in self._lengths.efforts.items():
             at_ms, seq = known.over
             if known.spec.rounds is None or not known.was_idle or at_ms <= self._at_ms:
@@ -245,7 +245,7 @@ class _Fork:
                 self._at(at_ms, seq, self._giving(command, known.actor))
 
     def _steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return how many steps each of ``runs`` tells of now."""
+        """Return how many steps each of ``runs`` reports now."""
         self._read_on()
         now_ms = self._clock.true_ms
         told = {run: self._lengths.steps(self._efforts.runs[run], now_ms) for run in runs}
@@ -299,7 +299,7 @@ def has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
 
 
 def _wake() -> bool:
-    """Return that the driver is to step, and do nothing else."""
+    """Return True, so that the driver steps, and do nothing else."""
     return True
 
 

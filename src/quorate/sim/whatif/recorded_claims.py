@@ -1,7 +1,7 @@
-"""What a ledger says about its claims: which were released early, and how nodes were wiped. Pure.
+"""The claims in a ledger: which were released early, and how nodes were wiped. Pure.
 
 A claim that reaches its stated end is ended by time, which the fork does by itself. A release is a
-command of a person. A node is wiped so long after its claim has left it as it was in the ledger.
+command of a person. A node is wiped as long after its claim has left it as in the ledger.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from quorate.sim.whatif.recorded_work import LATER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wipe:
-    """A node was wiped ``after_ms`` its claim had left it, by ``actor``; ``seq`` is its event."""
+    """A node was wiped ``after_ms`` after its claim had left it, by ``actor``.
+
+    ``seq`` is its event.
+    """
 
     after_ms: int
     seq: int
@@ -36,7 +39,7 @@ class ClaimedNodes:
         return None if found is None else found[0]
 
     def enter(self, event: e.Event) -> tuple[str, str] | None:
-        """Count an event, and return (claim, node) if a claim has left a node by it."""
+        """Count an event; return (claim, node) if a claim has left a node by it, else None."""
         if isinstance(event, e.LeaseStarted) and event.role is e.Role.CLAIM:
             self._leases[event.lease] = event.run, event.slots[0][0]
         if not isinstance(event, e.LeaseEnded) or event.lease not in self._leases:
@@ -46,11 +49,11 @@ class ClaimedNodes:
 
 
 class RecordedClaims:
-    """What was learnt of the claims of a whole ledger.
+    """The claims of a whole ledger.
 
-     ``ends_ms`` has the stated end of each; ``released`` are those that a person ended before.
-    ``wipes`` has what became of each node after each
-     claim, in order, and ``usual`` what became of a node usually; None if none was ever wiped.
+    ``ends_ms`` has the stated end of each; ``released`` are those that a person ended before.
+    ``wipes`` has the wipes of each node after each claim, in order, and ``usual`` the usual wipe;
+    None if no node was ever wiped.
     """
 
     def __init__(self, events: Iterable[e.Event]) -> None:
@@ -76,7 +79,7 @@ class RecordedClaims:
         self.usual = self._usual()
 
     def after(self, claim: str, node: str) -> list[Wipe]:
-        """Return what becomes of ``node`` once ``claim`` has left it."""
+        """Return the wipes of ``node`` after ``claim`` has left it."""
         known = self.wipes.get((claim, node))
         if known is not None:
             return known
@@ -94,7 +97,7 @@ class RecordedClaims:
         self.wipes[key].append(wipe)
 
     def _usual(self) -> Wipe | None:
-        """Return the wipe in the middle of all that left a node clean."""
+        """Return the median wipe of those that left a node clean."""
         clean = [wipe for wipes in self.wipes.values() for wipe in wipes if wipe.is_clean]
         if not clean:
             return None

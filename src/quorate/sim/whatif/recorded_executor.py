@@ -1,4 +1,4 @@
-"""The executor of a fork: what it reports is put in by the fork, from what was recorded."""
+"""The executor of a fork: the fork puts its reports in, from the recorded ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from quorate.model import events as e
 from quorate.ports.executor_port import LeaseGone, Order, Report, RunExited, WipeDone
 
 Steps = Callable[[Collection[str]], Mapping[str, int]]
-"""How many steps runs tell of now; a run that tells of none is left out."""
+"""Returns how many steps runs report now; runs that report none are left out."""
 
 
 class RecordedExecutor:
-    """An executor whose reports are put in: work exits, stopped leases go, nodes are wiped."""
+    """An executor whose reports are put in: work exits, stopped leases end, nodes are wiped."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -33,7 +33,7 @@ class RecordedExecutor:
         self._wiped[done.node] = done
 
     def forget(self, event: e.Event) -> None:
-        """Stop reporting what the ledger has."""
+        """Drop the reports that the ledger has recorded."""
         if isinstance(event, e.LeaseEnded):
             self._gone.pop(event.lease, None)
             for run in [r for r, each in self._exits.items() if each.lease == event.lease]:
@@ -42,16 +42,16 @@ class RecordedExecutor:
             self._wiped.pop(event.node, None)
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take the orders: their results come from the fork."""
+        """Accept the orders: their results come from the fork."""
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take every open lease again: the fork knows them."""
+        """Accept every open lease again: the fork knows them."""
 
     def reports(self) -> Sequence[Report]:
-        """Return what has come to an end and is not in the ledger yet."""
+        """Return the ends of work, leases and wipes that are not in the ledger yet."""
         gone = (LeaseGone(lease) for lease in self._gone)
         return [*self._exits.values(), *gone, *self._wiped.values()]
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return how many steps each of ``runs`` tells of."""
+        """Return how many steps each of ``runs`` reports."""
         return self._steps(runs)

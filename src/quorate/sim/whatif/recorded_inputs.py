@@ -1,4 +1,4 @@
-"""What came from outside in a ledger, as the commands that were given, each at its instant.
+"""The inputs of a ledger: the commands that were given from outside, each at its instant.
 
 Everything else in a ledger follows from these, from the work of runs, and from time. How long work
 takes is in ``recorded_work.py``: a run that starts earlier also ends earlier. A run that was
@@ -45,11 +45,11 @@ _DECLARED = e.SystemApplied | e.PoolApplied | e.NodeApplied | e.OwnerApplied | e
 
 
 _BY_ITSELF = CLOCK_ACTOR, EXECUTOR_ACTOR, ROUND_ACTOR, DRAW_ACTOR
-"""The actors of what a driver brings about."""
+"""The actors of events that a driver causes."""
 
 
 class CannotForkError(ValueError):
-    """A ledger that cannot be played again; the message says what is in the way."""
+    """A ledger that cannot be played again; the message says which event prevents that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class RecordedInput:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known when a block is read: the claims, the owners, and the runs that were ended."""
+    """The state while blocks are read: the claims, the owners, and the runs that were ended."""
 
     claims: RecordedClaims
     owners: set[str]
@@ -80,11 +80,11 @@ def inputs_of(
 ) -> list[RecordedInput]:
     """Return the commands behind ``blocks``, pairs of a first sequence and events, in order.
 
-    ``owners`` are those that there were before.
+    ``owners`` are the owners that existed before.
 
-    A block of people's without any command that is known is a command that changed nothing, after
-    which was decided what time had made due: a tick. If no driver was at work (not
-    ``has_driver``), time made nothing happen by itself, and every such block is one.
+    A block by a person without a known command is a command that changed nothing and was followed
+    by due work: a tick. If no driver was at work (not ``has_driver``), nothing happened by time
+    alone, and every such block is a tick.
     """
     found: list[RecordedInput] = []
     known = _Known(claims, set(owners))
@@ -152,7 +152,7 @@ def _keyed(
 
 
 def _request_of(event: e.Event) -> Command | None:  # noqa: PLR0911 - one for each event
-    """Return the command about a token, or a removal or report, that ``event`` is the record of."""
+    """Return the command about a token, a removal or a report that ``event`` records; else None."""
     match event:
         case e.TokenIssued():
             return IssueToken(
@@ -226,9 +226,10 @@ def _spec_of(event: _DECLARED) -> System | Pool | Node | Owner | Budget:
 def _command_of(  # noqa: PLR0911 - one answer per kind of event
     event: e.Event, over: set[str], now: set[str], *, drained: bool
 ) -> Command | None:
-    """Return the command that ``event`` is the record of; None if it follows from others.
+    """Return the command that ``event`` records; None if the event follows from others.
 
-    ``now`` are the runs of this block that were cancelled without grace; each is taken out.
+    ``now`` are the runs of this block that were cancelled without grace; each is removed when it is
+    used.
     """
     match event:
         case e.RunSubmitted():
@@ -258,7 +259,7 @@ def _command_of(  # noqa: PLR0911 - one answer per kind of event
 
 
 def _release_of(event: e.Event, known: _Known) -> Command | None:
-    """Return the release that ``event`` is the record of; None if it is of none."""
+    """Return the release that ``event`` records; None if it records none."""
     if not isinstance(event, e.RunStopping | e.RunEnded):
         return None
     if event.outcome is not e.Outcome.COMPLETED or event.run in known.over:
@@ -270,7 +271,7 @@ def _release_of(event: e.Event, known: _Known) -> Command | None:
 
 
 def _is_played(events: Sequence[e.Event], claims: RecordedClaims) -> bool:
-    """Return whether the block is of work that ended or nodes wiped, which their lengths play."""
+    """Return whether the block records ends of work or wipes, which the fork plays itself."""
     ended = e.Outcome.COMPLETED, e.Outcome.FAILED
     runs = [
         each.run

@@ -1,7 +1,7 @@
-"""How fast the runs of rounds pools were on each flavor, and how many steps they told of.
+"""The rates of runs of rounds pools on each flavor, and the steps they reported.
 
-A rate that was measured is the mean over all that was counted of the run; else the declared one
-counts. Both are millionths of a step per second of the whole run, as in the ledger.
+A measured rate is the mean over all counts of the run; without one the declared rate counts. Both
+are millionths of a step per second of the whole run, as in the ledger.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RecordedRates:
                     pass
 
     def enter_node(self, event: e.NodeApplied) -> None:
-        """Enter a node, which the ledger may not have."""
+        """Enter a node that may not be in the ledger."""
         self._flavors[event.node.name] = event.node.flavor
 
     def rate(self, run: Run, node: str, partner: Run | None = None) -> int:
@@ -76,22 +76,22 @@ class RecordedRates:
 
 @dataclass(slots=True)
 class ToldSteps:
-    """The steps that a run had told of at each round: after how much work, and how many."""
+    """The steps that a run had reported at each round, and the work it had done by then."""
 
     works: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     _asked: tuple[int, int] = (-1, 0)
 
     def tell(self, work: int, steps: int) -> None:
-        """Enter what was counted when so much work was done; work never becomes less."""
+        """Enter a count of ``steps`` after ``work``; work never becomes less."""
         self.works.append(work)
         self.steps.append(steps)
 
     def at(self, work: int, step: int) -> int:
-        """Return what the run tells of when it has done ``work``, of which a step takes ``step``.
+        """Return the steps that the run reports after ``work``; a step takes ``step`` of work.
 
-        If it was counted after exactly so much work this is what was counted. If that was in
-        several rounds, because it waited, each call returns the count of the next of them.
+        If steps were counted after exactly this work, that count is returned. If that was in
+        several rounds, because the run waited, each call returns the count of the next of them.
         """
         first, last = bisect_left(self.works, work), bisect_right(self.works, work) - 1
         if first <= last:

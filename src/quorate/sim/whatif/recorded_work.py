@@ -1,10 +1,10 @@
-"""How long the work of each run takes, learnt from a ledger.
+"""How long the work of each run takes, derived from a ledger.
 
-The work of a run that binds its GPUs is GPU time under its leases, spares left out. The work of a
-run that shares in rounds is counted in steps, by how fast it is on each flavor
-(``recorded_speeds.py``). A run that ended has done what it had; one that had not ended has at least
-a bit more to do, or what it declared. A stop takes as long as it took, or as long as stops took in
-the middle of all, if it is new. The leases of a claim are no work: a claim ends at its time.
+The work of a run that binds its GPUs is GPU time under its leases, without spares. The work of a
+run that shares in rounds is counted in steps, by its rate on each flavor (``recorded_speeds.py``).
+A run that ended has done all its work; a run that had not ended has at least a bit more to do, or
+its declared rest. A stop takes as long as it did; a new stop takes the median of all. The leases of
+a claim are no work: a claim ends at its time.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from quorate.model.specs import Run
 from quorate.sim.whatif.recorded_speeds import STEP, RecordedRates, ToldSteps
 
 LATER: Final = 1 << 60
-"""The place of what was not recorded at its instant: after everything that was."""
+"""The order of events that were not recorded at their instant: after everything that was."""
 UNSTATED_MS: Final = HOUR_MS
-"""How long a run is taken to last that never started and declared nothing."""
+"""The assumed duration of a run that never started and declared none."""
 _NO_WORK: Final = (e.Role.SPARE, e.Role.CLAIM)
 
 
 @dataclass(slots=True)
 class Effort:
-    """The work of one run: its ended leases, its running ones, and what is left to do.
+    """The work of one run: its ended leases, its running ones, and the rest to do.
 
-    ``open`` has for each lease its start and how much work it does in a millisecond. ``by_hand``:
-    people ended it, not an executor. ``over`` is when it ended as recorded, and the sequence of
-    that; ``was_idle``: it had no lease then, as a run that waits for its next round.
+    ``open`` has for each lease its start and its work per millisecond. ``by_hand``: people ended
+    it, not an executor. ``over`` is when it ended as recorded, and the sequence of that event;
+    ``was_idle``: it had no lease then, as a run that waits for its next round.
     """
 
     spec: Run
@@ -48,7 +48,7 @@ class Effort:
     left_ms: int | None = None
 
     def done_work(self, now_ms: int) -> int:
-        """Return what was done up to ``now_ms``."""
+        """Return the work done up to ``now_ms``."""
         return self.closed_work + sum(
             pace * (now_ms - start_ms) for start_ms, pace in self.open.values()
         )
@@ -69,7 +69,10 @@ class Effort:
 
 
 class Efforts:
-    """The work of all runs, folded from events; ``changed`` are runs since the last ``take``."""
+    """The work of all runs, folded from events.
+
+    ``changed`` are the runs since the last ``take``.
+    """
 
     def __init__(self, rates: RecordedRates) -> None:
         self.runs: dict[str, Effort] = {}
@@ -128,19 +131,19 @@ class Efforts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """What was learnt of a whole ledger: the work of runs, and how long stops took."""
+    """The lengths in a whole ledger: the work of runs, and how long stops took."""
 
     efforts: Mapping[str, Effort]
     rates: RecordedRates
     told: Mapping[str, ToldSteps]
-    """For each run that told of its steps, when it had told of how many."""
+    """For each run that reported its steps, when it had reported how many."""
     stops: Mapping[str, tuple[int, int]]
     """For each lease that was stopped, how long it took, and the sequence of its end."""
     usual_stop_ms: int
     end_ms: int
 
     def total_work(self, run: Run) -> int:
-        """Return how much work a run has, at least what it was seen to do."""
+        """Return the total work of a run, at least the work that is recorded."""
         known = self.efforts[run.name]
         if known.outcome in (e.Outcome.COMPLETED, e.Outcome.FAILED) and known.closed_work:
             assert known.total_work is not None, run.name
@@ -156,9 +159,9 @@ class Lengths:
         return max(declared, known.done_work(self.end_ms) + fastest)
 
     def steps(self, effort: Effort, now_ms: int) -> int | None:
-        """Return how many steps a run tells of that has come so far; None if it tells of none.
+        """Return how many steps a run with ``effort`` reports now; None if it reports none.
 
-        A run that had no GPUs in the ledger tells of its steps if others did.
+        A run that had no GPUs in the ledger reports its steps if others did.
         """
         run, known = effort.spec, self.efforts[effort.spec.name]
         told = self.told.get(run.name)
@@ -169,7 +172,7 @@ class Lengths:
 
 
 def lengths_of(events: Iterable[e.Event]) -> Lengths:
-    """Return what a whole ledger says about the work of its runs."""
+    """Return the lengths of work and stops in a whole ledger."""
     events = list(events)
     rates = RecordedRates(events)
     efforts, stops = Efforts(rates), dict[str, tuple[int, int]]()
@@ -197,7 +200,7 @@ def lengths_of(events: Iterable[e.Event]) -> Lengths:
 
 
 class _Told:
-    """What the runs of rounds had told of when each round began, folded from events."""
+    """The steps that the runs of rounds had reported when each round began, folded from events."""
 
     def __init__(self, efforts: Efforts) -> None:
         self.runs: dict[str, ToldSteps] = {}

@@ -1,4 +1,4 @@
-"""What a decision may read of plans: firm starts, conflicts, loans and what was derived."""
+"""What a decision may read of plans: firm starts, conflicts, loans and caches of planning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from quorate.model.state.room_index import RoomIndex
 
 
 class PlanView(Protocol):
-    """Firm starts and conflicts, and what planning has worked out."""
+    """Firm starts and conflicts, and cached results of planning."""
 
     @property
     def lottery(self) -> Lottery:
@@ -43,7 +43,7 @@ class PlanView(Protocol):
 
     @property
     def disruption(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """By owner and pool, what a disruption account lacked (GPU-ms) when last charged (ms)."""
+        """(GPU-ms that an account lacked when last charged, that instant), by owner and pool."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class PlanView(Protocol):
 
     @property
     def announced(self) -> Mapping[str, AnnouncedConflict]:
-        """By reservation, what was announced of the conflicts that are planned."""
+        """The announcements of planned conflicts, by reservation."""
         ...
 
     @property
@@ -73,27 +73,30 @@ class PlanView(Protocol):
 
     @property
     def lifted(self) -> Mapping[str, Lease]:
-        """Leases that a trial has lifted, and whose payers keep their promises."""
+        """Leases that a trial has removed, and whose payers keep their promises."""
         ...
 
     @property
     def line_ranks(self) -> LineRanks:
-        """The lines of waiting runs by their ranks, as far as they were read."""
+        """Lines of waiting runs (pool, owner, flavors) in queue order.
+
+        Ranked when they are read.
+        """
         ...
 
     @property
     def ends_cache(self) -> Ends:
-        """Expected ends found so far; what a lease has part in is dropped when it changes."""
+        """Expected ends computed so far; those of a lease are dropped when the lease changes."""
         ...
 
     @property
     def room_index(self) -> RoomIndex:
-        """Where runs may go, and when leases leave enough there, as far as it was read."""
+        """The domains that runs may use, and when leases leave enough room there."""
         ...
 
     @property
     def ask_cache(self) -> dict[Hashable, object]:
-        """What planning computed about waiting runs' requests, while its basis is unchanged.
+        """Cached results of planning about the requests of waiting runs.
 
         Dropped when a budget, an owner, a pool or a node changes.
         """

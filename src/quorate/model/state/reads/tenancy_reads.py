@@ -24,9 +24,9 @@ from quorate.model.state.records import (
 class Soft(NamedTuple):
     """The sums of owners' soft quotas.
 
-    ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
-    others leave. ``budgeted`` are the owners with a budget of hours, in order; ``has_targets`` says
-    that some owner has stated a share. ``undeclared`` are owners that only budgets name, and
+    ``rest_target_ppm`` is the target share of an owner that states none: an equal part of the rest.
+    ``budgeted`` are the owners with a budget of hours, in order; ``has_targets`` says that some
+    owner has stated a share. ``undeclared`` are owners that only budgets name, and
     ``shared_target_ppm`` is the target share if these have an equal part too.
     """
 
@@ -56,7 +56,7 @@ class Soft(NamedTuple):
 
 
 class TenancyView(Protocol):
-    """Owners, what they hold and have used, and who may ask."""
+    """Owners, their holdings and use, and access tokens."""
 
     @property
     def system(self) -> System:
@@ -70,7 +70,7 @@ class TenancyView(Protocol):
 
     @property
     def owner_versions(self) -> Mapping[str, int]:
-        """The sequence of the event that made each owner what it is."""
+        """The sequence of the event that last changed each owner."""
         ...
 
     @property
@@ -80,7 +80,7 @@ class TenancyView(Protocol):
 
     @property
     def holdings(self) -> Holdings:
-        """What owners with a hard quota hold."""
+        """The nodes and runs that owners with a hard quota hold."""
         ...
 
     @property
@@ -90,7 +90,7 @@ class TenancyView(Protocol):
 
     @property
     def meters(self) -> Mapping[tuple[str, str], Meter]:
-        """What each owner has and had of each flavor."""
+        """The present and past use of each flavor by each owner."""
         ...
 
     @property
@@ -100,12 +100,12 @@ class TenancyView(Protocol):
 
     @property
     def node_meters(self) -> Mapping[str, NodeMeter]:
-        """The nodes that owners have and had, since they have a budget of node-hours."""
+        """The present and past nodes of each owner, since it has a budget of node-hours."""
         ...
 
     @property
     def durations(self) -> Mapping[str, DurationHistory]:
-        """Actual against declared durations of each owner's last runs; if any has ended."""
+        """Actual against declared durations of the last runs of each owner that has any."""
         ...
 
     @property

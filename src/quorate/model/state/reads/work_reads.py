@@ -45,7 +45,7 @@ class WorkView(Protocol):
 
     @property
     def queued_counts(self) -> Mapping[tuple[str, str], int]:
-        """How many runs are ``queued`` by (pool, owner), if there are any."""
+        """How many runs are ``queued``, by (pool, owner); pairs without any are left out."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class WorkView(Protocol):
 
     @property
     def parked(self) -> Mapping[str, Mapping[str, None]]:
-        """Pending runs that wait for a hard quota, by the owner whose it is."""
+        """Pending runs that wait for a hard quota, by the owner that has the quota."""
         ...
 
     @property
@@ -118,7 +118,7 @@ class WorkView(Protocol):
 
     @property
     def round_sizes(self) -> Mapping[str, int]:
-        """How many runs are in each pool that shares in rounds, if there are any."""
+        """How many runs are in each pool that shares in rounds; pools without any are left out."""
         ...
 
     @property
