@@ -57,7 +57,7 @@ export function timeline(
   });
   const nodeAt = new Map(map.nodes.name.map((name, node) => [name, node]));
   const pieces = [
-    ...running(map, domainOf),
+    ...running(map, domainOf, bands.length),
     ...past(events, nodeAt, domainOf),
     ...planned(reservations, at),
   ];
@@ -65,12 +65,12 @@ export function timeline(
   return { bands, pieces };
 }
 
-function running(map: MapGiven, domainOf: number[]): Piece[] {
-  const found = new Map<string, Piece>();
+function running(map: MapGiven, domainOf: number[], domains: number): Piece[] {
+  const found = new Map<number, Piece>();
   const { node, gpus, lease } = map.held;
   lease.forEach((each, row) => {
     const domain = domainOf[node[row] as number] as number;
-    const key = `${each} ${domain}`;
+    const key = each * domains + domain;
     const known = found.get(key);
     if (known) {
       known.gpus += gpus[row] as number;
@@ -169,13 +169,14 @@ export function sameBar(pieces: Piece[], old: Piece): Piece | null {
  * the GPUs of its domain, so that neither hides the other.
  */
 export function stack(pieces: Piece[], bands: Band[]): void {
-  const lanes = bands.map(() => [] as number[]);
+  const lanes = bands.map((): Lanes => ({ busyUntil: [], full: 0, fullUntil: Infinity }));
   for (const band of bands) band.rows = band.gpus;
   for (const piece of pieces.sort((one, other) => one.from - other.from || other.gpus - one.gpus)) {
-    const busyUntil = lanes[piece.domain] as number[];
+    const taken = lanes[piece.domain] as Lanes;
+    const { busyUntil } = taken;
     const band = bands[piece.domain] as Band;
     const own = Math.max(band.gpus, piece.gpus);
-    let row = freeRow(busyUntil, piece, 0, own);
+    let row = freeRow(busyUntil, piece, fullRows(taken, piece.from), own);
     if (row === null && piece.kind === "planned") {
       row = freeRow(busyUntil, piece, band.gpus, Math.max(band.gpus, busyUntil.length) + piece.gpus);
     }
@@ -184,6 +185,27 @@ export function stack(pieces: Piece[], bands: Band[]): void {
     for (let lane = piece.row; lane < piece.row + piece.gpus; lane += 1) {
       busyUntil[lane] = Math.max(busyUntil[lane] ?? 0, piece.until);
     }
+  }
+}
+
+/** The rows of a band; the first `full` of them are taken until `fullUntil` at least. */
+interface Lanes {
+  busyUntil: number[];
+  full: number;
+  fullUntil: number;
+}
+
+/** Returns how many rows from the first one on are taken at `from`, looking at few of them again. */
+function fullRows(lanes: Lanes, from: number): number {
+  if (from >= lanes.fullUntil) {
+    lanes.full = 0;
+    lanes.fullUntil = Infinity;
+  }
+  for (;;) {
+    const until = lanes.busyUntil[lanes.full] ?? 0;
+    if (until <= from) return lanes.full;
+    lanes.full += 1;
+    lanes.fullUntil = Math.min(lanes.fullUntil, until);
   }
 }
 

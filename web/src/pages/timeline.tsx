@@ -106,6 +106,8 @@ interface Tip {
 function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const span = useRef<Span | null>(null);
+  /** How wide it was drawn: asking the page for each bar would take longer than drawing them. */
+  const drawnWidth = useRef(0);
   const [tip, setTip] = useState<Tip | null>(null);
   const chosen = tip?.isChosen ? tip.piece : null;
   const tops = useMemo(() => {
@@ -120,7 +122,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
   const given = useOwnerColors();
   const x = (at: number): number => {
     const { from, until } = span.current as Span;
-    const width = (canvas.current?.clientWidth ?? 0) - LABEL;
+    const width = drawnWidth.current - LABEL;
     return LABEL + ((at - from) / (until - from)) * width;
   };
   const box = (piece: Piece): [number, number, number, number] => {
@@ -136,43 +138,45 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
     if (!at) return;
     span.current ??= usual(pieces);
     const ratio = devicePixelRatio;
-    at.width = at.clientWidth * ratio;
+    const whole = at.clientWidth;
+    drawnWidth.current = whole;
+    at.width = whole * ratio;
     at.height = at.clientHeight * ratio;
     const context = at.getContext("2d") as CanvasRenderingContext2D;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const paint = paintOf();
-    drawAxis(context, span.current, x, at.clientWidth, height, paint.quiet, paint.free);
+    drawAxis(context, span.current, x, whole, height, paint.quiet, paint.free);
     context.fillStyle = paint.free;
     bands.forEach((band, order) => {
       // Under this line is planned work that begins before what runs there has to end.
       if (band.rows > band.gpus) {
-        context.fillRect(LABEL, (tops[order] as number) + band.gpus * rowOf(band), at.clientWidth - LABEL, 1);
+        context.fillRect(LABEL, (tops[order] as number) + band.gpus * rowOf(band), whole - LABEL, 1);
       }
     });
     context.save();
     context.beginPath();
-    context.rect(LABEL, 0, at.clientWidth - LABEL, height);
+    context.rect(LABEL, 0, whole - LABEL, height);
     context.clip();
+    context.font = "12px system-ui, sans-serif";
+    context.textBaseline = "middle";
     for (const piece of pieces) {
       const [left, top, width, tall] = box(piece);
-      if (left > at.clientWidth || left + width < LABEL) continue;
-      const color = paintFor(piece.owner, paint);
-      context.globalAlpha = piece.kind === "past" ? 0.35 : piece.isSpare ? 0.55 : 1;
+      if (left > whole || left + width < LABEL) continue;
+      const isPale = piece.kind === "past" || piece.isSpare;
+      if (isPale) context.globalAlpha = piece.kind === "past" ? 0.35 : 0.55;
       if (piece.kind === "planned") {
         context.strokeStyle = paint.text;
         context.setLineDash([4, 3]);
         context.strokeRect(left + 0.5, top + 0.5, Math.max(2, width - 1), Math.max(2, tall - 1));
         context.setLineDash([]);
       } else {
-        context.fillStyle = color;
+        context.fillStyle = paintFor(piece.owner, paint);
         context.fillRect(left, top, width, tall);
       }
-      context.globalAlpha = 1;
+      if (isPale) context.globalAlpha = 1;
       if (tall >= 13 && width > 50) {
-        context.font = "12px system-ui, sans-serif";
-        context.textBaseline = "middle";
         context.fillStyle = piece.kind === "running" ? paint.onOwner : paint.text;
-        const visible = Math.min(left + width, at.clientWidth) - Math.max(left, LABEL);
+        const visible = Math.min(left + width, whole) - Math.max(left, LABEL);
         if (visible > 40) {
           context.fillText(piece.run, Math.max(left, LABEL) + 6, top + tall / 2, visible - 10);
         }
@@ -244,13 +248,12 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
       const [x0, y0, width, tall] = box(piece);
       return left >= x0 && left < x0 + width && top >= y0 && top < y0 + tall;
     });
-  const ordered = useMemo(
-    () => [...pieces].sort((one, other) => one.domain - other.domain || one.row - other.row || one.from - other.from),
-    [pieces],
-  );
   /** Chooses the bar that is `by` further on, and brings it into sight. */
   const choose = (by: number): void => {
-    if (ordered.length === 0) return;
+    if (pieces.length === 0) return;
+    const ordered = [...pieces].sort(
+      (one, other) => one.domain - other.domain || one.row - other.row || one.from - other.from,
+    );
     const at = tip ? ordered.indexOf(tip.piece) + by : by > 0 ? 0 : ordered.length - 1;
     const piece = ordered[(at + ordered.length) % ordered.length] as Piece;
     const old = span.current;
