@@ -1,4 +1,8 @@
-"""One ledger for two clusters: a cap over envelopes of both holds at every instant and commit."""
+"""One ledger for two clusters: a cap over envelopes of both holds at every instant and commit.
+
+It needs a second API server, so ``make soak`` runs it. The decisions alone are tried by
+``tests/unit/core/test_cap_over_clusters.py``.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.played_nodes import PlayedNodes
 from tests.service.program import client, program
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 SPACES = ("two-rai", "two-home")
 CAP = 16
