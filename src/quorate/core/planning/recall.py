@@ -311,7 +311,10 @@ def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog
         RecallWithdrawn(at_ms=log.now_ms, actor=log.actor, run=known.run, bundle=known.bundle)
     )
     at_ms = log.now_ms if log.has_executor else min(log.now_ms, known.due_ms)
-    if not hand_over(trial, known.run, known.bundle, at_ms=at_ms):
+    # The lender pays again only if its run no longer waits; otherwise the loan would be recalled
+    # again at once, and again at the end of each notice.
+    barred = frozenset((known.payer,) if known.waiting_run in log.view.pending else ())
+    if not hand_over(trial, known.run, known.bundle, at_ms=at_ms, barred=barred):
         return False
     events = tuple(trial.events)
     if not stand(trial):

@@ -24,9 +24,11 @@ from quorate.model.events import (
     MoveCode,
     NodeStatus,
     RecallWithdrawn,
+    ReservationMoved,
     StartReason,
 )
 from quorate.model.specs import Budget, Malleable, Run
+from quorate.model.state.apply_event import apply
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending
 from tests.oracles.lives import Life, ends, stops
@@ -250,6 +252,31 @@ def test_a_loan_goes_on_when_the_run_it_was_recalled_for_is_gone() -> None:
     life.do(Tick(), DUE_MS)
     assert life.phase("loan") is Phase.RUNNING
     assert life.state.envelopes[life.state.leases["loan/1"].fact.payer].owner == "one"
+
+
+def test_the_lender_does_not_lend_again_while_its_run_waits() -> None:
+    """The bundle went on with the money that was recalled, and was recalled again without end."""
+    life = lent_life(16)
+    life.do(Submit(borrower("loan", 8)))
+    life.do(Submit(of("mine", 8)))
+    known = life.state.reservations["mine@1"]
+    later = ReservationMoved(
+        at_ms=life.now_ms,
+        actor="test",
+        reservation="mine@1",
+        status=known.status,
+        slice=known.slice,
+        payers=known.payers,
+        planned_start_ms=NOW_MS + 5 * HOUR_MS,
+        natural_start_ms=NOW_MS + 5 * HOUR_MS,
+        by_conflict=False,
+        cause=MoveCause(MoveCode.LOANS_RECALLED, ()),
+    )
+    apply(life.state, later)
+    life.now_ms = DUE_MS
+    decision = life.ask(Tick())
+    assert ends(decision) == [("loan/0", EndReason.RECALLED)]
+    assert started(decision.events) == [("mine/0", DUE_MS)]
 
 
 def test_the_start_by_a_recall_is_firm_however_far_away_it_is() -> None:
