@@ -136,7 +136,7 @@ def test_plan_and_explain_tell_the_exact_start_where_it_is_asked_for() -> None:
     )
     assert long.expected_end_ms == NOW_MS + 9 * HOUR_MS
     assert "the first 2 waiting runs" in long.parked
-    assert "all before it were, too: 7" in long.parked
+    assert "all 7 runs before it were planned, too" in long.parked
     assert short.refusal == long.refusal
     explained = explain(life.state, "w7", life.now_ms, is_exact=True)
     assert isinstance(explained, Explanation)
