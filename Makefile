@@ -27,6 +27,8 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 # Where Chromium is for the tests of the dashboard, or why there is none.
 BROWSER := .build/chromium
+# Where kubectl is for the tests of Kubernetes, or why there is none.
+KUBECTL := .build/kubectl
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-kubernetes demo-quorum serve test quick check bench soak mutate cover format lock web docs clean
@@ -55,7 +57,7 @@ serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and 
 
 # File by file: many files have a service, a browser or a control plane that their tests share.
 # tests/conftest.py says which files begin first.
-test: $(DEV) $(BROWSER) ## every test, repeatable
+test: $(DEV) $(BROWSER) $(KUBECTL) ## every test, repeatable
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(DEV) ## the tests worth running after each change, under a minute
@@ -71,7 +73,7 @@ check: $(DEV) ## formatting, lint, types, layers
 bench: $(DEV) ## measure, print beside the targets, fail below one
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV) $(BROWSER) ## long and random: many more examples, SEEDS=0-499 of the simulation
+soak: $(DEV) $(BROWSER) $(KUBECTL) ## long and random: many more examples, SEEDS=0-499 of the simulation
 	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=0 $(ARGS)
 
@@ -134,3 +136,6 @@ $(BIN)/uv: | $(BIN)/python
 
 $(BROWSER): | $(DEV)
 	@$(BIN)/python -m tools.chromium $@
+
+$(KUBECTL): | $(DEV)
+	@$(BIN)/python -m tools.system_package kubectl kubernetes-client $@

@@ -9,26 +9,19 @@ that are skipped for want of a browser say that reason.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import Final
 
 from tests.web.browsing import chromium_here, why_it_does_not_start
-
-INSTALL_S_MAX: Final = 240
-"""How long each step of an installation may take: `make test` waits for it once."""
-_SAID_CHARS_MAX: Final = 300
+from tools.system_package import install, run
 
 
 def installed() -> tuple[bool, str]:
     """Return whether there is a browser, and where it is, or why there is none."""
     troubles: list[str] = []
-    for install in (None, _by_playwright, _by_package):
-        if install is not None:
-            troubles.append(install())
+    for step in (None, _by_playwright, _by_package):
+        if step is not None:
+            troubles.append(step())
         found = chromium_here()
         if found is not None:
             lacking = why_it_does_not_start(found)
@@ -43,37 +36,15 @@ def _by_playwright() -> str:
 
     Return what went wrong; empty where nothing did.
     """
-    trouble = _run(sys.executable, "-m", "playwright", "install", "chromium")
+    trouble = run(sys.executable, "-m", "playwright", "install", "chromium")
     found = chromium_here()
     if found is not None and why_it_does_not_start(found):
-        trouble = _run(sys.executable, "-m", "playwright", "install-deps", "chromium")
+        trouble = run(sys.executable, "-m", "playwright", "install-deps", "chromium")
     return trouble
 
 
 def _by_package() -> str:
-    """Install the package of the system. Return what went wrong; empty where nothing did."""
-    if shutil.which("apt-get") is None:
-        return "there is no apt-get to install the package chromium with"
-    if os.geteuid() != 0:
-        return "only root can install the package: `apt-get install chromium`"
-    install = ("apt-get", "install", "--yes", "--no-install-recommends", "chromium")
-    return _run("apt-get", "update") or _run(*install)
-
-
-def _run(*command: str) -> str:
-    """Return what went wrong; empty where nothing did."""
-    called = " ".join(command[2:4] if command[0] == sys.executable else command[:2])
-    silent = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        done = subprocess.run(  # noqa: S603 - our own words
-            command, capture_output=True, text=True, timeout=INSTALL_S_MAX, check=False, env=silent
-        )
-    except subprocess.TimeoutExpired:
-        return f"{called} took longer than {INSTALL_S_MAX} s"
-    if done.returncode == 0:
-        return ""
-    said = " ".join((done.stderr or done.stdout).split())
-    return f"{called} failed: {said[-_SAID_CHARS_MAX:]}"
+    return install("chromium")
 
 
 def main(file: str) -> None:

@@ -35,7 +35,7 @@ from quorate.model.state.state_view import StateView
 from quorate.model.task_arrays import upstreams_of
 from quorate.operations.caller import CLAIM, Caller, Role
 from quorate.operations.operation import Area
-from quorate.operations.own_fields import own_field_faults
+from quorate.operations.reserved_fields import own_field_faults
 from quorate.operations.visibility import knows_token, seen_by, sees_owner
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import refused
