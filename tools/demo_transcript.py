@@ -68,7 +68,7 @@ def play(folder: Path, *, python: str = sys.executable) -> str:
 
 def victim_of(transcript: str) -> tuple[str, str]:
     """Return the run that was drawn and its owner."""
-    found = re.search(r"The lot fell on (\w+) of (\w+)", " ".join(transcript.split()))
+    found = re.search(r"The lottery has drawn (\w+) of (\w+)", " ".join(transcript.split()))
     assert found is not None, "the transcript has no lottery"
     return found[1], found[2]
 

@@ -1,7 +1,7 @@
 """Check every lottery of an exported ledger: python tools/verify_lottery.py export.jsonl.
 
-Follows docs/reference/export.md and lottery.md with the standard library alone. Exit status: 0 and
-the conflicts; 1 and the first event that is wrong; 2 when there is no export to read.
+Follows docs/reference/export.md and lottery.md with the standard library alone. Exit status: 0,
+and prints the conflicts; 1, and prints the first wrong event; 2 if there is no export to read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _must(condition: object, otherwise: str) -> None:
 
 
 def events(lines: list[bytes]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield where each event is and its fields; before those of a block, where that is."""
+    """Yield the place and the fields of each event; first the place of its block."""
     previous, seq = "0" * 64, 1
     for height, line in enumerate(lines, 1):
         yield f"line {height}, sequence {seq}", []
@@ -66,7 +66,7 @@ def events(lines: list[bytes]) -> Iterator[tuple[str, list[Any]]]:
             if row[0] in SHOWN or beside["tag"] in SHOWN:
                 names = ["seq", "tag", "at_ms", "actor", *SHOWN[row[0]].split()]
                 event = dict(zip(names, [number, *row], strict=True))
-                _must(text_of(event) == text_of(beside), "what is shown is not what was hashed")
+                _must(text_of(event) == text_of(beside), "the shown event is not the hashed one")
         previous, seq = digest, seq + len(rows)
 
 
@@ -94,48 +94,48 @@ def check_draws(declared: list[Any], resolved: list[Any]) -> None:
     parts = [b"quorate-lottery-seed/1", text_of(scope).encode(), reservation.encode()]
     parts += [b"%d" % due_ms, b"%d" % attempt, link, b"%d" % len(nonces), *nonces, beacon.encode()]
     found = sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts))
-    _must(found.hexdigest() == seed, f"the seed is not {found.hexdigest()}, which its parts give")
+    _must(found.hexdigest() == seed, f"the seed is not {found.hexdigest()}, the hash of its parts")
     drawn = [*redraw(b"quorate-lottery-draw/1\0" + found.digest(), tokens)][: len(draws)]
     _must(drawn == [each[:2] for each in draws], "the draws are not those that the seed gives")
 
 
 def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
-    """Check one event: ``chain`` is its last link, that one's number, length, link 0, the next."""
+    """Check one event; ``chain``: last link, its number, length, link 0, the next chain."""
     match row:
         case ["lottery-committed/1", _, _, link, length]:
-            _must(chain[1] == chain[2], "the chain before it is not used up")
+            _must(chain[1] == chain[2], "the chain before has unused links")
             chain[:] = link, 0, length, link, []
         case ["lottery-sealed/1", _, _, link, length, _]:
-            _must(link == chain[3] or chain[1] < chain[2] > 0 == len(chain[4]), "it is too late")
+            _must(link == chain[3] or chain[1] < chain[2] > 0 == len(chain[4]), "sealed too late")
             chain[4] = chain[4] if link == chain[3] else [link, 0, length, link, []]
         case ["run-submitted/1", _, _, run]:
             known["run " + run["name"]] = [run["owner"], run.get("nonce", "")]
         case ["lease-started/1" | "lease-started/2", _, _, lease, run, *_]:
             known["lease " + lease] = run
         case ["conflict-declared/1", _, _, name, *_, size, _, _, number, link, tokens]:
-            _must(link == chain[0] and number == chain[1] + 1 <= chain[2], "it skips a link")
+            _must(link == chain[0] and number == chain[1] + 1 <= chain[2], "a link is skipped")
             for owner, run, gpus, nonce in tokens:
                 fits = known.get("run " + run) == [owner, nonce] and gpus <= size
-                _must(fits, f"{run} is not as it was submitted, or too large to enter")
+                _must(fits, f"{run} is not as submitted, or too large to enter")
             _must(len({token[1] for token in tokens}) == len(tokens), "a run enters twice")
-            _must(known.setdefault("conflict " + name, row) is row, "it was declared before")
+            _must(known.setdefault("conflict " + name, row) is row, "it is declared twice")
         case ["conflict-resolved/1", _, _, name, outcome, *shown, cuts, draws, _]:
             declared, known["conflict " + name] = known["conflict " + name], []
             lost = {lease: cut[1] for cut in cuts if cut[0] == "Lottery" for lease in cut[4]}
             victims = {run for _, run, is_spared in draws if not is_spared}
             held = {lease: known.get("lease " + lease) for lease in lost}
-            _must(held == lost and {*lost.values()} == victims, "it cuts others than its victims")
-            _must(outcome == "Cleared" or not cuts + draws, "it cuts or draws, and is not cleared")
-            _must(not shown[1] and (draws or not any(shown)), "a seed or a beacon is shown")
+            _must(held == lost and {*lost.values()} == victims, "the cut runs are not the victims")
+            _must(outcome == "Cleared" or not cuts + draws, "cuts or draws, but not Cleared")
+            _must(not shown[1] and (draws or not any(shown)), "a seed without draws, or a beacon")
             if draws:
-                _must(declared[13] == chain[0], "its link was used by another lottery")
+                _must(declared[13] == chain[0], "another lottery used the link")
                 check_draws(declared, row)
                 chain[:2] = shown[0], chain[1] + 1
                 chain[:] = chain[4] if chain[4] and chain[1] == chain[2] else chain
             known.update(("seed " + lease, shown[2]) for lease in lost)
             print(name, outcome, declared[12], len(draws), *sorted(victims), sep="\t")
         case ["lease-ending/1" | "lease-ended/1", _, _, lease, "RandomPreempt", _, detail]:
-            _must((seed := known.get("seed " + lease)) and seed in detail, "its seed is not shown")
+            _must((seed := known.get("seed " + lease)) and seed in detail, "the seed is not shown")
         case _:
             pass
 

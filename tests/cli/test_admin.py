@@ -30,7 +30,7 @@ def told(said: Said) -> list[str]:
 def errors(said: Said) -> list[str]:
     """Return the lines of what went wrong, without that which says which ledger was asked."""
     assert said.out == ""
-    return [line for line in said.err.splitlines() if not line.startswith("asked: ")]
+    return [line for line in said.err.splitlines() if not line.startswith("searched: ")]
 
 
 def submit(

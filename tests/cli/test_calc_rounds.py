@@ -50,5 +50,5 @@ def test_only_rounds_have_throughputs(shell: Shell) -> None:
     world = write(shell, "world.json", {"nodes": []})
     said = shell("calc", "topology", "-f", world, "--throughputs", rates)
     assert (said.code, said.out) == (3, "")
-    assert "--throughputs is for rounds, and topology reads none; leave it out" in said.err
+    assert "--throughputs is only for rounds, not for topology; remove it" in said.err
     assert shell("calc", "rounds", "-f", write(shell, "list.json", [])).code == 3

@@ -85,7 +85,7 @@ def test_a_dry_run_takes_nothing(shell: Shell) -> None:
         (("--for", "8x"), 3, "--for: must be a duration"),
         (("--for", "1m"), 3, "is no longer than what its work gets to checkpoint"),
         (("--pool", "nowhere"), 1, "pool 'nowhere' has no such node"),
-        (("--gpus", "8"), 2, "give either --nodes N or --gpus N"),
+        (("--gpus", "8"), 2, "give one of --nodes N and --gpus N"),
     ],
 )
 def test_what_cannot_be_is_named(

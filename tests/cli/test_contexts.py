@@ -39,8 +39,8 @@ def test_a_context_is_kept_where_nobody_else_reads_it(home: Shell) -> None:
     out = home.ok(
         "context", "set", "lab", "--server", "http://127.0.0.1:1/", "--token-file", "lab.token"
     )
-    assert f"context 'lab' made in {_config(home)}" in out
-    assert "commands ask http://127.0.0.1:1 now" in out
+    assert f"context 'lab' created in {_config(home)}" in out
+    assert "commands now use http://127.0.0.1:1" in out
     assert stat.S_IMODE(_config(home).stat().st_mode) == 0o600
     assert tomllib.loads(_config(home).read_text()) == {
         "current": "lab",
@@ -56,19 +56,19 @@ def test_a_context_is_kept_where_nobody_else_reads_it(home: Shell) -> None:
 def test_setting_a_further_context_says_which_is_still_current(home: Shell) -> None:
     home.ok("context", "set", "here", "--server", "http://127.0.0.1:1")
     made = home.ok("context", "set", "alice", "--server", "http://127.0.0.1:2").splitlines()
-    still = "commands still ask http://127.0.0.1:1, as context 'here'; to ask this one: quorate "
+    still = "commands still use http://127.0.0.1:1, context 'here'; to use this one: quorate "
     assert made[1:] == [f"{still}context use alice"]
     assert home.ok("context", "set", "here", "--server", "http://127.0.0.1:3").count("\n") == 1
     home.ok("context", "use", "file")
     changed = home.ok("context", "set", "alice", "--server", "http://127.0.0.1:4").splitlines()
-    still = "commands still work on the ledger's file; to ask this one: quorate context use alice"
+    still = "commands still use the ledger's file; to use this one: quorate context use alice"
     assert changed[1:] == [still]
 
 
 def test_a_first_context_that_the_environment_overrides_says_so(home: Shell) -> None:
     home.environ["QUORATE_CONTEXT"] = "file"
     said = home("context", "set", "here", "--server", "http://127.0.0.1:1")
-    assert "note: here QUORATE_CONTEXT is set, and chooses instead" in said.err
+    assert "note: QUORATE_CONTEXT is set, and takes precedence" in said.err
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_token_is_taken_from_standard_input_and_never_shown(home: Shell) -> No
         assert "s3cret" not in home.ok("context", *words)
     refused = home("context", "set", "lab", "--token", "s3cret")
     assert refused.code == 2
-    assert "others on this machine could see it" in refused.err
+    assert "other users could see it" in refused.err
     assert "s3cret" not in refused.err
 
 
@@ -115,12 +115,12 @@ def test_contexts_are_listed_used_and_deleted(home: Shell) -> None:
     home.ok("context", "set", "a", "--server", "http://127.0.0.1:1")
     home.ok("context", "set", "b", "--server", "http://127.0.0.1:2")
     assert home.ok("context", "current") == "a: http://127.0.0.1:1 (by quorate context use)\n"
-    assert home.ok("context", "use", "b") == "commands ask http://127.0.0.1:2 now, as context 'b'\n"
+    assert home.ok("context", "use", "b") == "commands now use http://127.0.0.1:2, context 'b'\n"
     listing = home("context", "list", "-o", "json").json
     assert listing["current"] == "b"
     assert [each["name"] for each in listing["contexts"]] == ["a", "b"]
     assert [line.split()[0] for line in home.ok("context", "list").splitlines()[1:]] == ["a", "*"]
-    assert "ledger's file now" in home.ok("context", "delete", "b")
+    assert "now use the ledger's file" in home.ok("context", "delete", "b")
     assert home.ok("context", "current") == "the ledger's file quorate.db\n"
     assert home("context", "use", "b").code == 1
     home.ok("context", "use", "a")
@@ -131,7 +131,7 @@ def test_contexts_are_listed_used_and_deleted(home: Shell) -> None:
 def test_a_token_is_not_shown_to_another_server(home: Shell) -> None:
     _keep_token(home)
     said = home("context", "set", "lab", "--server", "https://other:1")
-    assert "the token that was kept is gone" in said.err
+    assert "the stored token was removed" in said.err
     assert _kept(home) == {"server": "https://other:1"}
 
 
@@ -144,11 +144,11 @@ def test_an_open_wire_is_warned_of(home: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("set", "lab"), 2, "to make it, give --server URL"),
+        (("set", "lab"), 2, "to create it, give --server URL"),
         (("set", "file", "--server", "http://h"), 4, "'file' means the ledger's file"),
         (("set", "a b", "--server", "http://h"), 4, "cannot be the name of a context"),
         (("set", "a", "--server", "h:1"), 2, "write http://HOST:PORT"),
-        (("set", "a", "--server", "http://u:p@h"), 2, "has a user or password in it"),
+        (("set", "a", "--server", "http://u:p@h"), 2, "contains a user or password"),
         (("set", "a", "--server", "http://h?x=1"), 2, "more than an address"),
         (("set", "a", "--server", "http://h", "--token-file", "no"), 4, "cannot be read"),
         (("set", "a", "--server", "https://h", "--ca-file", "no"), 2, "no cannot be read"),
@@ -169,12 +169,12 @@ def test_what_is_wrong_with_a_context_is_said(
     ("text", "told"),
     [
         ("current = [", "is not TOML"),
-        ("curent = 'a'", "curent: there is no such setting"),
+        ("curent = 'a'", "curent: unknown setting"),
         ("current = 'a'", "current: there is no context 'a'"),
-        ("[contexts.a]\ntoken = 'x'", "contexts.a: has no server"),
+        ("[contexts.a]\ntoken = 'x'", "contexts.a: server is missing"),
         ("[contexts.a]\nserver = 'x'", "is not an address"),
-        ("[contexts.a]\nserver = 'http://h'\nport = 'x'", "contexts.a.port: there is no such"),
-        ("[contexts.a]\nserver = 3", "must be a table of texts"),
+        ("[contexts.a]\nserver = 'http://h'\nport = 'x'", "contexts.a.port: unknown setting"),
+        ("[contexts.a]\nserver = 3", "must be a table of strings"),
     ],
 )
 def test_a_broken_file_of_contexts_says_where(home: Shell, text: str, told: str) -> None:
@@ -241,7 +241,7 @@ def test_a_token_for_another_server_is_not_sent_to_a_context_that_has_its_own(ho
         home.ok("get", "runs", "--context", "lab")
         home.environ["QUORATE_SERVER"] = ""
         current = home.ok("context", "current")
-        assert "(by quorate context use, with the token of QUORATE_TOKEN)" in current
+        assert "(by quorate context use, with the token in QUORATE_TOKEN)" in current
         home.ok("get", "runs")
         assert "correct it, or: unset QUORATE_TOKEN" in home("get", "runs").err
     sent = [got.headers.get("authorization") for got in server.got]
@@ -256,7 +256,7 @@ def test_what_works_on_a_file_says_so(home: Shell, words: tuple[str, ...], code:
     home.ok("context", "set", "lab", "--server", "http://127.0.0.1:1")
     said = home(*words)
     assert said.code == code, said
-    note = f"note: {words[0]} works on a ledger's file; context 'lab' (by quorate context use)"
+    note = f"note: {words[0]} works on a ledger's file, not on context 'lab' (by"
     assert said.err.startswith(note)
     refused = home("--context", "lab", *words)
     assert refused.code == 2
@@ -275,7 +275,7 @@ def test_options_of_a_file_are_not_taken_for_a_service(home: Shell) -> None:
     ("url", "text"),
     [
         ("http://127.0.0.1:1", "nothing listens at http://127.0.0.1:1; is the service running?"),
-        ("http://nowhere.invalid", "there is no host of the name in http://nowhere.invalid"),
+        ("http://nowhere.invalid", "the host name in http://nowhere.invalid"),
         ("nonsense", "server 'nonsense' is not an address; write http://HOST:PORT"),
     ],
 )
@@ -302,7 +302,7 @@ def test_a_service_that_says_no_is_told_as_a_file_tells_it(home: Shell) -> None:
         assert missing.code == 1
         assert missing.err == (
             "error: there is no run 'a'; list them: quorate get runs\n"
-            f"asked: {server.url} (by --server)\n"
+            f"searched: {server.url} (by --server)\n"
         )
         invalid = told("patch", "system", "--set", "spec.halfLife=soon")
         assert (invalid.code, invalid.err) == (3, "error: one\nerror: two\n")
@@ -338,8 +338,8 @@ def test_who_is_of_no_tenant_has_to_say_whose_work_it_is(home: Shell) -> None:
         typed = home("--server", server.url, "submit", "--gpus", "8", "--", "true")
         script = home("--server", server.url, "sbatch", "job.sh")
     assert (typed.code, script.code) == (2, 3)
-    assert "needs --team OWNER" in typed.err
-    assert "does not say whose work it is" in script.err
+    assert "add --team OWNER" in typed.err
+    assert "has no owner" in script.err
 
 
 def test_a_tree_is_printed_as_json_and_yaml(home: Shell) -> None:

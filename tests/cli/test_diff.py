@@ -39,7 +39,7 @@ def test_a_changed_line_is_shown_as_it_is_and_as_it_would_be(shell: Shell) -> No
     assert (said.code, said.err) == (1, "")
     changed = [line for line in said.out.splitlines() if line[:1] in "+-"]
     assert changed[0].startswith("--- node/")
-    assert changed[0].endswith(" as it is")
+    assert changed[0].endswith(" at present")
     assert changed[1].endswith(" in the file")
     assert changed[2:] == ["-  gpus: 8", "+  gpus: 4"]
     assert shell.ledger_bytes() == before

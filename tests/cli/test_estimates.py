@@ -32,7 +32,7 @@ def test_a_gap_is_filled_and_the_table_written(shell: Shell) -> None:
     made = read_throughputs((shell.folder / "full.json").read_bytes())
     assert isinstance(made, ThroughputTable)
     again = shell("throughputs", "estimate", with_a_gap(shell), "--to", "full.json")
-    assert (again.code, "full.json is there already" in again.err) == (1, True)
+    assert (again.code, "full.json already exists" in again.err) == (1, True)
     nowhere = shell("throughputs", "estimate", with_a_gap(shell), "--to", "no/full.json")
     assert (nowhere.code, "cannot be written" in nowhere.err) == (4, True)
 
@@ -69,8 +69,8 @@ def test_a_trial_shows_what_types_are_taken_for(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--seed", "3"], 2, "--known, --gpus and --seed are of a trial"),
-        (["--trial", "0.5", "--to", "x.json"], 2, "a trial makes no table"),
+        (["--seed", "3"], 2, "--known, --gpus and --seed need --trial"),
+        (["--trial", "0.5", "--to", "x.json"], 2, "a trial writes no table"),
         (["--trial", "0.5", "--known", "9"], 3, "has 3 types, of which 9 cannot be known"),
         (["--trial", "0.5", "--gpus", "7"], 3, "has gaps among the types of 7 GPUs"),
     ],

@@ -26,7 +26,7 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
     ("text", "code", "said"),
     [
         ("a: [1, 2", 3, "bad.yaml:2:1: malformed YAML"),
-        ("", 3, "there are no documents here"),
+        ("", 3, "the text has no documents"),
         ("kind: Node\n\x00", 3, "U+0000"),
         (b"caf\xe9: 1", 3, "byte 0xe9 is not UTF-8"),
         (HEAD + "Job\nmetadata: {name: j}\nspec: {}\n", 3, "a job is a Run here"),
@@ -66,7 +66,7 @@ def test_a_bad_document_is_told_and_changes_nothing(
     answer = shell("apply", "-f", path.name)
     assert (answer.code, answer.out) == (code, "")
     assert said in answer.err
-    assert all(line.startswith(("error: ", "asked: ")) for line in answer.err.splitlines())
+    assert all(line.startswith(("error: ", "searched: ")) for line in answer.err.splitlines())
     assert shell.ledger_bytes() == before
 
 
@@ -143,7 +143,7 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
         (["explain", "nope"], 1, "there is no run 'nope'"),
         (["delete", "node", "nix"], 1, "there is no node 'nix'; list them: quorate get nodes"),
         (["delete", "node"], 2, "which node? write: quorate delete node NAME"),
-        (["delete", "run", "a"], 2, "a run is not deleted; to end it, write: quorate cancel NAME"),
+        (["delete", "run", "a"], 2, "a run cannot be deleted; to end it, write: quorate cancel"),
         (["delete", "lease", "a/0"], 2, "lease: cannot be deleted; delete a node, pool"),
         (["rm", "node", "a1"], 2, "there is no command 'rm'; write: quorate delete KIND NAME"),
         (["node", "delete", "a1"], 2, "write: quorate delete node NAME"),
@@ -163,11 +163,11 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
         (["submit", "--like", "share", "--name", "a b"], 3, "metadata.name"),
         (["submit", "-f", str(EXAMPLES / "share.yaml"), "--set", "spec.resources.totalGPUs=4"], 1,
          "a run of this name exists"),
-        (["patch", "system", "foo", "--set", "spec.halfLife=2h"], 2, "there is one system"),
+        (["patch", "system", "foo", "--set", "spec.halfLife=2h"], 2, "the system has no name"),
         (["patch", "system", "--set", "status.x=3"], 3, "cannot change status"),
         (["--actor", "", "tick"], 2, "--actor: must be one printable line"),
         (["--frob"], 2, "see: quorate --help"),
-        (["get"], 2, "name what to show, as in: quorate get runs"),
+        (["get"], 2, "the kind is missing, as in: quorate get runs"),
         (["tick", "--lock-timeout", "soon"], 2, "--lock-timeout: must be seconds"),
         (["get", "nodes", "--owner", "rai"], 2, "are for runs, not nodes"),
         (["get", "runs", "--owner", "nobody"], 1, "there is no owner 'nobody'"),
@@ -200,7 +200,7 @@ def test_a_refused_command_says_why_and_how(
     answer = shell(*words)
     assert (answer.code, answer.out) == (code, "")
     assert said in answer.err
-    assert all(line.startswith(("error: ", "asked: ")) for line in answer.err.splitlines())
+    assert all(line.startswith(("error: ", "searched: ")) for line in answer.err.splitlines())
     assert shell.ledger_bytes() == before
 
 
@@ -275,11 +275,11 @@ def test_a_ledger_cut_short_says_how_far_it_is_sound(shell: Shell) -> None:
     whole = shell.ledger_bytes()
     shell.file("half.db", whole[:8192])
     nothing = shell("--ledger", "half.db", "ledger", "verify")
-    assert (nothing.code, "not even its first block is sound" in nothing.err) == (5, True)
+    assert (nothing.code, "no block is valid" in nothing.err) == (5, True)
     shell.file("half.db", whole[:-4096])
     said = shell("--ledger", "half.db", "ledger", "verify")
     assert (said.code, said.out) == (5, "")
-    found = re.search(r"blocks 1 to (\d+) are sound, up to sequence (\d+)", said.err)
+    found = re.search(r"blocks 1 to (\d+) are valid, up to sequence (\d+)", said.err)
     assert found is not None, said
     assert 2 <= int(found[1]) < 42
     assert int(found[2]) == int(found[1]) + 24

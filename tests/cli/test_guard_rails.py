@@ -14,7 +14,7 @@ SUBMIT = ("submit", "--gpus", "8", "--team", "rai")
 def test_a_flavor_in_another_case_is_the_flavor_of_the_nodes(shell: Shell) -> None:
     said = shell(*SUBMIT, "--flavor", "h100,a100", "--name", "a", "--", "true")
     assert said.code == 0, said
-    assert "note: --flavor h100: taken as H100, as nodes have it" in said.err
+    assert "note: --flavor h100: read as H100, the spelling of the nodes" in said.err
     spec = shell("get", "run", "a", "-o", "json").json["spec"]
     assert spec["resources"]["gpuTypes"] == ["H100", "A100"]
 
@@ -35,15 +35,15 @@ def test_a_flavor_that_could_be_two_is_a_question(shell: Shell) -> None:
         shell.ok("apply", "-f", shell.file("odd.yaml", node))
     said = shell(*SUBMIT, "--flavor", "hone", "--", "true")
     assert (said.code, said.out) == (2, "")
-    assert "--flavor hone: is it HoNE or hOne? write it as nodes do" in said.err
+    assert "--flavor hone: write HoNE or hOne, as on the nodes" in said.err
     assert shell(*SUBMIT, "--flavor", "hOne", "--dry-run", "--", "true").err == ""
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("stray", "--flavor", "H100", "--", "true"), "'stray' is before --, and no option"),
-        (("--flavor", "H100", "stray", "--", "true"), "'stray' is before --, and no option"),
+        (("stray", "--flavor", "H100", "--", "true"), "'stray' is before -- and not an option"),
+        (("--flavor", "H100", "stray", "--", "true"), "'stray' is before -- and not an option"),
         (
             ("--flavor", "H100", "python", "train.py"),
             "as in: quorate submit --gpus 8 --team rai --flavor H100 -- python train.py",
@@ -90,7 +90,7 @@ def test_a_dry_run_says_what_would_happen(shell: Shell) -> None:
 def test_an_unknown_name_says_which_ledger_was_asked(shell: Shell) -> None:
     said = shell("get", "run", "nothing-like-it")
     assert said.code == 1
-    assert said.err.splitlines()[-1].startswith("asked: the ledger ")
+    assert said.err.splitlines()[-1].startswith("searched: the ledger ")
     assert "quorate.db" in said.err.splitlines()[-1]
 
 
@@ -137,18 +137,18 @@ def test_of_very_many_errors_the_first_are_shown_and_the_rest_counted(shell: She
     lines = said.err.splitlines()
     assert said.code == 3
     assert len(lines) == 21
-    assert lines[-1] == "error: 10 more errors are not shown; mend these first"
+    assert lines[-1] == "error: 10 more errors are not shown; correct these first"
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("submit", "--time", "4h", "--", "true"), "there is no option --time here; write --for"),
+        (("submit", "--time", "4h", "--", "true"), "unknown option --time; write --for"),
         (("submit", "--gpus", "eight", "--", "true"), "'eight' is not a whole number"),
         (("submit", "--gpus", "0", "--", "true"), "must be at least 1, got 0"),
-        (("get",), "name what to show, as in: quorate get runs; there are: nodes, domains,"),
+        (("get",), "the kind is missing, as in: quorate get runs; kinds: nodes, domains,"),
         (("describe", "train"), "to describe a run of that name: quorate describe run train"),
-        (("statement", "--account", "rai"), "there is no option --account here; write --tenant"),
+        (("statement", "--account", "rai"), "unknown option --account; write --tenant"),
     ],
 )
 def test_a_word_of_another_scheduler_is_answered_with_ours(

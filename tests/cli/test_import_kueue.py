@@ -107,7 +107,7 @@ def test_resources_for_kubectl_have_the_namespaces_of_owners_and_names_of_object
         (("--end", "2000-01-01T00:00:00Z"), "--end must be after --start"),
         (("--cluster", "a b"), "--cluster must be 1 to 128"),
         (("-", "-"), "- is given twice"),
-        (("--namespace", "q-{owner}"), "name it, --cluster"),
+        (("--namespace", "q-{owner}"), "add --cluster NAME"),
         (("--cluster", "west", "--namespace", "Q {owner}"), "--namespace must be a namespace like"),
         (("--cluster", "west", "--namespace", "quorate"), "--namespace must have {owner} in it"),
     ],

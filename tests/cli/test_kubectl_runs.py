@@ -180,7 +180,7 @@ def test_a_namespace_has_runs_named_by_their_resources_wherever_it_stands(
     assert "kubectl describe runs.quorate.dev early --namespace=quorate-rai" in early.err
     named = kubectl(place, "queue", "-n", "quorate-rai")
     assert named.code == 2
-    assert "queue names none" in named.err
+    assert "queue has no run" in named.err
     # Without a namespace a name is the ledger's, and no cluster is asked.
     assert kubectl(place, "explain", "wide").code == 0
 

@@ -284,7 +284,7 @@ def test_an_export_cut_inside_a_line_is_refused(busy: Shell) -> None:
     data = (busy.folder / "ledger.jsonl").read_bytes()
     busy.file("cut.jsonl", data[:-100])
     said = busy("ledger", "verify", "--export", "cut.jsonl")
-    assert (said.code, "blocks 1 to 4 are sound" in said.err) == (5, True)
+    assert (said.code, "blocks 1 to 4 are valid" in said.err) == (5, True)
     busy.file("none.jsonl", b"")
     assert busy("ledger", "verify", "--export", "none.jsonl").code == 3
 

@@ -148,8 +148,8 @@ def test_saying_it_twice_records_nothing(shell: Shell) -> None:
         (("node", "fail", "a3", "--note", "two\nlines"), 2, "--note: must be one printable line"),
         (("node", "explode", "a1"), 2, "No such command 'explode'"),
         (("shrink", "nobody", "--to", "8"), 1, "there is no run 'nobody'"),
-        (("shrink", "elastic"), 2, "give either --to GPUS or --by GPUS"),
-        (("shrink", "elastic", "--to", "8", "--by", "8"), 2, "give either --to GPUS or --by GPUS"),
+        (("shrink", "elastic"), 2, "give one of --to GPUS and --by GPUS"),
+        (("shrink", "elastic", "--to", "8", "--by", "8"), 2, "give one of --to GPUS and --by GPUS"),
         (("shrink", "elastic", "--to", "0"), 2, "--to"),
         (("shrink", "elastic", "--to", "12"), 3, "cannot shrink to 12; choose one of 8, 16, 24"),
         (("shrink", "elastic", "--by", "24"), 3, "cannot shrink to 0; choose one of 8, 16, 24"),
@@ -270,7 +270,7 @@ def test_where_no_gpu_is_found_it_is_said_how_to_declare_some(bare: Shell) -> No
     said = bare("node", "discover")
     if said.code:
         assert said.code == 1
-        assert "to declare some all the same: quorate node discover --gpus 4" in said.err
+        assert "to declare some anyway: quorate node discover --gpus 4" in said.err
     else:
         assert said.out.startswith("apiVersion: quorate.dev/v1\nkind: Node\n")
 

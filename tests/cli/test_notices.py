@@ -46,9 +46,9 @@ def test_what_another_process_records_is_told(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("-f", "--limit", "3"), "-f goes on without end"),
-        (("-f", "-o", "yaml"), "-f prints lines as they come"),
-        (("--count", "3"), "--count ends -f"),
+        (("-f", "--limit", "3"), "-f has no limit"),
+        (("-f", "-o", "yaml"), "-f prints one notice per line"),
+        (("--count", "3"), "--count is for -f"),
         (("--kind", "nope"), "there is no 'nope'; there are: run-started"),
     ],
 )

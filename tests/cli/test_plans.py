@@ -290,9 +290,9 @@ def test_several_runs_are_planned_one_after_the_other(patient: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ([], 2, "give either RUN or -f FILE --dry-run"),
-        (["b1", "-f", "big.yaml"], 2, "give either RUN or -f FILE --dry-run"),
-        (["-f", "big.yaml"], 2, "to have them carried out: quorate submit -f FILE"),
+        ([], 2, "give one of RUN and -f FILE --dry-run"),
+        (["b1", "-f", "big.yaml"], 2, "give one of RUN and -f FILE --dry-run"),
+        (["-f", "big.yaml"], 2, "to submit them: quorate submit -f FILE"),
         (["ghost"], 1, "there is no run 'ghost'"),
         (["-f", "world.yaml", "--dry-run"], 3, "only Runs are submitted"),
     ],
@@ -622,7 +622,7 @@ def test_room_made_by_hand_is_declared_one_notice_ahead(crowded: Shell) -> None:
         ("flavor=H100,region=us-west,cluster=x", 1, "no H100 in cluster 'x'; there are: c1"),
         ("flavor=A100,cluster=c1", 1, "no A100 in cluster 'c1'; there are: c2"),
         ("cap=rai/all", 1, "there is no cap 'rai/all'; there are: none"),
-        ("cap=rai/all,flavor=H100", 2, "cap says which GPUs are meant; leave out flavor"),
+        ("cap=rai/all,flavor=H100", 2, "cap already selects the GPUs; remove flavor"),
         ("flavor=H100", 1, "ending all that may be ended for H100 in pool default leaves 1 of 1"),
     ],
 )

@@ -87,7 +87,7 @@ def test_a_file_of_clusters_may_name_the_cluster(bare: Shell) -> None:
     assert found["allocation"]["0"] == {"v100": 0.0, "p100": 1.0, "k80": 0.0}
     two = bare(*words, bare.file("two.json", '{"a": ["0:1:1"], "b": ["1:1:1"]}'))
     assert two.code == 3
-    assert "two.json has 2 clusters; write the one that is meant" in two.err
+    assert "two.json has 2 clusters; name one of them" in two.err
     assert bare(*words, bare.file("bad.json", '{"a": ["0:1"]}')).code == 3
 
 
@@ -120,8 +120,8 @@ def test_a_refusal_names_the_job_and_ends_with_one(bare: Shell) -> None:
     [
         (["-p", "alox", "--problem", PROBLEM], "no policy 'alox'; did you mean allox?"),
         (["-p", "zzz", "--problem", PROBLEM], "no policy 'zzz'; list them: quorate policy list"),
-        (["-p", "isolated"], "say what is shared: --problem FILE, or --jobs FILE"),
-        (["-p", "isolated", "--problem", PROBLEM, *FILES], "--problem has it all"),
+        (["-p", "isolated"], "the problem is missing: give --problem FILE, or --jobs FILE"),
+        (["-p", "isolated", "--problem", PROBLEM, *FILES], "--problem contains all parts"),
         (["-p", "isolated", *FILES[:4], "--cluster", "h100=x"], "h100: must be a number of GPUs"),
         (["--problem", PROBLEM], "Missing option '-p'"),
     ],

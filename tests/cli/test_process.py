@@ -170,9 +170,7 @@ def test_what_was_recorded_is_told_though_nobody_reads(shell: Shell) -> None:
         assert running.stderr is not None
         err = running.stderr.read().decode()
     assert running.returncode == 141
-    assert err.startswith(
-        "error: the output was not read; recorded sequence 27-28 in block 3, hash"
-    )
+    assert err.startswith("error: the output was closed; recorded sequence 27-28 in block 3, hash")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -251,7 +249,7 @@ def test_all_runs_are_ended_though_the_output_is_closed(
         assert running.stderr is not None
         err = running.stderr.read().decode()
     assert running.returncode == 141
-    assert err.startswith("error: the output was not read; all ")
+    assert err.startswith("error: the output was closed; all ")
     items = shell("get", "runs", "-o", "json").json["items"]
     assert {each["status"]["phase"] for each in items} == {"Cancelled"}
 

@@ -310,7 +310,7 @@ def test_a_list_is_chosen_by_labels_and_fields_and_ordered(busy: Shell) -> None:
     table = busy.ok("get", "nodes", "--sort-by", ".status.freeGPUs").splitlines()
     names = [each["metadata"]["name"] for each in json.loads(order)["items"]]
     assert [row.split()[0] for row in table[1:]] == names
-    assert "no node is chosen" in busy("get", "nodes", "-l", "zone").err
+    assert "no node matches" in busy("get", "nodes", "-l", "zone").err
 
 
 @pytest.mark.parametrize(
@@ -318,10 +318,10 @@ def test_a_list_is_chosen_by_labels_and_fields_and_ordered(busy: Shell) -> None:
     [
         (("nodes", "-l", "a b"), "-l 'a b': write KEY=VALUE"),
         (("nodes", "--field", "spec"), "--field 'spec': write PATH=VALUE"),
-        (("nodes", "--sort-by", ".status.no"), "--sort-by .status.no: none of these has a value"),
-        (("nodes", "--field", "status.no=1"), "--field status.no=1: none of these has status.no"),
-        (("nodes", "--field", "status.freeGPUs>=4"), "there are no other operators"),
-        (("nodes", "-l", "a", "--limit", "1"), "are for whole lists, without --limit"),
+        (("nodes", "--sort-by", ".status.no"), ".status.no: no listed resource has a value"),
+        (("nodes", "--field", "status.no=1"), "status.no=1: no listed resource has status.no"),
+        (("nodes", "--field", "status.freeGPUs>=4"), "other operators do not exist"),
+        (("nodes", "-l", "a", "--limit", "1"), "need the whole list: remove --limit"),
     ],
 )
 def test_a_choice_that_cannot_be_made_is_an_error(

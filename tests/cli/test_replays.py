@@ -72,8 +72,8 @@ def test_whatif_shows_what_more_money_would_have_done(waited: tuple[Shell, str])
         (["--set", "budget.nope.envelopes.a.concurrency=1"], 1, "there is no budget 'nope'"),
         (["--add-nodes", "x"], 2, "is not COUNTxNODE"),
         (["--add-nodes", "2xnope"], 1, "there is no node 'nope'"),
-        (["--policy", "fifo"], 1, "no pool shares in rounds at that instant"),
-        (["--policy", "default=fifo"], 1, "no pool 'default' that shares in rounds; none does"),
+        (["--policy", "fifo"], 1, "there is no rounds pool at that time"),
+        (["--policy", "default=fifo"], 1, "no rounds pool 'default'; there is none"),
     ],
 )
 def test_a_whatif_that_cannot_be_is_refused_with_the_remedy(

@@ -37,11 +37,11 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
     said = shell("sbatch", "job.sh", "--epochs", "3")
     assert said.code == 0, said
     assert said.err.splitlines() == [
-        "note: --flavor h100: taken as H100, as nodes have it",
-        "job.sh:4: --nodes: chooses no nodes: the GPUs may be on fewer or more; see SLURM_NNODES",
+        "note: --flavor h100: read as H100, the spelling of the nodes",
+        "job.sh:4: --nodes: does not fix the number of nodes; see SLURM_NNODES",
         "job.sh:7: --mem: left out: runs are placed by GPUs; memory is not counted",
         "--export: NOT_THERE: is not set here, so nothing is copied",
-        f"job.sh: is not copied; {path} must be there when the run starts",
+        f"job.sh: is not copied; {path} must still exist when the run starts",
     ]
     (run,) = shell("get", "runs", "-o", "json").json["items"]
     assert run["metadata"]["name"].startswith("resnet-")
@@ -78,7 +78,7 @@ def test_a_partition_that_is_no_pool_here_can_be_another(shell: Shell) -> None:
     assert said.code == 0, said
     assert said.err.splitlines() == [
         "job.sh:4: --partition: left out: --pool is given",
-        f"job.sh: is not copied; {path} must be there when the run starts",
+        f"job.sh: is not copied; {path} must still exist when the run starts",
     ]
     spec = shell("get", "run", "mine", "-o", "json").json["spec"]
     assert spec["runtime"]["expectedDuration"] == "2h"
@@ -89,7 +89,7 @@ def test_options_after_a_script_are_its_own_and_that_is_said(shell: Shell) -> No
     shell.file("job.sh", SCRIPT)
     said = shell("sbatch", "--name", "mine", "job.sh", "--dry-run", "--gpus=4", "--epochs", "3")
     assert said.code == 0, said
-    told = "comes after job.sh, so it is handed to the script"
+    told = "is after job.sh, so it is an argument of the script"
     assert [line.partition(":")[0] for line in said.err.splitlines() if told in line] == [
         "--dry-run",
         "--gpus",
@@ -102,8 +102,8 @@ def test_options_after_a_script_are_its_own_and_that_is_said(shell: Shell) -> No
     ("text", "code", "told"),
     [
         ("#!/bin/bash\n#SBATCH --account=rai\ntrue\n", 3, "job.sh: asks for no GPUs"),
-        ("#!/bin/bash\n#SBATCH --gpus=2\ntrue\n", 3, "job.sh: does not say whose work it is"),
-        (f"{SCRIPT[:12]}#SBATCH --begin=16:00\n", 3, "--begin: is not possible here"),
+        ("#!/bin/bash\n#SBATCH --gpus=2\ntrue\n", 3, "job.sh: has no owner"),
+        (f"{SCRIPT[:12]}#SBATCH --begin=16:00\n", 3, "--begin: is not supported"),
         ("\0ELF", 3, "job.sh is not a script"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_script_has_to_be_there(shell: Shell) -> None:
     for path in (Path("nowhere.sh"), shell.folder):
         said = shell("sbatch", path)
         assert said.code == 4
-        assert f"there is no file {path}; name a script" in said.err
+        assert f"there is no readable file {path}; name an existing script" in said.err
 
 
 def test_a_job_may_be_typed_without_a_script(shell: Shell) -> None:
@@ -212,9 +212,9 @@ def test_the_output_file_of_slurm_is_not_our_form(shell: Shell) -> None:
     ("words", "text"),
     [
         ((), "name a script, as in: quorate sbatch job.sh; or give --wrap=COMMAND; standard"),
-        (("-",), "standard input is not read: a script is read again when the run starts"),
-        (("--wrap=true", "job.sh"), "--wrap: has the command; leave 'job.sh' out"),
-        (("--gpu=1", "job.sh"), "there is no option --gpu of sbatch here; did you mean --gpus?"),
+        (("-",), "standard input is not read: the script must exist when the run starts"),
+        (("--wrap=true", "job.sh"), "--wrap: already gives the command; remove 'job.sh'"),
+        (("--gpu=1", "job.sh"), "unknown option --gpu of sbatch; did you mean --gpus?"),
     ],
 )
 def test_a_line_that_is_no_job_says_why(shell: Shell, words: tuple[str, ...], text: str) -> None:

@@ -134,14 +134,14 @@ def test_a_service_says_what_its_file_says(
     file, service = place.say(capsys, words), place.say(capsys, words, **place.env)
     assert _without_place(service) == _without_place(file)
     assert file.out or file.err
-    if "asked: " in file.err:
-        assert file.err.endswith("asked: the ledger quorate.db\n")
-        assert service.err.endswith(f"asked: {place.running.url} (by QUORATE_SERVER)\n")
+    if "searched: " in file.err:
+        assert file.err.endswith("searched: the ledger quorate.db\n")
+        assert service.err.endswith(f"searched: {place.running.url} (by QUORATE_SERVER)\n")
 
 
 def _without_place(said: Said) -> Said:
     lines = said.err.splitlines(keepends=True)
-    return Said(said.code, said.out, "".join(x for x in lines if not x.startswith("asked: ")))
+    return Said(said.code, said.out, "".join(x for x in lines if not x.startswith("searched: ")))
 
 
 BAD_BUDGET = """\
@@ -217,8 +217,10 @@ FAULTS = {
 
 
 def asked_for(err: str) -> str:
-    """Return an error without the line that says which ledger or service was asked."""
-    return "".join(line for line in err.splitlines(keepends=True) if not line.startswith("asked:"))
+    """Return an error without the line that says which ledger or service was searched."""
+    return "".join(
+        line for line in err.splitlines(keepends=True) if not line.startswith("searched:")
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)

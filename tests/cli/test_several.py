@@ -60,8 +60,9 @@ def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
     assert set(phases(shell).values()) == {"Running"}
     shell.ok("cancel", "--all", "--owner", "rai", "--yes")
     assert set(phases(shell).values()) == {"Cancelled"}
-    assert "no run of ada waits or runs; for others: --user" in shell("cancel", "--all").err
-    assert "no run waits or runs" in shell("cancel", "--all", "--all-users", "--yes").err
+    assert "ada has no waiting or running run; for others: --user" in shell("cancel", "--all").err
+    every = shell("cancel", "--all", "--all-users", "--yes")
+    assert "there is no waiting or running run" in every.err
 
 
 def test_all_means_the_callers_own_runs_unless_others_are_named(shell: Shell) -> None:
@@ -73,7 +74,10 @@ def test_all_means_the_callers_own_runs_unless_others_are_named(shell: Shell) ->
     assert "run/c would be cancelled" in shell.ok("cancel", "--all", "--user", "bob", "--dry-run")
     for words in (("--owner", "rai"), ("--all-users",), ("--owner", "rai", "--user", "bob")):
         assert "run/c would be cancelled" in shell.ok("cancel", "--all", "--dry-run", *words), words
-    assert "no run of cid waits" in shell("cancel", "--all", "--user", "cid", "--yes").err
+    assert (
+        "cid has no waiting or running run"
+        in shell("cancel", "--all", "--user", "cid", "--yes").err
+    )
     assert "not both" in shell("cancel", "--all", "--user", "cid", "--all-users").err
 
 
@@ -83,8 +87,7 @@ def test_all_and_names_exclude_each_other(shell: Shell) -> None:
         assert said.code == 2
         assert "name the runs" in said.err
     assert (
-        "--owner, --user and --all-users go with --all"
-        in shell("cancel", "a", "--owner", "rai").err
+        "--owner, --user and --all-users need --all" in shell("cancel", "a", "--owner", "rai").err
     )
 
 

@@ -94,9 +94,9 @@ def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
         ((*STRICT, "--trace", TABLE), 3, "line 1: is the first line of no known form"),
         ((*STRICT, "--trace", JOBS, "--record", "l.db"), 2, "has no ledger"),
         ((*STRICT, "--trace", JOBS, "--budgets", "1"), 3, "budgets: has no effect"),
-        ((*STRICT, "--trace", JOBS, "--seeds", "0-9"), 2, "--seeds has no effect here"),
+        ((*STRICT, "--trace", JOBS, "--seeds", "0-9"), 2, "--seeds has no effect"),
         ((*STRICT, "--generate", "lam=9,jobs=3", "--map", "gpus=n"), 3, "columns: has no effect"),
-        (("simulate", "--compare", "bind,srtf", "--seed", "3"), 2, "--compare has --seeds"),
+        (("simulate", "--compare", "bind,srtf", "--seed", "3"), 2, "use --seeds"),
         ((*STRICT, "--trace", JOBS, "--report", TABLE), 1, "exists already"),
         ((*STRICT, "--trace", JOBS, "--report", "no/where.html"), 4, "there is no folder no"),
         (("trace", "inspect", TABLE), 3, "is the first line of no known form"),
@@ -244,7 +244,7 @@ def test_ctrl_c_pauses_a_simulation_that_has_a_file_for_it(bare: Shell) -> None:
         paused = bare(*_BOUND, "--checkpoint", "p.sim")
         writing.result()
     assert paused.code == 130
-    assert "go on with: quorate simulate --resume p.sim" in paused.err
+    assert "resume with: quorate simulate --resume p.sim" in paused.err
     trace.unlink()
     trace.write_text(_LONG, encoding="utf-8")
     assert bare("simulate", "--resume", "p.sim", "-o", "json").json["jobs_done"] == 10
@@ -265,8 +265,8 @@ def test_what_cannot_be_paused_or_resumed_is_refused_with_a_remedy(bare: Shell) 
     assert "is no checkpoint" in bare("simulate", "--resume", "t.csv").err
     assert bare(*_BOUND, "--pause-at", "4000", "--checkpoint", "p.sim").code == 0
     wider = bare("simulate", "--resume", "p.sim", "--round", "60")
-    assert "--round has no effect here" in wider.err
-    assert "is not after" in bare("simulate", "--resume", "p.sim", "--pause-at", "100").err
+    assert "--round has no effect" in wider.err
+    assert "must be later than" in bare("simulate", "--resume", "p.sim", "--pause-at", "100").err
     whole = (bare.folder / "p.sim").read_bytes()
     (bare.folder / "p.sim").write_bytes(whole[:-7])
     assert "is damaged" in bare("simulate", "--resume", "p.sim").err

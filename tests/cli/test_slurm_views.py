@@ -32,12 +32,12 @@ def test_jobs_that_wait_or_run_are_listed(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("squeue", "-o", "%Y"), "-o: there is no column %Y"),
-        (("squeue", "-t", "XX"), "there is no state 'XX' here; there are: PENDING, RUNNING"),
-        (("sacct", "-o", "Job"), "-o: there is no column 'Job'; did you mean JobID?"),
-        (("sacct", "-S", "soon"), "-S: must be such as 2026-11-01"),
+        (("squeue", "-o", "%Y"), "-o: unknown column %Y"),
+        (("squeue", "-t", "XX"), "unknown state 'XX'; use one of PENDING, RUNNING"),
+        (("sacct", "-o", "Job"), "-o: unknown column 'Job'; did you mean JobID?"),
+        (("sacct", "-S", "soon"), "-S: write a time like 2026-11-01"),
         (("scancel",), "name the jobs, or choose them"),
-        (("sinfo", "-o", "%Z"), "-o: there is no column %Z"),
+        (("sinfo", "-o", "%Z"), "-o: unknown column %Z"),
     ],
 )
 def test_what_is_wrong_with_an_option_is_said(
@@ -66,7 +66,7 @@ def test_jobs_are_cancelled_by_name_and_state(shell: Shell) -> None:
     assert "would be cancelled" in shell.ok("scancel", "-n", "b", "-t", "R", "--dry-run")
     shell.ok("scancel", "-n", "b")
     assert shell.ok("squeue", "-h", "-o", "%i").split() == ["a"]
-    assert "no job is chosen" in shell("scancel", "-n", "b").err
+    assert "no job matches" in shell("scancel", "-n", "b").err
     assert "there is no run 'nowhere'" in shell("scancel", "nowhere").err
 
 

@@ -50,8 +50,8 @@ def test_several_flavors_are_preferences(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--", "true"), "--flavor: there are several kinds of GPU: A100, H100; name one"),
-        (("--flavor", "H100"), "what is to be run? write it after --"),
+        (("--", "true"), "--flavor: there are several flavors: A100, H100; name one"),
+        (("--flavor", "H100"), "the command is missing; write it after --"),
         (("--flavor", "H 100", "--", "true"), "--flavor: must be 1 to 128 letters"),
         (("--flavor", "H100", "--for", "4x", "--", "true"), "--for: must be a duration"),
         (("--flavor", "H100", "--env", "A", "--", "true"), "--env 'A': write NAME=VALUE"),
@@ -73,10 +73,10 @@ def test_what_is_wrong_with_a_line_is_said_in_its_own_words(
 
 
 def test_options_of_a_line_are_not_for_files(shell: Shell) -> None:
-    assert "--for is for a run by command line" in shell("submit", "-f", "x", "--for", "4h").err
+    assert "--for is only for a run without a file" in shell("submit", "-f", "x", "--for", "4h").err
     assert "--name is not for files" in shell("submit", "-f", "x", "--name", "a").err
     assert "needs --gpus N" in shell("submit", "--team", "a", "--", "x").err
-    assert "needs --team OWNER" in shell("submit", "--gpus", "8", "--", "x").err
+    assert "add --team OWNER" in shell("submit", "--gpus", "8", "--", "x").err
 
 
 @pytest.mark.parametrize(

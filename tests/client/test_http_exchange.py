@@ -100,7 +100,7 @@ def test_what_is_sent_has_its_length() -> None:
         (b"HTTP/1.1 200", "the answer broke off"),
         (b"SSH-2.0-OpenSSH\r\n", "an answer begins with 'SSH-2.0-OpenSSH'"),
         (b"HTTP/1.1 abc\r\n\r\n", "an answer begins with"),
-        (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "a head that is none"),
+        (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "malformed or too many headers"),
         (b"HTTP/1.1 200 OK\r\n" + b"\xff" * 70_000, "broke off"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "the length '-1'"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "the answer broke off"),
@@ -117,7 +117,7 @@ def test_what_is_not_http_is_an_error(answer: bytes, text: str) -> None:
 def test_a_header_cannot_hold_another_line() -> None:
     with (
         answering() as (exchange, _),
-        pytest.raises(ValueError, match="cannot be sent as a line"),
+        pytest.raises(ValueError, match="not valid in a line"),
     ):
         exchange.ask("GET", "/", {"X": "a\r\nY: b"}, None)
 
@@ -125,5 +125,8 @@ def test_a_header_cannot_hold_another_line() -> None:
 def test_too_many_headers_are_an_error() -> None:
     head = b"".join(b"h%d: x\r\n" % number for number in range(200))
     answer = b"HTTP/1.1 200 OK\r\n" + head + b"\r\n"
-    with answering(answer) as (exchange, _), pytest.raises(NotHttpError, match="a head that"):
+    with (
+        answering(answer) as (exchange, _),
+        pytest.raises(NotHttpError, match="malformed or too many headers"),
+    ):
         asked(exchange)

@@ -52,9 +52,9 @@ def test_a_call_that_does_not_fit_is_refused_before_anything_is_asked(
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"nodes": 3}, "nodes: there is no such field; there are: max_nodes"),
+        ({"nodes": 3}, "nodes: unknown field; known fields: max_nodes"),
         ({"max_nodes": 3}, "max_nodes: is given twice, by name and in changes"),
-        ({"parents": "org"}, r"parents: give a list of texts, not one text: \['org'\]"),
+        ({"parents": "org"}, r"parents: give a list of strings, not one string: \['org'\]"),
     ],
 )
 def test_fields_together_are_fields_of_the_tenant_and_given_once(

@@ -185,7 +185,7 @@ def test_a_part_is_a_dict_with_attributes() -> None:
     with pytest.raises(MissingFieldError, match=r"RunStatus has no gpus.*'gpus'.*it has: phase"):
         _ = status.gpus
     assert not hasattr(status, "gpus")
-    with pytest.raises(NotQuorateError, match=r"RunStatus\.phase is not what this client knows"):
+    with pytest.raises(NotQuorateError, match=r"RunStatus\.phase is in a form unknown to this"):
         _ = RunStatus({"phase": 3}).phase
     with pytest.raises(NotQuorateError, match=r"RunStatus\.plan.*Expected `object`, got `str`"):
         _ = RunStatus({"plan": "soon"}).plan
@@ -193,7 +193,7 @@ def test_a_part_is_a_dict_with_attributes() -> None:
 
 def test_what_a_service_said_cannot_be_set() -> None:
     status = RunStatus({"phase": "Running"})
-    with pytest.raises(AttributeError, match=r"RunStatus\.phase is what the service said"):
+    with pytest.raises(AttributeError, match=r"RunStatus\.phase was read from the service"):
         status.phase = "Completed"
     assert copy.deepcopy(status).phase == "Running"
     assert pickle.loads(pickle.dumps(status)) == status  # noqa: S301 - made here
@@ -204,7 +204,7 @@ def test_several_resources_are_items_of_the_answer() -> None:
     many = {"apiVersion": "v", "kind": "List", "items": [one]}
     found = _given(OPERATIONS["get-lease"], many)
     assert [each.status.gpus for each in found.items] == [4]
-    with pytest.raises(MissingFieldError, match=r"in \.items: ask by the whole name"):
+    with pytest.raises(MissingFieldError, match=r"in \.items: give the whole name"):
         _ = found.status.gpus
     assert not found.status
 

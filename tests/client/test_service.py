@@ -216,5 +216,5 @@ def test_what_a_program_sent_is_named_as_it_sent_it(client: Client) -> None:
         client.update_tenant("rai", {"max_nodes": -1})
     with pytest.raises(InvalidError, match="phase: there is no phase 'Runing'; use one of Pending"):
         client.list_runs(phase="Runing")
-    with pytest.raises(TypeError, match=r"^gpu: is not known; did you mean gpus\?$"):
+    with pytest.raises(TypeError, match=r"^gpu: unknown argument; did you mean gpus\?$"):
         client.submit(gpu=1, team="rai", command=["true"])  # type: ignore[call-overload]

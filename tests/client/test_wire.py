@@ -95,7 +95,7 @@ def test_an_answer_that_may_have_two_shapes_is_read_as_the_one_it_has() -> None:
 
 
 def test_an_answer_of_another_shape_is_refused() -> None:
-    with pytest.raises(NotQuorateError, match="not what this client knows"):
+    with pytest.raises(NotQuorateError, match="a form that this client does not know"):
         wire.given_of(OPERATIONS["list-runs"], _reply({"items": 3}))
 
 
@@ -108,7 +108,7 @@ def test_a_tree_is_written_again_as_it_was(text: str) -> None:
 def test_lines_are_read() -> None:
     told = wire.told_of(_reply({"out": ["a"], "err": ["b"], "done": "c"}, wire.TOLD))
     assert (told.out, told.err, told.done) == (("a",), ("b",), "c")
-    with pytest.raises(NotQuorateError, match="not what Quorate tells"):
+    with pytest.raises(NotQuorateError, match="not text of Quorate"):
         wire.told_of(_reply({"err": []}, wire.TOLD))
 
 

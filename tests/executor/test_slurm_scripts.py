@@ -161,7 +161,7 @@ def test_an_array_is_followed_and_cancelled_as_a_whole_after_its_output_was_clos
     finally:
         os.close(writing)
     assert done.returncode == 141
-    assert "the output was not read; all 3 requests were made; recorded" in done.stderr
+    assert "the output was closed; all 3 requests were made; recorded" in done.stderr
     for index in (1, 2, 3):
         assert cluster.ended(f"{array}_{index}") == "Cancelled"
     assert cluster.ended(last) == "Completed"
@@ -232,9 +232,9 @@ def test_a_wrapped_command_is_run_by_a_shell(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
-        (("#SBATCH --begin=now+1hour",), "--begin: is not possible here; a run starts as soon"),
+        (("#SBATCH --begin=now+1hour",), "--begin: is not supported; a run starts as soon"),
         (("#SBATCH --ntasks=4",), "asks for no GPUs"),
-        (("#SBATCH --gpus=2 --dependency=after:x",), "'after:x': is not possible here"),
+        (("#SBATCH --gpus=2 --dependency=after:x",), "'after:x': is not supported"),
         (("#SBATCH --gpus=2 --partition=a,b",), "names several partitions"),
     ],
 )

@@ -65,7 +65,7 @@ def test_half_of_a_character_in_a_body_is_a_400(doors: Doors, operation: str) ->
                 headers={"Content-Type": "application/json"},
             )
             assert (told.status_code, told.json()["code"]) == (400, "usage"), (body, told.text)
-            assert "half of a character" in told.json()["detail"]
+            assert "half of a surrogate pair" in told.json()["detail"]
 
 
 def test_a_pair_of_surrogates_is_a_character(doors: Doors) -> None:

@@ -103,7 +103,7 @@ def test_a_second_daemon_on_one_ledger_is_refused(tmp_path: Path) -> None:
 def test_a_ledger_that_is_not_the_default_is_made_only_when_asked_for(tmp_path: Path) -> None:
     with program(tmp_path, "--ledger", "mine.db") as refused:
         assert refused.wait() == 4
-        assert "to have it made, add: --init" in refused.err
+        assert "to create it, add: --init" in refused.err
         assert not (tmp_path / "mine.db").exists()
     with program(tmp_path, "--ledger", "mine.db", "--init") as served:
         served.wait_ready()

@@ -140,7 +140,7 @@ def test_damaged_write_ahead_log_is_refused_with_what_is_missing_and_the_remedy(
         assert "its end is missing: ledger.db.head recorded block" in said, words
         assert "acknowledged are gone" in said, words
         assert "quorate ledger restore BACKUP.db --out NEW.db" in said, words
-        assert "a token for an admin" not in said, words
+        assert "an admin token" not in said, words
         assert "Traceback" not in said, said
     # The operator may accept the loss, and only then.
     head_path(ledger).rename(tmp_path / "kept-apart")

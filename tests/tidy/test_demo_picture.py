@@ -24,7 +24,7 @@ def test_the_picture_shows_the_transcript() -> None:
 
 def test_a_transcript_that_tells_another_story_has_no_picture() -> None:
     with pytest.raises(ValueError, match="the transcript has no line that begins with '== 3"):
-        picture(_TEXT.replace("== 3. A node dies", "== A node dies"))
+        picture(_TEXT.replace("== 3. A node fails", "== A node fails"))
 
 
 def test_the_readme_begins_with_it_and_says_what_it_shows() -> None:

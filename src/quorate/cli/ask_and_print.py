@@ -1,4 +1,4 @@
-"""Request an operation, of the ledger's file or of a service, and print the response."""
+"""Requests an operation, from the ledger's file or from a service, and prints the response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def ask(settings: Settings, name: str, asked: Struct) -> None:
-    """Request the operation called ``name`` and print its response."""
+    """Request the operation ``name`` and print its response."""
     ask_each(settings, name, [asked])
 
 
@@ -38,8 +38,8 @@ def ask_each(
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    An operation that writes is requested every time, also after the output was closed or one
-    request was refused. ``line_of``: a table has only this line of each request.
+    An operation that writes is requested for each of ``questions``, even if the output was closed
+    or a request was refused. With ``line_of`` a table has only this line of each response.
     """
     operation = OPERATIONS[name]
     target = settings.service()
@@ -78,7 +78,7 @@ def _print_next(settings: Settings, found: Answer, *, is_apart: bool) -> None:
 
 
 def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
-    """Return the response of an operation for programs, lists to their end; print nothing."""
+    """Return the response of an operation as a tree, with all pages of a list; print nothing."""
     target = settings.service()
     if target is not None:
         from quorate.cli.remote import all_pages, service
@@ -93,18 +93,18 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
 
 
 class OwnRuns(NamedTuple):
-    """What the caller's own runs have: a user and an owner, or any owner in a file's ledger."""
+    """Identifies the caller's own runs: a user and an owner; any owner in a ledger's file."""
 
     user: str
     owner: str | None
 
     def has(self, user: str, owner: str) -> bool:
-        """Return whether a run of that user and owner is the caller's: others may share a name."""
+        """Return whether a run of ``user`` and ``owner`` is the caller's; user names may repeat."""
         return user == self.user and self.owner in (None, owner)
 
 
 def own_runs(settings: Settings) -> OwnRuns:
-    """Return which runs are the caller's own; raises ``UsageError`` for one without an owner."""
+    """Return which runs are the caller's; raises ``UsageError`` if the caller has no owner."""
     from quorate.operations.common_requests import Nothing
 
     caller = tree_asked(settings, "whoami", Nothing())
@@ -112,14 +112,14 @@ def own_runs(settings: Settings) -> OwnRuns:
         return OwnRuns(caller["user"], None)
     if not caller.get("tenant"):
         raise click.UsageError(
-            f"{caller['user']} belongs to no owner, so no run is its own; say whose runs you mean"
+            f"{caller['user']} has no owner, so it has no runs; give --user or --owner"
         )
     return OwnRuns(caller["user"], caller["tenant"])
 
 
 @contextmanager
 def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
-    """Request the operation called ``name``; its response can be read until this is left."""
+    """Request the operation ``name``; its response can be read inside the ``with`` block."""
     operation = OPERATIONS[name]
     target = settings.service()
     if target is not None:
@@ -138,20 +138,20 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
 def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
     """Open the ledger's file as the operation needs it; a dry run cannot write.
 
-    The error that a name does not exist says which ledger was asked.
+    An error about an unknown name gets a note with the ledger's path.
     """
     try:
         with _opened(settings, operation, asked) as context:
             yield context
     except CommandError as error:
         if error.fault == UNKNOWN_NAME:
-            error.add_note(f"asked: the ledger {settings.ledger}")
+            error.add_note(f"searched: the ledger {settings.ledger}")
         raise
 
 
 @contextmanager
 def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
-    # Only here is a ledger decided on; a command for a service imports none of it.
+    # Only commands on a ledger's file decide; a command for a service does not import this.
     from quorate.adapters.key_file import key_path, load_lottery_secret, lottery_path
     from quorate.adapters.lottery_seal import KeyFileSeal
     from quorate.cli.session import clock_of, open_to_read, open_to_write
@@ -172,7 +172,7 @@ def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator
         opened = open_to_read(settings)
     else:
         lottery = lottery_path(settings.ledger_path)
-        # Where the lottery's secret lies beside it, conflicts that are due are settled too.
+        # If the lottery's secret is beside the ledger, conflicts that are due are settled, too.
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         opened = open_to_write(settings)
     with opened as store:
@@ -188,7 +188,7 @@ def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator
 
 
 def kept_logs_beside(ledger: Path) -> Logs | None:
-    """Return the kept output of runs, if a service has run any on this machine."""
+    """Return the stored output of runs; None if no service has run any beside this ledger."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs
 
@@ -197,7 +197,7 @@ def kept_logs_beside(ledger: Path) -> Logs | None:
 
 
 def print_answer(settings: Settings, found: Answer) -> None:
-    """Print a response in the requested form; its notes go to stderr."""
+    """Print a response in the requested format; its notes go to stderr."""
     with telling(found.done) if found.done else nullcontext():
         _print(settings, found)
 
@@ -206,7 +206,7 @@ def _print(settings: Settings, found: Answer) -> None:
     for note in found.notes:
         click.echo(note, err=True)
     if settings.output == CSV:
-        assert found.csv is not None, "only a command with this form offers it"
+        assert found.csv is not None, "only commands with a CSV response offer -o csv"
         click.echo(found.csv(), nl=False)
         return
     if not settings.is_table:

@@ -1,4 +1,4 @@
-"""Resources chosen by labels and fields, and ordered by a value that they hold. Pure."""
+"""Filters resources by labels and fields, and sorts them by a field. Pure."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Tree = Mapping[str, Any]
 
 
 class ChoiceError(ValueError):
-    """A choice that cannot be read; its text says what is wrong with it."""
+    """A selector cannot be parsed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choosing:
-    """What was typed to choose and to order resources."""
+    """The label selector, field selectors and sort path that were typed."""
 
     labels: str | None = None
     fields: tuple[str, ...] = ()
     sort_path: str | None = None
 
     def check(self) -> None:
-        """Raise ``ChoiceError`` where what was typed cannot be read."""
+        """Raise ``ChoiceError`` if a selector cannot be parsed."""
         self._tests()
 
     def chosen(self, trees: Sequence[Tree]) -> list[Tree]:
-        """Return those of ``trees`` that are meant, in their order; raises ``ChoiceError``."""
+        """Return the matching ``trees``, sorted; raises ``ChoiceError``."""
         tests = self._tests()
         for text in self.fields:
             path = _field_parts(text)["path"]
             if trees and not any(has_path(tree, path) for tree in trees):
-                raise ChoiceError(f"--field {text}: none of these has {path}; see: -o json")
+                raise ChoiceError(f"--field {text}: no listed resource has {path}; see: -o json")
         found = [tree for tree in trees if all(test(tree) for test in tests)]
         return found if self.sort_path is None else sorted_by(found, self.sort_path)
 
@@ -45,7 +45,7 @@ class Choosing:
 
 
 def label_choice(text: str) -> Callable[[Tree], bool]:
-    """Return what chooses by labels: ``a=b``, ``a!=b``, ``a`` and ``!a``, joined by commas."""
+    """Return a filter by labels: ``a=b``, ``a!=b``, ``a`` and ``!a``, joined by commas."""
     tests: list[Callable[[Mapping[str, str]], bool]] = []
     for part in text.split(","):
         matched = _LABEL.fullmatch(part.strip())
@@ -64,32 +64,32 @@ def _label_test(
 
 
 def field_choice(text: str) -> Callable[[Tree], bool]:
-    """Return what chooses by a field: ``status.phase=Running`` or ``spec.owner!=rai``."""
+    """Return a filter by a field: ``status.phase=Running`` or ``spec.owner!=rai``."""
     matched = _field_parts(text)
     path, wanted, is_same = matched["path"], matched["value"], matched["how"] != "!="
     return lambda tree: (_text(value_at(tree, path)) == wanted) == is_same
 
 
 def _field_parts(text: str) -> re.Match[str]:
-    """Return ``path``, ``how`` and ``value`` of a choice by a field; raises ``ChoiceError``."""
+    """Return ``path``, ``how`` and ``value`` of a field selector; raises ``ChoiceError``."""
     matched = _FIELD.fullmatch(text)
     if matched is None:
         raise ChoiceError(
-            f"--field {text!r}: write PATH=VALUE or PATH!=VALUE; there are no other operators, "
-            "and -o json gives the values to programs that compare them"
+            f"--field {text!r}: write PATH=VALUE or PATH!=VALUE; other operators "
+            "do not exist; to compare values, use -o json and another program"
         )
     return matched
 
 
 def _text(value: object) -> str:
-    """Return a value as it is typed: JSON's words, and nothing for what is not there."""
+    """Return ``value`` as a user types it: true, false or null as in JSON; empty if missing."""
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
 
 
 def value_at(tree: Any, path: str) -> Any:
-    """Return what ``tree`` has at ``path``, such as ``.spec.owner``; None where it has nothing."""
+    """Return the value of ``tree`` at ``path``, such as ``.spec.owner``; None if it is missing."""
     for key in path.strip("{}").lstrip(".").split("."):
         if not isinstance(tree, Mapping):
             return None
@@ -105,13 +105,13 @@ def has_path(tree: Any, path: str) -> bool:
 
 
 def sorted_by(trees: Sequence[Tree], path: str) -> list[Tree]:
-    """Return ``trees`` by what they have at ``path``: numbers, then texts, then what has neither.
+    """Return ``trees`` sorted by the value at ``path``: numbers, then strings, then the rest.
 
-    Of equal ones the order stays. Raises ``ChoiceError`` where no resource has a value there.
+    The sort is stable. Raises ``ChoiceError`` if no resource has a value at ``path``.
     """
     found = [(_rank(value_at(tree, path)), tree) for tree in trees]
     if trees and all(rank[0] == _NOTHING for rank, _ in found):
-        raise ChoiceError(f"--sort-by {path}: none of these has a value there; see: -o json")
+        raise ChoiceError(f"--sort-by {path}: no listed resource has a value there; see: -o json")
     return [tree for _, tree in sorted(found, key=lambda pair: pair[0])]
 
 

@@ -1,6 +1,6 @@
-"""The commands of ``quorate``: their modules, and the lines that ``--help`` shows of them.
+"""The commands of ``quorate``: module, function and help line of each.
 
-Nothing is imported here, so that ``--help`` is fast.
+This module imports nothing, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 CommandTable = dict[str, tuple[str, str, str]]
-"""Name -> module, attribute and the line that ``--help`` shows; in the order people need them."""
+"""Name -> module, attribute and help line, in the order of ``--help``."""
 
 COMMANDS: Final[CommandTable] = {
     "demo": (
         "quorate.cli.operator_commands.demo_command",
         "demo",
-        "Show five scenes of the life of a fleet, with real processes.",
+        "Show Quorate in five scenes, with real processes on this machine.",
     ),
     "init": (
         "quorate.cli.operator_commands.init_command",
@@ -24,7 +24,7 @@ COMMANDS: Final[CommandTable] = {
     "serve": (
         "quorate.cli.operator_commands.serve_command",
         "serve",
-        "Serve a ledger to others, by REST and gRPC.",
+        "Serve a ledger by REST and gRPC.",
     ),
     "apply": (
         "quorate.cli.commands.apply_command",
@@ -39,7 +39,7 @@ COMMANDS: Final[CommandTable] = {
     "import": (
         "quorate.cli.operator_commands.import_command",
         "import_group",
-        "Turn what another scheduler has into documents of Quorate.",
+        "Convert the objects of another scheduler to documents of Quorate.",
     ),
     "submit": (
         "quorate.cli.commands.submit_command",
@@ -64,59 +64,59 @@ COMMANDS: Final[CommandTable] = {
     "sacct": (
         "quorate.cli.commands.sacct_command",
         "sacct",
-        "List jobs of the past and of now, as Slurm's sacct does.",
+        "List past and present jobs, as Slurm's sacct does.",
     ),
     "sinfo": (
         "quorate.cli.commands.sacct_command",
         "sinfo",
         "List pools and their nodes, as Slurm's sinfo does.",
     ),
-    "patch": ("quorate.cli.commands.patch_command", "patch", "Change fields of what was applied."),
+    "patch": ("quorate.cli.commands.patch_command", "patch", "Change fields of a resource."),
     "delete": (
         "quorate.cli.commands.delete_command",
         "delete",
         "Remove nodes, pools, budgets and owners that nothing depends on.",
     ),
-    "get": ("quorate.cli.commands.get_command", "get", "List what there is."),
+    "get": ("quorate.cli.commands.get_command", "get", "List resources of one kind."),
     "queue": (
         "quorate.cli.commands.queue_command",
         "queue",
-        "Show which runs wait, in order, and why.",
+        "Show the waiting runs, in order, and why they wait.",
     ),
     "top": (
         "quorate.cli.commands.top_command",
         "top",
-        "Show the fleet, and who has how much of it.",
+        "Show the use of the fleet.",
     ),
     "describe": (
         "quorate.cli.commands.describe_command",
         "describe",
-        "Show everything about one thing.",
+        "Show everything about one resource.",
     ),
     "plan": (
         "quorate.cli.commands.plan_command",
         "plan",
-        "Say when a run starts, and what that rests on.",
+        "Show when a run starts, and what that depends on.",
     ),
     "explain": (
         "quorate.cli.commands.explain_command",
         "explain",
-        "Say why a run waits and what would start it.",
+        "Show why a run waits and what would start it.",
     ),
     "watch": (
         "quorate.cli.commands.watch_command",
         "watch",
-        "Follow a run, the reservations or a pool.",
+        "Watch a run, the reservations or a pool.",
     ),
     "notices": (
         "quorate.cli.commands.notices_command",
         "notices",
-        "Show the notices that concern you, and follow them.",
+        "Show your notices.",
     ),
     "logs": (
         "quorate.cli.commands.logs_command",
         "logs",
-        "Show what the work of a run has written.",
+        "Show the output of a run.",
     ),
     "complete": (
         "quorate.cli.commands.finish_command",
@@ -126,7 +126,7 @@ COMMANDS: Final[CommandTable] = {
     "fail": (
         "quorate.cli.commands.finish_command",
         "fail",
-        "Record that the work of runs has ended badly.",
+        "Record that the work of runs has failed.",
     ),
     "cancel": (
         "quorate.cli.commands.finish_command",
@@ -146,7 +146,7 @@ COMMANDS: Final[CommandTable] = {
     "claim": (
         "quorate.cli.commands.claim_command",
         "claim",
-        "Take whole nodes for one user and sensitive work, until a stated end.",
+        "Claim whole nodes for sensitive work of one user, until a stated end.",
     ),
     "release": (
         "quorate.cli.commands.claim_command",
@@ -171,7 +171,7 @@ COMMANDS: Final[CommandTable] = {
     "whoami": (
         "quorate.cli.operator_commands.token_command",
         "whoami",
-        "Say who you are to the service, or to the file.",
+        "Show the user that the service, or the file, records for you.",
     ),
     "waldur": (
         "quorate.cli.operator_commands.waldur_command",
@@ -181,13 +181,13 @@ COMMANDS: Final[CommandTable] = {
     "cluster": (
         "quorate.cli.operator_commands.cluster_command",
         "cluster",
-        "Show the services that share a ledger, and have the leader step down.",
+        "Show the services that share a ledger, or make the leader step down.",
     ),
-    "tick": ("quorate.cli.commands.finish_command", "tick", "Do what time has made due."),
+    "tick": ("quorate.cli.commands.finish_command", "tick", "Carry out what is due by now."),
     "lottery": (
         "quorate.cli.operator_commands.lottery_command",
         "lottery",
-        "Show the lottery, and draw it all again.",
+        "Show the lottery, and verify its draws.",
     ),
     "ledger": (
         "quorate.cli.operator_commands.ledger_command",
@@ -208,32 +208,32 @@ COMMANDS: Final[CommandTable] = {
     "report": (
         "quorate.cli.operator_commands.report_command",
         "report",
-        "Show what a ledger came to: times, waits by cause, utilisation, shares, lost work.",
+        "Report on a ledger: times, waits by cause, utilisation, shares, lost work.",
     ),
     "whatif": (
         "quorate.cli.operator_commands.whatif_command",
         "whatif",
-        "Say what would have come out otherwise after a change.",
+        "Show how the results of a ledger would differ after a change.",
     ),
     "forecast": (
         "quorate.cli.operator_commands.forecast_command",
         "forecast",
-        "Score forecasts of starts against what happened.",
+        "Compare forecasts of starts with the actual starts.",
     ),
     "policy": (
         "quorate.cli.operator_commands.policy_command",
         "policy",
-        "Share GPUs of several flavors among jobs, by any policy.",
+        "Allocate GPUs of several flavors to jobs with a policy.",
     ),
     "throughputs": (
         "quorate.cli.operator_commands.throughputs_command",
         "throughputs",
-        "Look at tables of how fast jobs are on each flavor.",
+        "Inspect tables of the throughput of jobs on each flavor.",
     ),
     "simulate": (
         "quorate.cli.operator_commands.simulate_command",
         "simulate",
-        "Play a trace in simulated time, and print what became of its jobs.",
+        "Simulate a trace of jobs, and print the results.",
     ),
     "trace": (
         "quorate.cli.operator_commands.trace_command",
@@ -243,17 +243,17 @@ COMMANDS: Final[CommandTable] = {
     "context": (
         "quorate.cli.operator_commands.context_command",
         "context",
-        "Choose which service commands ask.",
+        "Choose the service that commands use.",
     ),
     "runs": (
         "quorate.cli.commands.runs_command",
         "runs",
-        "Submit, plan, watch and shrink runs: what `kubectl runs` does.",
+        "Submit, plan, watch and shrink runs, as `kubectl runs` does.",
     ),
     "completion": (
         "quorate.cli.operator_commands.completion_command",
         "completion",
-        "Print a script that completes words.",
+        "Print a script for tab completion.",
     ),
 }
 
@@ -266,7 +266,7 @@ SECTIONS: Final[Sections] = {
         *("submit", "plan", "explain", "watch", "logs", "notices"),
         *("cancel", "shrink", "complete", "fail"),
     ),
-    "What there is": ("get", "describe", "queue", "top"),
+    "Resources": ("get", "describe", "queue", "top"),
     "Documents": ("apply", "diff", "patch", "delete", "import"),
     "Owners and budgets": ("usage", "statement", "admin"),
     "Fleet": ("node", "claim", "release", "resolve", "tick"),
@@ -279,4 +279,4 @@ SECTIONS: Final[Sections] = {
     "For people who know Slurm": ("sbatch", "squeue", "scancel", "sacct", "sinfo"),
     "For people who know Kubernetes": ("runs",),
 }
-"""The commands by what people want to do; each is under one heading."""
+"""Each command is under one heading."""

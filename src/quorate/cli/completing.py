@@ -1,6 +1,6 @@
-"""Names that a shell completes: of what is in the ledger or the service. Fast, or not at all.
+"""Tab completion of names in the ledger or the service.
 
-A shell waits for the answer with every Tab, so errors print nothing.
+The shell waits for the result at every Tab, so this must be fast, and errors print nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem
 
 
 def names_of(kind: str) -> Completer:
-    """Return what completes names of one kind: ``run``, ``node``, ``pool`` and the like."""
+    """Return a completer for names of one kind: ``run``, ``node``, ``pool`` and so on."""
 
     def complete(
         ctx: click.Context, param: click.Parameter, incomplete: str
@@ -42,7 +42,7 @@ def names_of_kind(
 
 
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete kinds of things."""
+    """Complete kinds of resources."""
     del ctx, param
     from quorate.views.kind_names import ALL
 
@@ -83,7 +83,7 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 
 def _asked(settings: Settings, word: str) -> list[str]:
-    """Return the names of a kind; raises whatever the request raises."""
+    """Return the names of a kind; raises the errors of the request."""
     from quorate.operations.resources.resource_operations import ListRuns, ListThings
     from quorate.views.kind_names import TENANT, kind_named
 

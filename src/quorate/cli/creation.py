@@ -1,4 +1,4 @@
-"""Making a ledger, its key and its lottery's secret together: all of them, or none."""
+"""Creates a ledger, its signing key and the secret of its lottery: all of them, or none."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _ID_BYTES: Final = 8
 
 
 def create_ledger(url: str, clock: Clock, *, actor: str) -> tuple[str, str]:
-    """Return the id and the public key of a new ledger at ``url``; a failure leaves nothing.
+    """Create a ledger at ``url``; return its id and public key. A failure leaves no files.
 
-    Raises ``StoreError`` and ``KeyFileError``; what exists is left alone.
+    Raises ``StoreError`` and ``KeyFileError``. Existing files are not changed.
     """
     ledger_id = secrets.token_hex(_ID_BYTES)
     path = ledger_path(url)
     with ExitStack() as undo:
         key, lottery = key_path(path), lottery_path(path)
-        # A ledger whose creation was interrupted may have its files already.
+        # A ledger whose creation was interrupted may already have its files.
         made = {file for file in (key, lottery) if file.exists()} if store_exists(url) else set()
         store = _new_store(url)
         undo.callback(remove_store, url)
@@ -66,7 +66,7 @@ def create_ledger(url: str, clock: Clock, *, actor: str) -> tuple[str, str]:
 
 
 def _new_store(url: str) -> EventStore:
-    """Return a store with nothing in it: a new one, or one whose making was interrupted."""
+    """Return an empty store: a new one, or one whose creation was interrupted."""
     try:
         return create_store(url)
     except LedgerExistsError:

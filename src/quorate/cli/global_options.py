@@ -1,6 +1,6 @@
-"""The options that commands share, kept in the settings.
+"""Options that commands share; their values are kept in the settings.
 
-Options given after the subcommand win over those before it, which win over the environment.
+Options after the subcommand take precedence over options before it, and both over the environment.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ else:
 
 FORMATS: Final = ("table", "wide", "json", "yaml")
 NAME: Final = "name"
-"""The form of ``get`` that prints KIND/NAME lines."""
+"""The output format of ``get`` that prints KIND/NAME lines."""
 JSON_PATH: Final = "jsonpath="
-"""What the form of ``get`` begins with that prints fields."""
+"""The prefix of the output format of ``get`` that prints fields."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,15 +34,15 @@ def ledger_options(command: F) -> F:
         "--server",
         "server_option",
         metavar="URL",
-        help="Ask this service.  [env: QUORATE_SERVER, with QUORATE_TOKEN]",
+        help="Use this service.  [env: QUORATE_SERVER, with QUORATE_TOKEN]",
     )
     command = _option(
         command,
         "--context",
         "context_option",
         metavar="NAME",
-        help="Ask the service of this context; `file` is the ledger's file.  "
-        "[env: QUORATE_CONTEXT; default: the current one, see quorate context]",
+        help="Use the service of this context; `file` means the ledger's file.  "
+        "[env: QUORATE_CONTEXT; default: the current context, see quorate context]",
         shell_complete=context_names,
     )
     return file_option(command)
@@ -67,7 +67,7 @@ def actor_option(command: F) -> F:
         "--actor",
         "actor_option",
         metavar="NAME",
-        help="Who is recorded as asking.  [env: QUORATE_ACTOR; default: the login name]",
+        help="The user to record.  [env: QUORATE_ACTOR; default: the login name]",
     )
 
 
@@ -91,35 +91,34 @@ def output_option(command: F) -> F:
         "--output",
         "output",
         type=click.Choice(FORMATS),
-        help="How to print: a table, a wider one, or documents.  [default: table]",
+        help="The output format: a table, a wider one, or documents.  [default: table]",
     )
 
 
 def csv_reader(command: F) -> F:
-    """Return ``command`` with ``-o`` as every reader has it, and ``csv`` besides."""
+    """Return ``command`` with ``-o``, including ``csv``."""
     return _option(
         command,
         "-o",
         "--output",
         "output",
         type=click.Choice((*FORMATS, CSV)),
-        help="How to print: a table, a wider one, documents, or for a spreadsheet.  "
-        "[default: table]",
+        help="The output format: a table, a wider one, documents, or csv.  [default: table]",
     )
 
 
 class _GetForm(_ParamType):
-    """The forms of ``get``: those of every reader, and those that scripts want."""
+    """The output formats of ``get``, including those for scripts."""
 
     name = "form"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return how ``--help`` shows the forms."""
+        """Return the formats as ``--help`` shows them."""
         del param, ctx
         return f"[{'|'.join((*FORMATS, CSV, NAME))}|{JSON_PATH}TEMPLATE]"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return ``value``, which is one of the forms; a template is read to find its faults."""
+        """Return ``value`` if it is one of the formats; a template is parsed to find its faults."""
         if value.startswith(JSON_PATH):
             from quorate.cli.json_path import TemplateError, read_template
 
@@ -134,49 +133,49 @@ class _GetForm(_ParamType):
 
 
 def get_reader(command: F) -> F:
-    """Return ``command`` with the options of a reader, and every form of ``get``."""
+    """Return ``command`` with the options of a reader, and every output format of ``get``."""
     forms = _option(
         command,
         "-o",
         "--output",
         "output",
         type=_GetForm(),
-        help="How to print: a table, a wider one, documents, for a spreadsheet, KIND/NAME lines, "
+        help="The output format: a table, a wider one, documents, csv, KIND/NAME lines, "
         "or fields.  [default: table]",
     )
     return ledger_options(forms)
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: examples that can be pasted, never wrapped."""
+    """Return the epilog of a command's help: examples that can be pasted, never wrapped."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def reader(command: F) -> F:
-    """Return ``command`` with the options of one that reads the ledger."""
+    """Return ``command`` with the options of a command that reads the ledger."""
     return ledger_options(output_option(command))
 
 
 def exact(command: F) -> F:
-    """Return ``command`` with the option to search a start beyond the runs that are planned."""
+    """Return ``command`` with ``--exact``, which plans a run that is far back in the queue."""
     return click.option(
         "--exact",
         "is_exact",
         is_flag=True,
-        help="Plan all that wait before it, too, if it is behind those that the pool plans.",
+        help="If the run is further back than the pool plans, plan all runs before it, too.",
     )(command)
 
 
 def writer(command: F) -> F:
-    """Return ``command`` with the options of one that writes to the ledger."""
+    """Return ``command`` with the options of a command that writes to the ledger."""
     dry_run = click.option(
-        "--dry-run", is_flag=True, help="Show what would be recorded, and write nothing."
+        "--dry-run", is_flag=True, help="Show what would be recorded, without writing it."
     )
     return dry_run(ledger_options(actor_option(lock_option(output_option(command)))))
 
 
 def _option(command: F, *names: str, **attributes: Any) -> F:
-    """Return ``command`` with an option that is kept in the settings instead of being passed."""
+    """Return ``command`` with an option whose value is kept in the settings."""
 
     def keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         if value is not None:

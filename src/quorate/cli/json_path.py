@@ -1,8 +1,8 @@
-r"""Templates over documents, as ``kubectl -o jsonpath=`` has them; the part that people use. Pure.
+r"""Templates over documents, a common subset of ``kubectl -o jsonpath=``. Pure.
 
 ``{.items[*].metadata.name}`` prints values separated by spaces; ``{range .items[*]}...{end}``
-repeats what is inside for each; ``{"\n"}`` is text. A path is made of ``.field``, ``['field']``,
-``[0]``, ``[-1]`` and ``[*]``.
+repeats its content for each value; ``{"\n"}`` is text. A path consists of ``.field``,
+``['field']``, ``[0]``, ``[-1]`` and ``[*]``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _REMEDY: Final = "write it like {.items[*].metadata.name}"
 
 
 class TemplateError(ValueError):
-    """A template cannot be read; the text says where, and what to write."""
+    """A template cannot be parsed; the text says where, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Steps from a document to values: a field's name, a position, or ``EVERY`` of a list."""
+    """Steps from a document to values: the name of a field, a position, or ``EVERY``."""
 
     steps: tuple[str | int, ...]
 
     def values(self, tree: object) -> list[Any]:
-        """Return the values at this path below ``tree``; none where there is no such field."""
+        """Return the values at this path below ``tree``; empty if there is no such field."""
         found = [tree]
         for step in self.steps:
             found = [each for value in found for each in _below(value, step)]
@@ -41,7 +41,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """``{range PATH}``: the parts inside are filled in for each value at ``path``."""
+    """``{range PATH}``: its parts are repeated for each value at ``path``."""
 
     path: Path
     parts: tuple[Part, ...]
@@ -62,7 +62,7 @@ def _below(value: object, step: str | int) -> Sequence[object]:
 
 
 def read_template(text: str) -> tuple[Part, ...]:
-    """Return the parts of a template; one without braces is a path. Raises ``TemplateError``."""
+    """Return the parts of a template, or of a path without braces; raises ``TemplateError``."""
     if "{" not in text and text.strip():
         return (read_path(text.strip()),)
     open_parts: list[tuple[Path | None, list[Part]]] = [(None, [])]
@@ -85,7 +85,7 @@ def read_template(text: str) -> tuple[Part, ...]:
 
 
 def _closing(text: str, begin: int) -> int:
-    """Return where the brace that opens at ``begin`` is closed, outside of quotes."""
+    """Return the offset of the brace that closes the one at ``begin``, outside of quotes."""
     quote = ""
     for at in range(begin + 1, len(text)):
         letter = text[at]
@@ -99,7 +99,7 @@ def _closing(text: str, begin: int) -> int:
 
 
 def _enter(open_parts: list[tuple[Path | None, list[Part]]], inside: str) -> None:
-    """Add what stands between two braces to the innermost ``range`` that is open."""
+    """Add the text between two braces to the innermost open ``range``."""
     word, _, rest = inside.partition(" ")
     if word == "range":
         open_parts.append((read_path(rest.strip()), []))
@@ -118,7 +118,7 @@ def _enter(open_parts: list[tuple[Path | None, list[Part]]], inside: str) -> Non
 
 
 def read_path(text: str) -> Path:
-    """Return the path that ``text`` writes; raises ``TemplateError``."""
+    """Return the path in ``text``; raises ``TemplateError``."""
     plain = text.removeprefix("$").removeprefix("@")
     if plain and plain[0] not in ".[":
         plain = f".{plain}"

@@ -1,4 +1,4 @@
-"""A group of commands that are imported when they are run."""
+"""A group whose commands are imported when they run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ELSEWHERE: Final = {
     "status": "quorate top, or quorate describe run NAME",
     "kill": "quorate cancel RUN --now",
 }
-"""Words that people know from other tools -> what they write here."""
+"""Command of another tool -> the command of Quorate."""
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command of ``table`` when it is run, and none for ``--help``.
+    """A group that imports a command of ``table`` when it runs, and none for ``--help``.
 
     The help lists commands under the headings of ``sections``, or all under one.
     """
@@ -39,12 +39,12 @@ class LazyGroup(click.Group):
         self._sections = sections or {"Commands": tuple(table)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, in the order people need them."""
+        """Return the names of the commands, in the order of the help."""
         del ctx
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command called ``cmd_name``, or None."""
+        """Return the command ``cmd_name``, or None."""
         del ctx
         if cmd_name not in self._table:
             return None
@@ -68,17 +68,17 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands with their lines, importing none."""
+        """Write the commands with their help lines, without importing them."""
         del ctx
         width = max(map(len, self._table))
         for heading, names in self._sections.items():
             with formatter.section(heading):
-                # Padded, so that the lines of all sections begin in one column.
+                # Padded, so that the help lines of all sections begin in the same column.
                 formatter.write_dl([(name.ljust(width), self._table[name][2]) for name in names])
 
 
 def help_all(command: click.Command, ctx: click.Context) -> Iterator[str]:
-    """Yield the help of ``command`` and of every command below it; imports all of them."""
+    """Yield the help of ``command`` and of all its subcommands; imports all of them."""
     yield command.get_help(ctx)
     if isinstance(command, click.Group):
         for name in command.list_commands(ctx):

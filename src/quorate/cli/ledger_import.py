@@ -1,4 +1,4 @@
-"""An export read back: every line checked against the chain, and a ledger file made of it."""
+"""Reads an export back, checks every line against the hash chain, and creates a ledger file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from quorate.ports.errors import CorruptLedgerError
 from quorate.views.exits import CommandError, Exit
 
 LINE_BYTES_MAX: Final = 1 << 30
-"""How long a line may be; a block of a million events is shorter."""
+"""The maximal length of a line; a block of a million events is shorter."""
 
 
 class _Line(Struct, forbid_unknown_fields=True):
-    """A line of an export: docs/reference/export.md."""
+    """A line of an export; see docs/reference/export.md."""
 
     format: str
     height: int
@@ -42,9 +42,9 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def export_blocks(name: str) -> Iterator[Block]:
-    """Yield the blocks of the export in the file ``name``, each checked before it is yielded.
+    """Yield the blocks of the export in the file ``name``; each is checked first.
 
-    Raises ``CommandError`` at the first wrong line, and says how far the export is sound.
+    Raises ``CommandError`` at the first wrong line, with the number of blocks that are valid.
     """
     head, at_ms = GENESIS, 0
     for number, text in _lines(name):
@@ -72,9 +72,9 @@ def export_blocks(name: str) -> Iterator[Block]:
 
 
 def _shows(line: _Line, block: Block, events: Sequence[Event]) -> bool:
-    """Return whether ``line`` shows the events of ``block``, as this version or an older one does.
+    """Return whether ``line`` shows the events of ``block``, in this or an older form.
 
-    An older Quorate showed an event in a shape between the one it was written in and the current.
+    An older Quorate showed an event in a form between the stored one and the current one.
     """
     if line.events == [_shown(seq, event) for seq, event in enumerate(events, block.first_seq)]:
         return True
@@ -89,7 +89,7 @@ def _shows(line: _Line, block: Block, events: Sequence[Event]) -> bool:
 
 
 def _shown(seq: int, event: Fact) -> object:
-    """Return ``event`` as it is read back from an export."""
+    """Return ``event`` in the form that an export shows."""
     return json.loads(json.dumps(event_to_json(seq, event)))
 
 
@@ -135,23 +135,23 @@ def _unsound(name: str, number: int, what: str, head: Head) -> CommandError:
 
 
 def sound_part(head: Head) -> str:
-    """Return how far something that ends at ``head`` is sound."""
+    """Return how many blocks are valid, if the last valid one ends at ``head``."""
     if head == GENESIS:
-        return "not even its first block is sound"
+        return "no block is valid"
     blocks = "block 1 is" if head.height == 1 else f"blocks 1 to {head.height} are"
-    return f"{blocks} sound, up to sequence {head.seq}"
+    return f"{blocks} valid, up to sequence {head.seq}"
 
 
 def import_ledger(name: str, out: str) -> Head:
-    """Return the head of the new ledger at the URL ``out``, made of the export ``name``.
+    """Create a ledger at the URL ``out`` from the export ``name``; return its head.
 
-    What exists is left alone; a failure leaves no file.
+    Existing files are not changed; a failure leaves no file.
     """
     blocks = export_blocks(name)
     first = next(blocks)
     opened = open_block(first, after=GENESIS)[0]
     if not isinstance(opened, LedgerOpened):
-        raise _unsound(name, 1, "the ledger does not begin with its opening", GENESIS)
+        raise _unsound(name, 1, "the first event does not open a ledger", GENESIS)
     with ExitStack() as undo:
         store = create_store(out)
         undo.callback(remove_store, out)

@@ -1,7 +1,7 @@
-"""The ``quorate`` command: its subcommands, and how every one of them ends.
+"""The ``quorate`` command: its subcommands, and how each of them ends.
 
-Only click is imported here; a subcommand's module is imported when it runs. The subcommands are
-listed in ``command_table``.
+Only click is imported here; the module of a subcommand is imported when it runs. ``command_table``
+lists the subcommands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from quorate.version import __version__
 from quorate.views.exits import CommandError, Exit
 
 ERRORS_SHOWN_MAX: Final = 20
-"""How many errors are printed before the rest are counted."""
+"""How many errors are printed; of the rest only the number."""
 EPILOG: Final = """\b
 Start here:
   quorate demo
@@ -36,17 +36,17 @@ Start here:
 \b
 Exit codes:
   0  done
-  1  refused: the request conflicts with what is there, or names what is not
+  1  refused: the request conflicts with the present state, or names an unknown resource
   2  the command line is wrong
   3  a document or another input is invalid
   4  the ledger, a service or another file cannot be used
   5  the ledger does not verify
-  6  it was recorded, and the output could not be written
+  6  the change was recorded, but the output could not be written
 """
 
 
 def _print_help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Print the help of all commands, one after another, and end."""
+    """Print the help of all commands, and exit."""
     if wanted and not ctx.resilient_parsing:
         from quorate.cli.lazy_group import help_all
 
@@ -75,7 +75,7 @@ def _print_help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
 @actor_option
 @click.pass_context
 def quorate(ctx: click.Context) -> None:
-    """Schedule GPU fleets by budget: paid before placed, explained, and auditable."""
+    """Schedule GPU fleets by budget: every GPU has a payer, every decision an explanation."""
     if ctx.obj.environ.get("NO_COLOR"):
         ctx.color = False
 
@@ -87,9 +87,9 @@ def main(
     program: click.Command = quorate,
     called: str = "quorate",
 ) -> int:
-    """Return the exit code of ``program`` with ``args``; every error of a user has one.
+    """Return the exit code of ``program`` with ``args``; each error of a user has its own.
 
-    ``called`` is what a person types to run it.
+    ``called`` is the command that the user types.
     """
     try:
         result: Any = program.main(
@@ -109,7 +109,7 @@ def main(
             click.echo(note, err=True)
         return error.code
     except (click.Abort, KeyboardInterrupt):
-        told = "interrupted; the ledger has only what was printed as recorded"
+        told = "interrupted; the ledger has only the changes that were printed as recorded"
         return _fail(Exit.INTERRUPTED, (told,))
     except (SystemExit, BrokenPipeError) as error:
         return _stopped(error)
@@ -125,7 +125,7 @@ def main(
 
 
 def _misused(error: click.ClickException) -> Exit:
-    """Write what is wrong with the command line, or the help of a group without a command."""
+    """Print the fault of the command line, or the help of a group without a command."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return Exit.USAGE
@@ -135,28 +135,30 @@ def _misused(error: click.ClickException) -> Exit:
 
 
 def _stopped(error: SystemExit | BrokenPipeError) -> Exit:
-    """Return the exit code when click has ended the program, or flushing its output failed."""
+    """Return the exit code if click has ended the program, or if flushing its output failed."""
     if isinstance(error, SystemExit) and not error.code:
-        return Exit.OK  # a shell asked for completions, and got them
+        return Exit.OK  # The shell requested completions, and has them.
     # The reader of the output has closed it.
     _drop_output()
     return Exit.BROKEN_PIPE
 
 
 def _drop_output() -> None:
-    """Release standard output: Python must not try to write the rest of it at exit."""
+    """Drop standard output, so that Python does not try to write the rest of it at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(code: Exit, lines: Sequence[str]) -> Exit:
-    """Write ``lines`` as errors and return ``code``; of very many the first, and a count.
+    """Print ``lines`` as errors and return ``code``; of very many, the first ones and a count.
 
-    Where standard error goes into a pipe that was closed, the code alone says it.
+    If standard error is a closed pipe, only the exit code reports the error.
     """
     shown = [*lines[:ERRORS_SHOWN_MAX]]
     if len(lines) > ERRORS_SHOWN_MAX:
-        shown.append(f"{len(lines) - ERRORS_SHOWN_MAX} more errors are not shown; mend these first")
+        shown.append(
+            f"{len(lines) - ERRORS_SHOWN_MAX} more errors are not shown; correct these first"
+        )
     with suppress(BrokenPipeError):
         for line in shown:
             click.echo(click.style("error: ", fg="red") + line, err=True, color=_color())
@@ -173,16 +175,16 @@ def run() -> None:
 
 
 def run_program(program: click.Command, called: str) -> None:
-    """Run ``program`` with the words of the command line, and end with its exit code."""
+    """Run ``program`` with the arguments of the command line, and exit with its exit code."""
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets its number instead of a traceback.
+        # A terminal that cannot show a character gets an escape instead of a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     _leave(int(main(sys.argv[1:], program=program, called=called)))
 
 
 def _open_closed() -> None:
-    """Give a program that was started without an output, as by ``>&-``, one that takes all."""
+    """Replace missing output streams, as after ``>&-``, by ones that discard everything."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -193,10 +195,10 @@ def _open_closed() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the program, and do not take its modules apart, which takes a sixth of a short command.
+    """Exit without freeing modules, which would take a sixth of the time of a short command.
 
-    What was registered for the end is done, and what was printed is written. While another thread
-    runs, the program ends as any other does.
+    Exit handlers run, and the output is flushed. If another thread runs, the program exits in the
+    usual way.
     """
     threading = sys.modules.get("threading")
     if threading is None or threading.active_count() == 1:

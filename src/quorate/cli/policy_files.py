@@ -1,4 +1,4 @@
-"""The files that ``quorate policy`` and ``quorate throughputs`` read, and the parts they need."""
+"""The files and Python packages that ``quorate policy`` and ``quorate throughputs`` need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def needs_rounds(command: Callable[P, R]) -> Callable[P, R]:
-    """Return ``command`` that says what to install where a part of it is not."""
+    """Return ``command``, which prints what to install if a package is missing."""
 
     @wraps(command)
     def told(*args: P.args, **given: P.kwargs) -> R:
@@ -40,20 +40,24 @@ def needs_rounds(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def problem_options(command: F) -> F:
-    """Return ``command`` with the options that say which problem it is about."""
+    """Return ``command`` with the options that name the problem."""
     for option in (
         click.option(
             "--cluster",
             metavar="GPUS",
-            help="How many GPUs there are: v100=8,p100=16, or 8:16:24 for v100:p100:k80; or a "
+            help="The GPUs of the cluster: v100=8,p100=16, or 8:16:24 for v100:p100:k80; or a "
             ".json file with one such cluster.",
         ),
         click.option("--jobs", metavar="FILE", help="The jobs, as JSON; - is standard input."),
         click.option(
-            "--throughputs", metavar="FILE", help="How fast each type of job is on each flavor."
+            "--throughputs",
+            metavar="FILE",
+            help="The throughput of each type of job on each flavor.",
         ),
         click.option(
-            "--problem", metavar="FILE", help="Cluster, jobs and rates in one; - is standard input."
+            "--problem",
+            metavar="FILE",
+            help="A file with cluster, jobs and rates; - is standard input.",
         ),
     ):
         command = option(command)
@@ -70,18 +74,18 @@ def problem_of_options(
 ) -> Problem:
     """Return the problem that the options name; raises ``CommandError`` with every fault.
 
-    Pairs of a table are many, and are made only where they are read.
+    Pairs are made only ``with_pairs``, because a table has many.
     """
     from quorate.policy.files.problem_file import read_problem
 
     if problem is not None:
         if throughputs or jobs or cluster:
-            raise click.UsageError("--problem has it all; leave the other files out")
+            raise click.UsageError("--problem contains all parts; remove the other files")
         return _read(problem, read_problem)
     if jobs is None or cluster is None:
         raise click.UsageError(
-            "say what is shared: --problem FILE, or --jobs FILE --cluster GPUS, with --throughputs "
-            "FILE where jobs have types"
+            "the problem is missing: give --problem FILE, or --jobs FILE --cluster GPUS, and "
+            "--throughputs FILE if jobs have types"
         )
     return _made(throughputs, jobs, cluster, with_pairs=with_pairs)
 
@@ -103,7 +107,7 @@ def _made(throughputs: str | None, jobs: str, cluster: str, *, with_pairs: bool)
 
 
 def _cluster(text: str) -> Cluster:
-    """Return the cluster that ``text`` describes, or the one that a file of clusters has."""
+    """Return the cluster in ``text``, or in the file that it names."""
     from quorate.policy.files.cluster_file import read_cluster, read_clusters
     from quorate.policy.files.file_faults import Faulty
 
@@ -116,13 +120,13 @@ def _cluster(text: str) -> Cluster:
     if len(listed) != 1:
         raise CommandError(
             Exit.INVALID,
-            f"{text} has {len(listed)} clusters; write the one that is meant: --cluster v100=8,...",
+            f"{text} has {len(listed)} clusters; name one of them: --cluster v100=8,...",
         )
     return listed[0]
 
 
 def table_in(file: str) -> ThroughputTable:
-    """Return the table of rates that ``file`` holds; raises ``CommandError`` with every fault."""
+    """Return the table of rates in ``file``; raises ``CommandError`` with every fault."""
     from quorate.policy.files.throughputs_file import read_throughputs
 
     return _read(file, read_throughputs)
@@ -144,7 +148,7 @@ def _lines(source: str, faulty: Faulty) -> tuple[str, ...]:
 
 
 def policy_called(name: str) -> Policy:
-    """Return the policy called ``name``; raises ``UsageError`` that says which are near it."""
+    """Return the policy ``name``; raises ``UsageError`` with similar names."""
     from difflib import get_close_matches
 
     from quorate.policy.plugin_policies import known_policies

@@ -1,4 +1,4 @@
-"""Trees on standard output, in the form that was asked for; and what to say when it is full."""
+"""Prints trees in the requested format, and handles a full or closed output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def print_tree(settings: Settings, tree: object) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print ``lines``; on a terminal tables are made to fit it, and anywhere else stay whole."""
+    """Print ``lines``; on a terminal, tables are made to fit its width."""
     if not sys.stdout.isatty():
         for line in lines:
             click.echo(line)
@@ -37,11 +37,11 @@ def print_lines(lines: Iterable[str]) -> None:
 
 @contextmanager
 def telling(done: str) -> Iterator[None]:
-    """Print the result of ``done``, which cannot be undone; on failure, print it on stderr."""
+    """Run the block, which prints that ``done`` was recorded; if that fails, the error says it."""
     try:
         yield
     except BrokenPipeError:
-        raise CommandError(Exit.BROKEN_PIPE, f"the output was not read; {done}") from None
+        raise CommandError(Exit.BROKEN_PIPE, f"the output was closed; {done}") from None
     except KeyboardInterrupt:
         raise CommandError(Exit.INTERRUPTED, f"interrupted while printing; {done}") from None
     except OSError as error:
@@ -51,9 +51,9 @@ def telling(done: str) -> Iterator[None]:
 
 
 class Printouts:
-    """Prints what several requests came to, and lets them go on when the output is gone.
+    """Prints the results of several requests, and continues if the output is closed.
 
-    Requests that write are all made, also after the output was closed or one of them was refused;
+    Requests that write are all sent, even if the output is closed or one of them is refused;
     ``check`` raises the errors afterwards.
     """
 
@@ -65,7 +65,7 @@ class Printouts:
         self._done = ""
 
     def refuse(self, error: CommandError) -> None:
-        """Keep the refusal of one request; raises it where no request may follow it."""
+        """Store the refusal of one request; raise it if no further request may follow."""
         from quorate.views.statuses import UNAUTHENTICATED
 
         if not self._goes_on or error.code is not Exit.REFUSED or error.fault == UNAUTHENTICATED:
@@ -74,9 +74,9 @@ class Printouts:
         self._refused.append(error)
 
     def add(self, done: str, write: Callable[[], None]) -> None:
-        """Call ``write``, which prints, unless the output is gone; ``done`` is what was recorded.
+        """Call ``write``, which prints, unless the output is closed; ``done`` is what was recorded.
 
-        Raises what ``write`` raises where no request may follow it.
+        Raises the errors of ``write`` if no further request may follow.
         """
         self._made += 1
         self._done = done or self._done
@@ -95,9 +95,9 @@ class Printouts:
             self._fault = error
 
     def check(self) -> None:
-        """Raise what was refused, or that the output could not be written, with all that was done.
+        """Raise the stored refusals, or the failure of the output with all that was recorded.
 
-        Raises nothing where neither happened.
+        Does nothing if there was neither.
         """
         if self._refused:
             raise self._all_refused()
@@ -109,13 +109,13 @@ class Printouts:
         if isinstance(error, CommandError):
             code, text = error.code, error.lines[0].partition(";")[0]
         elif isinstance(error, BrokenPipeError):
-            code, text = Exit.BROKEN_PIPE, "the output was not read"
+            code, text = Exit.BROKEN_PIPE, "the output was closed"
         else:
             code, text = Exit.UNTOLD, f"the output could not be written: {error.strerror}"
         raise CommandError(code, f"{text}; all {self._made} requests were made; {self._done}")
 
     def _all_refused(self) -> CommandError:
-        """Return the refusals of all requests as one error, and how many there were."""
+        """Return the refusals of all requests as one error, with their number."""
         first = self._refused[0]
         if self._made == 1:
             return first

@@ -1,7 +1,7 @@
-"""The program ``quorate``, as a shell starts it: nothing is imported before the collector is slow.
+"""The entry point of ``quorate``: makes the garbage collector run rarely before imports.
 
-A command that asks a service once allocates some 40,000 objects while its modules load, and drops
-almost none of them. Looking through these again and again takes a twelfth of its time.
+A command that sends one request allocates some 40,000 objects while its modules load, and frees
+almost none of them. The default collector would take a twelfth of the command's time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import gc
 from typing import Final
 
 _YOUNG_MAX: Final = 50_000
-"""After how many new objects a command looks for unreachable ones."""
+"""After how many new objects the garbage collector runs in a command."""
 _USUAL: Final = gc.get_threshold()
 
 
@@ -23,5 +23,5 @@ def run() -> None:
 
 
 def collect_as_usual() -> None:
-    """Have the collector look as often as it does in other programs: for one that serves others."""
+    """Restore the default threshold of the garbage collector, for a long-running service."""
     gc.set_threshold(*_USUAL)

@@ -1,4 +1,4 @@
-"""A line on a terminal that says how far something is: part, count, rate and time left."""
+"""A progress line on a terminal: part, count, rate and remaining time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AGAIN_S: Final = 0.2
 
 
 def progress_line(part: float, count: int, unit: str, elapsed_s: float) -> str:
-    """Return the line: a bar, the part, the count with its rate, and the time left."""
+    """Return the line: a bar, the part, the count with its rate, and the remaining time."""
     full = round(WIDTH * part)
     bar = "#" * full + "." * (WIDTH - full)
     rate = count / elapsed_s if elapsed_s > 0 else 0.0
@@ -28,7 +28,7 @@ def _time(seconds: float) -> str:
 
 
 class Progress:
-    """Shows lines on ``out`` while it is open, if that is a terminal; they are removed after."""
+    """Shows a progress line on ``out`` if that is a terminal; removes it at the end."""
 
     def __init__(self, unit: str, out: TextIO | None = None) -> None:
         self._unit = unit
@@ -37,7 +37,7 @@ class Progress:
         self._width = 0
 
     def show(self, part: float, count: int) -> None:
-        """Show how far it is, unless a line was shown just now."""
+        """Show the progress, unless a line was shown just before."""
         now_s = monotonic()
         if not self._out.isatty() or now_s - self._shown_s < AGAIN_S:
             return

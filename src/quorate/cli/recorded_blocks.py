@@ -1,4 +1,4 @@
-"""The blocks of a ledger, or of an export of one, as events: for commands that replay them."""
+"""The events of a ledger or an export, block by block, for commands that replay them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SQLITE: Final = b"SQLite format 3\x00"
 
 
 def recorded_blocks(settings: Settings, source: str | None) -> list[list[Event]]:
-    """Return the events of each block of ``source``, checked on the way; None is the ledger."""
+    """Return the events of each block of ``source``, verified; None means the current ledger."""
     if source is not None and not _is_ledger(source):
         return [events for _, events in open_blocks(export_blocks(source))]
     store = open_to_read(settings) if source is None else read_store(source)
@@ -25,7 +25,7 @@ def recorded_blocks(settings: Settings, source: str | None) -> list[list[Event]]
 
 
 def _is_ledger(source: str) -> bool:
-    """Return whether ``source`` is a store's file or URL; the store reports what is no file."""
+    """Return whether ``source`` is a URL or file of a store; the store reports a missing file."""
     path = Path(source)
     if not path.is_file():
         return True

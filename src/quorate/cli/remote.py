@@ -1,4 +1,4 @@
-"""A service, asked for what the command line prints: the same words as of a ledger's file."""
+"""Requests to a service, printed as for a ledger's file."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from quorate.operations.answer_types import Answer
 
 TRIES_MAX: Final = 4
-"""How often a person's request is sent: soon over, and long enough for a service to start anew."""
+"""The number of tries: enough for a restart of the service, and few enough to fail soon."""
 CSV_TYPE: Final = "text/csv"
 
 
 def check_typed(settings: Settings) -> None:
-    """Raise ``CommandError`` where an option was typed that a service has no use for."""
+    """Raise ``CommandError`` for an option that has no effect with a service."""
     typed = {"--actor": settings.actor_option, "--lock-timeout": settings.lock_timeout_option}
     for name, given in typed.items():
         if given is not None:
             raise CommandError(
                 Exit.USAGE,
-                f"{name}: is for a ledger's file; a service knows the caller by its token",
+                f"{name}: is for a ledger's file; a service identifies the caller by its token",
             )
 
 
 @contextmanager
 def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> Iterator[Asker]:
-    """Open a client of ``target``; what goes wrong there ends the command as on a file."""
+    """Open a client of ``target``; its errors end the command as for a ledger's file."""
     check_typed(settings)
     with telling_why(target):
         driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
-        # A person who has waited so long gets a message, and does not wait as long again.
+        # After a timeout the user gets an error instead of another wait.
         with Asker(driver, Retrying(tries=tries, waits_again=False)) as client:
             yield client
 
@@ -63,7 +63,7 @@ def ask_service(
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    ``line_of``: a table has only this line of each request.
+    With ``line_of`` a table has only this line of each response.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
@@ -81,7 +81,7 @@ def ask_service(
 
 
 def service_answer(client: Asker, operation: Operation, asked: Struct) -> Answer:
-    """Return the answer of a service, asked for in whichever form it is read."""
+    """Return the response of a service in the form in which it is read."""
     from quorate.operations.answer_types import Answer
 
     name = operation.name
@@ -93,7 +93,7 @@ def service_answer(client: Asker, operation: Operation, asked: Struct) -> Answer
 
 
 class _Told(NamedTuple):
-    """A response: ``shown`` is lines of a table, the text of CSV, or a tree for programs."""
+    """A response: ``shown`` has the lines of a table, the text of CSV, or a tree."""
 
     shown: Any
     notes: Sequence[str]
@@ -101,7 +101,7 @@ class _Told(NamedTuple):
 
 
 def _told(settings: Settings, client: Asker, name: str, asked: Struct) -> _Told:
-    """Return the response of a service in the requested form."""
+    """Return the response of a service in the requested format."""
     if settings.output == CSV:
         return _Told(*client.ask_json_and_notes(name, asked, accept=CSV_TYPE))
     if settings.is_table:
@@ -112,7 +112,7 @@ def _told(settings: Settings, client: Asker, name: str, asked: Struct) -> _Told:
 
 
 def _print(settings: Settings, told: _Told, *, is_apart: bool) -> None:
-    """Print a response, its notes on stderr; ``is_apart``: with an empty line before it."""
+    """Print a response, and its notes on stderr; ``is_apart``: an empty line comes first."""
     _aside(told.notes)
     if is_apart:
         click.echo()
@@ -130,7 +130,7 @@ def _aside(notes: Sequence[str]) -> None:
 
 
 def all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
-    """Return an answer for programs; a list without a limit is asked for to its end."""
+    """Return a response as a tree; all pages of a list without a limit."""
     tree, notes = client.ask_json_and_notes(name, asked)
     if getattr(asked, "limit", 0) is not None or not hasattr(asked, "cursor"):
         return tree, notes
@@ -142,7 +142,7 @@ def all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[st
 
 
 def _done(tree: Any) -> str:
-    """Return what was recorded, for when it cannot be printed; empty where nothing was."""
+    """Return what was recorded, for an error message; empty if nothing was recorded."""
     head = tree.get("head") if isinstance(tree, dict) and "changes" in tree else None
     if not isinstance(head, dict) or not tree.get("events"):
         return ""

@@ -1,7 +1,7 @@
-"""Runs that people name by their custom resources: ``kubectl runs explain train -n quorate-rai``.
+"""Runs that are named by their custom resources: ``kubectl runs explain train -n quorate-rai``.
 
-The name of such a run in the ledger ends with digits of its uid, and its resource says it. The
-resource is read with ``kubectl`` and the rights of the person who types, as the output of pods is.
+The name of such a run in the ledger ends with digits of its uid; the status of its resource has it.
+``kubectl`` reads the resource with the rights of the user, as for the output of pods.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import click
 from quorate.views.exits import CommandError, Exit
 
 NAMESPACE: Final = "quorate.cli.namespace"
-"""Where the namespace of this command is kept, if one was given."""
+"""The key of the command's namespace in click's context, if one was given."""
 _FIELD: Final = "jsonpath={.status.ledgerName}"
 
 
 def name_in_ledger(name: str) -> str:
-    """Return the name that a run has in the ledger.
+    """Return the name of a run in the ledger.
 
-    It is ``name`` itself unless this command has a namespace: then that of the resource there.
-    Raises ``CommandError``.
+    It is ``name``, unless the command has a namespace: then the status of the custom resource has
+    it. Raises ``CommandError``.
     """
     namespace = namespace_of_command()
     return name if namespace is None else _of_resource(name, namespace)
 
 
 def namespace_of_command() -> str | None:
-    """Return the namespace in which this command's runs are resources; None without one."""
+    """Return the namespace of this command's runs; None without one."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(NAMESPACE)
 
@@ -39,7 +39,7 @@ def _of_resource(name: str, namespace: str) -> str:
     if shutil.which("kubectl") is None:
         raise CommandError(
             Exit.UNUSABLE,
-            "-n: there is no kubectl on the path; install it, or leave -n out and give the run's "
+            "-n: kubectl is not on the path; install it, or remove -n and give the run's "
             "name in the ledger: quorate get runs",
         )
     words = ["kubectl", "get", "runs.quorate.dev", f"--namespace={namespace}", f"--output={_FIELD}"]

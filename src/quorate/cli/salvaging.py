@@ -1,4 +1,4 @@
-"""A ledger file that cannot be read to its end: how far it is sound."""
+"""Reports how much of a damaged ledger file is valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.views.exits import CommandError, Exit
 
 @contextmanager
 def salvaging(settings: Settings) -> Iterator[None]:
-    """Say how far the ledger's file is sound, and what to do, where it cannot be read."""
+    """If the ledger's file is damaged, raise an error with its valid part and a remedy."""
     try:
         yield
     except CorruptLedgerError as error:

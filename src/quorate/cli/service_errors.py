@@ -1,4 +1,4 @@
-"""What goes wrong with a service, as the command line says it: exit codes and sentences."""
+"""Turns errors of a service into the exit codes and messages of the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 
 
 def command_error(error: QuorateClientError, target: Target | None = None) -> CommandError:
-    """Return ``error`` as the error by which a command ends, as it would on a file."""
+    """Return ``error`` as the error that ends a command, as for a ledger's file."""
     match error:
         case RefusedError():
             from quorate.views.statuses import status_of
@@ -20,7 +20,7 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
             lines = (*error.lines, *_advice(error, target))
             refused = CommandError(status_of(error.code).exit, *lines, fault=error.code)
             if target is not None and error.code == UNKNOWN_NAME:
-                refused.add_note(f"asked: {target.asked}")
+                refused.add_note(f"searched: {target.asked}")
             return refused
         case NoContextError():
             return CommandError(Exit.REFUSED, str(error))
@@ -31,21 +31,21 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
 
 
 def _advice(error: RefusedError, target: Target | None) -> list[str]:
-    """Return what to do about a token, which the service cannot know how to change."""
+    """Return the remedy for a token, which depends on where the client has it from."""
     if not isinstance(error, UnauthenticatedError) or target is None:
         return []
     if not target.name:
         return ["give your token in QUORATE_TOKEN, or keep it: quorate context set NAME ..."]
     if target.has_given_token:
-        sent = f"the token was that of QUORATE_TOKEN, not that of context {target.name!r}"
+        sent = f"the token in QUORATE_TOKEN was sent, not that of context {target.name!r}"
         return [f"{sent}; correct it, or: unset QUORATE_TOKEN"]
-    verb = "no token was sent; give" if target.place.token is None else "if it is over, give"
+    verb = "no token was sent; give" if target.place.token is None else "if it has expired, give"
     return [f"{verb} one: quorate context set {target.name} --token-file FILE"]
 
 
 @contextmanager
 def telling_why(target: Target | None = None) -> Iterator[None]:
-    """Let a command that asks a service, or reads the file of contexts, end as any other does."""
+    """Turn errors of the service and of the contexts into errors that end the command."""
     try:
         yield
     except QuorateClientError as error:

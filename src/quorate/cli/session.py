@@ -1,8 +1,8 @@
-"""A ledger, open for one command: to read as of now, or to write.
+"""Opens a ledger for one command: to read its present state, or to write.
 
-Readers never take the writer's lock. What time has made due since the last event (holds that ran
-out) is settled for them in an overlay, so that amounts are right to the millisecond; it is recorded
-by the next command that writes.
+Readers never take the writer's lock. Holds that have run out since the last event are settled in an
+overlay for them, so that amounts are exact to the millisecond; the next command that writes records
+this.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from quorate.client.contexts import Target
 
 NAMES_MAX: Final = 3
-"""How many runs are named that keep a command from writing."""
+"""How many runs an error names that prevent a command from writing."""
 
 
 def clock_of(settings: Settings) -> Clock:
-    """Return the clock to ask."""
+    """Return the clock to use."""
     return SystemClock() if settings.clock is None else settings.clock
 
 
 def check_file(settings: Settings) -> None:
-    """Raise ``CommandError`` where a service is chosen: this works on a ledger's file alone."""
+    """Raise ``CommandError`` if a service is chosen: the command works only on a ledger's file."""
     target = settings.service()
     if target is not None:
         raise CommandError(
             Exit.USAGE,
-            f"this works on a ledger's file, and {target.words} is chosen; say which file with "
-            "--ledger PATH, or leave the service with --context file",
+            f"this command needs a ledger's file, but {target.words} is chosen; name the file with "
+            "--ledger PATH, or use --context file",
         )
 
 
 def on_file(settings: Settings, command: str) -> Target | None:
-    """Return the service that is chosen, and say that ``command`` works on a ledger's file.
+    """Return the chosen service, and print a note that ``command`` uses a ledger's file.
 
-    Raises ``CommandError`` where it was chosen for this very command. A context that cannot be used
-    is none of this command's business: it is named, and the command goes on.
+    Raises ``CommandError`` if an option of this command chose the service. A faulty context is only
+    reported, because ``command`` does not need it.
     """
     try:
         target = settings.service()
@@ -70,10 +70,10 @@ def on_file(settings: Settings, command: str) -> Target | None:
     if target.why in ("--context", "--server"):
         raise CommandError(
             Exit.USAGE,
-            f"{target.why}: {command} works on a ledger's file, not on a service; leave this "
-            "option out",
+            f"{target.why}: {command} works on a ledger's file, not on a service; remove this "
+            "option",
         )
-    click.echo(f"note: {command} works on a ledger's file; {target.words} is not asked", err=True)
+    click.echo(f"note: {command} works on a ledger's file, not on {target.words}", err=True)
     return target
 
 
@@ -85,7 +85,7 @@ def open_to_read(settings: Settings) -> EventStore:
 
 
 def open_to_write(settings: Settings) -> EventStore:
-    """Return the ledger, for writing; another writer is waited for as long as the settings say."""
+    """Return the ledger, for writing; waits for another writer up to the lock timeout."""
     check_file(settings)
     wait_s = settings.lock_timeout_s()
     with _advised(settings):
@@ -99,9 +99,9 @@ def open_to_write(settings: Settings) -> EventStore:
 
 
 def _check_kept(settings: Settings) -> None:
-    """Raise ``CommandError`` while work runs that the ledger's service has started.
+    """Raise ``CommandError`` while work of the ledger's service is still running.
 
-    This command could not see its processes end, and their GPUs would be given away.
+    This command could not see its processes end, and would give their GPUs to other runs.
     """
     from quorate.adapters.executors.keepers import kept_runs, work_folder
 
@@ -109,15 +109,15 @@ def _check_kept(settings: Settings) -> None:
     if kept:
         raise CommandError(
             Exit.REFUSED,
-            f"work of this ledger goes on here ({counted(len(kept), 'run')}: "
-            f"{', '.join(kept[:NAMES_MAX])}), and only its service sees it go; start it: quorate "
+            f"work of this ledger is still running ({counted(len(kept), 'run')}: "
+            f"{', '.join(kept[:NAMES_MAX])}), and only its service sees its end; start it: quorate "
             "serve --executor local",
         )
 
 
 @contextmanager
 def _advised(settings: Settings) -> Iterator[None]:
-    """Tell how to make the ledger that was named, where there is none."""
+    """If the ledger does not exist, raise an error with the command that creates it."""
     try:
         yield
     except LedgerNotFoundError as error:
@@ -128,14 +128,14 @@ def _advised(settings: Settings) -> Iterator[None]:
 
 
 def as_of(view: StateView, now_ms: int, *, notify: bool = False) -> Moment:
-    """Return the state at ``now_ms``: ``view`` with the holds settled that ran out by then."""
+    """Return the state at ``now_ms``: ``view`` with all holds settled that have run out."""
     log = DecisionLog(view, now_ms=now_ms, actor="reader")
     settle_holds(log)
     settled = log.view
     stopped = [event.run for event in log.events if isinstance(event, RunRequeued)]
     if stopped and notify:
         click.echo(
-            f"note: the money of {', '.join(stopped)} has ended, which is shown and not yet "
+            f"note: the budget of {', '.join(stopped)} is exhausted; this is shown, but not yet "
             "recorded; record it: quorate tick",
             err=True,
         )

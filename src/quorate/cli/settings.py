@@ -1,4 +1,4 @@
-"""What every command needs to know: its ledger or service, output, actor and clock."""
+"""The settings of every command: ledger or service, output format, actor and clock."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 LEDGER_DEFAULT: Final = "quorate.db"
 CSV: Final = "csv"
-"""The output of commands whose answer fits a spreadsheet, beside those that all have."""
+"""The additional output format of commands whose response fits a spreadsheet."""
 ACTOR_CHARS_MAX: Final = 256
 LOCK_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S_MAX: Final = 86_400.0
 ANSWER_TIMEOUT_S: Final = 120.0
-"""How long one answer of a service may take: reading the past folds the whole ledger."""
+"""The timeout of a response: a read of the past replays the whole ledger."""
 
 
 class Settings(NamedTuple):
-    """``clock`` None is the machine's. The options are None where they were not given."""
+    """The settings of a command. ``clock`` None is the system clock; unset options are None."""
 
     environ: Mapping[str, str] = os.environ
     clock: Clock | None = None
@@ -45,18 +45,18 @@ class Settings(NamedTuple):
 
     @property
     def ledger_path(self) -> Path:
-        """The path that the files beside the ledger are named after; raises ``StoreUrlError``."""
+        """The path that names the files beside the ledger; raises ``StoreUrlError``."""
         from quorate.adapters.stores.store_urls import ledger_path
 
         return ledger_path(self.ledger)
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """The options that a command needs to reach the same ledger from the same place."""
+        """The options that another command needs to use the same ledger."""
         return () if self.ledger_option is None else ("--ledger", self.ledger_option)
 
     def service(self) -> Target | None:
-        """Return the service to ask, None for the ledger's file; raises ``CommandError``."""
+        """Return the chosen service, None for the ledger's file; raises ``CommandError``."""
         from quorate.cli.service_errors import command_error
         from quorate.client.contexts import chosen
         from quorate.client.errors import QuorateClientError
@@ -81,12 +81,12 @@ class Settings(NamedTuple):
 
     @property
     def wide(self) -> bool:
-        """Whether tables show their further columns."""
+        """Whether tables show all columns."""
         return self.output == "wide"
 
     @property
     def is_table(self) -> bool:
-        """Whether people read the output, not programs."""
+        """Whether the output is a table, for people."""
         return self.output in ("table", "wide")
 
     def actor(self) -> str:
@@ -98,14 +98,14 @@ class Settings(NamedTuple):
         )
 
     def lock_timeout_s(self) -> float:
-        """Return how long to wait for another writer: the option, the environment, or 5 seconds."""
+        """Return the lock timeout: the option, the environment, or 5 seconds."""
         if self.lock_timeout_option is not None:
             return _seconds(self.lock_timeout_option, "--lock-timeout")
         found = self.environ.get("QUORATE_LOCK_TIMEOUT")
         return LOCK_TIMEOUT_S if not found else _seconds(found, "QUORATE_LOCK_TIMEOUT")
 
     def answer_timeout_s(self) -> float:
-        """Return how long a service may take to answer: the environment, or two minutes."""
+        """Return the timeout of a response: the environment, or two minutes."""
         found = self.environ.get("QUORATE_TIMEOUT")
         if not found:
             return ANSWER_TIMEOUT_S
@@ -116,7 +116,7 @@ class Settings(NamedTuple):
 
 
 def one_line(text: str, option: str, chars_max: int) -> str:
-    """Return ``text`` when it is one printable line; raises ``CommandError`` otherwise."""
+    """Return ``text`` if it is one printable line; raises ``CommandError`` otherwise."""
     if text and len(text) <= chars_max and text.isprintable():
         return text
     raise CommandError(
@@ -125,7 +125,7 @@ def one_line(text: str, option: str, chars_max: int) -> str:
 
 
 def _seconds(text: str, option: str) -> float:
-    """Return ``text`` as a number of seconds; raises ``CommandError`` when it is none."""
+    """Return ``text`` as a number of seconds; raises ``CommandError`` if it is not a number."""
     try:
         found = float(text)
     except ValueError:
@@ -145,5 +145,5 @@ def _login_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A user id without an entry in the user database, as in many containers.
+        # The user id has no entry in the user database, as in many containers.
         return f"uid-{os.getuid()}"

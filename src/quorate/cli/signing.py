@@ -1,4 +1,4 @@
-"""Checkpoints signed with the key that lies beside a ledger's file."""
+"""Signs checkpoints with the key beside a ledger's file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from quorate.ports.errors import KeyFileError
 
 @dataclass(frozen=True, slots=True)
 class FileSigner:
-    """Signs with the key beside ``ledger``, which is read when something is signed."""
+    """Signs with the key beside ``ledger``; reads the key for each signature."""
 
     ledger: Path
 
     def __call__(self, state: State, head: Head, at_ms: int) -> Checkpoint:
-        """Return the checkpoint; raises ``KeyFileError`` for a key the ledger does not name."""
+        """Return the checkpoint; raises ``KeyFileError`` if the key is not that of the ledger."""
         private_key = load_key(key_path(self.ledger))
         if public_key_of(private_key).hex() != state.public_key:
             raise KeyFileError(
@@ -33,5 +33,5 @@ class FileSigner:
 
 
 def file_signer(ledger: Path) -> Signer:
-    """Return what signs with the key beside ``ledger``; reader processes are given it, too."""
+    """Return the signer with the key beside ``ledger``; picklable, for reader processes."""
     return FileSigner(ledger)

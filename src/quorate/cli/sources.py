@@ -1,7 +1,7 @@
-"""Files named on the command line: read whole, and judged together.
+"""Reads the files that the command line names.
 
-A file is named by its path, ``-`` is standard input. All documents of all files are taken
-together: one fault refuses them all.
+A file is a path, or ``-`` for standard input. The documents of all files are checked together: one
+fault refuses them all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 def read_bytes(name: str) -> bytes:
-    """Return what the file ``name`` holds; raises ``CommandError`` that says why it cannot."""
+    """Return the content of the file ``name``; raises ``CommandError`` with the reason."""
     try:
         if name == STDIN:
             data = sys.stdin.buffer.read(BYTES_MAX + 1)
@@ -50,7 +50,7 @@ def read_bytes(name: str) -> bytes:
 
 
 class Written(NamedTuple):
-    """A document, the file it is in, what that file holds, and its position there."""
+    """A document, its file, the text of that file, and its position there."""
 
     document: Document
     source: str
@@ -59,7 +59,7 @@ class Written(NamedTuple):
 
 
 class Sources:
-    """The documents of all files in order, and where each of them was written."""
+    """The documents of all files in order, and where each of them is."""
 
     def __init__(self, written: Sequence[Written]) -> None:
         self.documents = [each.document for each in written]
@@ -72,7 +72,7 @@ class Sources:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Add file and line to errors about one of the documents, wherever they are found."""
+        """Add file and line to each error about one of the documents."""
         try:
             yield
         except CommandError as error:
@@ -83,7 +83,7 @@ class Sources:
             raise told from None
 
     def _located(self, line: str) -> str:
-        """Return ``line`` with file and line before it, where it is about one of the documents."""
+        """Return ``line`` prefixed with file and line if it is about one of the documents."""
         for number, written in enumerate(self._written):
             document = written.document
             sent = f"documents[{number}]: " if len(self._written) > 1 else "document: "
@@ -96,7 +96,7 @@ class Sources:
 
 
 def _line_of(told: str, lines: Mapping[str, int]) -> int:
-    """Return the line of the path that ``told`` begins with, or of the nearest one above it."""
+    """Return the line of the path that ``told`` begins with, or of its nearest parent."""
     above = [
         path for path in lines if told.startswith(path) and told[len(path) : len(path) + 1] in ".[:"
     ]
@@ -104,10 +104,10 @@ def _line_of(told: str, lines: Mapping[str, int]) -> int:
 
 
 def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None = None) -> Sources:
-    """Return the documents of all ``files`` in order, or raise with the problems of all of them.
+    """Return the documents of all ``files`` in order, or raise with all their problems.
 
-    Runs that go to a service need no owner: it knows the caller's tenant. ``bare`` is the kind of a
-    document without a head.
+    Runs for a service need no owner, because it knows the caller's tenant. ``bare`` is the kind of
+    a document without apiVersion and kind.
     """
     if files.count(STDIN) > 1:
         raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")
@@ -136,7 +136,7 @@ def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None =
 
 
 def tree_of(document: Document) -> dict[str, Any]:
-    """Return ``document`` as it is asked for; a generated name is made where it is kept."""
+    """Return ``document`` as a request has it; the service generates a missing name."""
     tree = render(document.spec)
     if document.generate_name is not None:
         tree["metadata"] = {"generateName": document.generate_name}
@@ -144,7 +144,7 @@ def tree_of(document: Document) -> dict[str, Any]:
 
 
 def read_checkpoints(files: Sequence[str]) -> tuple[KeptCheckpoint, ...]:
-    """Return the checkpoints that ``files`` hold; raises ``CommandError`` where one holds none."""
+    """Return the checkpoints in ``files``; raises ``CommandError`` for a file without one."""
     import msgspec
 
     from quorate.ledger.checkpoint import read_checkpoint
@@ -163,7 +163,7 @@ def read_checkpoints(files: Sequence[str]) -> tuple[KeptCheckpoint, ...]:
 
 
 def must_be_new(name: str) -> None:
-    """Raise ``CommandError`` where the new file ``name`` cannot be written, before work is done."""
+    """Raise ``CommandError`` early if the file ``name`` exists or cannot be created."""
     path = Path(name)
     if path.exists():
         raise CommandError(
@@ -171,20 +171,20 @@ def must_be_new(name: str) -> None:
         )
     if not path.parent.is_dir():
         raise CommandError(
-            Exit.UNUSABLE, f"{name} cannot be written: there is no folder {path.parent}; make it"
+            Exit.UNUSABLE, f"{name} cannot be written: there is no folder {path.parent}; create it"
         )
 
 
 def write_new(name: str, texts: Iterable[str]) -> int:
-    """Write ``texts`` to the new file ``name`` and return how many; what is there is left alone.
+    """Write ``texts`` to the new file ``name``, and return their number.
 
-    Where writing fails, or making the texts does, no file is left.
+    An existing file is not changed. If writing or producing a text fails, no file is left.
     """
     return write_new_bytes(name, (text.encode() for text in texts))
 
 
 def write_new_bytes(name: str, parts: Iterable[bytes]) -> int:
-    """Write ``parts`` to the new file ``name`` and return how many, as ``write_new`` does."""
+    """Write ``parts`` to the new file ``name``, and return their number, like ``write_new``."""
     path = Path(name)
     count = 0
     try:

@@ -1,4 +1,4 @@
-"""Names of runs as people type them: NAME, run/NAME, and tasks of an array, NAME[1-3]."""
+"""Parses names of runs: NAME, run/NAME, and tasks of an array, NAME[1-3]."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import click
 
 
 def typed_run(word: str) -> str:
-    """Return ``word`` with the name that the run, or the array, has in the ledger.
+    """Return ``word`` with the run's or array's name in the ledger.
 
-    Raises ``CommandError`` where its custom resource does not say which.
+    Raises ``CommandError`` if the custom resource does not have that name.
     """
     from quorate.cli.resource_names import name_in_ledger
 
@@ -17,12 +17,12 @@ def typed_run(word: str) -> str:
 
 
 def run_names(word: str) -> tuple[str, ...]:
-    """Return the runs that ``word`` names; raises ``UsageError``, and as ``typed_run`` does."""
+    """Return the runs that ``word`` names; raises ``UsageError`` and ``CommandError``."""
     return names_of_typed(typed_run(word))
 
 
 def names_of_typed(word: str) -> tuple[str, ...]:
-    """Return the runs that ``word``, of ``typed_run``, names; raises ``UsageError``."""
+    """Return the runs that ``word``, a result of ``typed_run``, names; raises ``UsageError``."""
     if "[" not in word:
         return (word,)
     from quorate.model.task_arrays import named_runs
@@ -34,7 +34,7 @@ def names_of_typed(word: str) -> tuple[str, ...]:
 
 
 def run_name(word: str) -> str:
-    """Return the one run that ``word`` names; raises ``UsageError`` where it names several."""
+    """Return the run that ``word`` names; raises ``UsageError`` if it names several."""
     names = run_names(word)
     if len(names) > 1:
         raise click.UsageError(f"{word}: names {len(names)} runs; name one, such as {names[0]}")

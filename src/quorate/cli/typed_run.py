@@ -1,4 +1,4 @@
-"""A run made of options: checked like a document, with errors in the terms that were typed."""
+"""Makes a run from options: checked like a document, with errors that name the options."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from quorate.operations.resources.resource_operations import ListThings
 from quorate.views.exits import CommandError, Exit
 
 _SECRET: Final = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL)S?$", re.IGNORECASE)
-"""What a variable is called whose value had better not be read by others."""
+"""Names of variables whose values are probably secrets."""
 
 
 def domain_statuses(settings: Settings) -> list[dict[str, Any]]:
-    """Return the fleet's domains, from the ledger or from the service."""
+    """Return the domains of the fleet, from the ledger or from the service."""
     listing = tree_asked(settings, "list-domains", ListThings())
     return [each["status"] for each in listing["items"]]
 
 
 def flavors_or_only(settings: Settings, typed: Sequence[str]) -> list[str]:
-    """Return the flavors that were typed, as the fleet spells them, or the only one that there is.
+    """Return the typed flavors in the fleet's spelling, or the only flavor of the fleet.
 
-    ``h100`` is ``H100`` where no node has ``h100``, and standard error says so. Raises
-    ``CommandError`` where that could be several flavors.
+    ``h100`` becomes ``H100`` if no node has ``h100``, with a note on standard error. Raises
+    ``CommandError`` if several flavors match.
     """
     found = [name for each in typed for name in each.split(",") if name]
     statuses = domain_statuses(settings)
@@ -44,24 +44,24 @@ def flavors_or_only(settings: Settings, typed: Sequence[str]) -> list[str]:
 
 
 def _spelled(typed: str, known: Sequence[str]) -> str:
-    """Return ``typed`` as one of the ``known`` flavors is spelled; as it is where none is alike."""
+    """Return the flavor in ``known`` that equals ``typed`` but for case, else ``typed``."""
     if typed in known:
         return typed
     alike = [each for each in known if each.lower() == typed.lower()]
     if len(alike) > 1:
         raise CommandError(
-            Exit.USAGE, f"--flavor {typed}: is it {' or '.join(alike)}? write it as nodes do"
+            Exit.USAGE, f"--flavor {typed}: write {' or '.join(alike)}, as on the nodes"
         )
     if not alike:
         return typed
-    click.echo(f"note: --flavor {typed}: taken as {alike[0]}, as nodes have it", err=True)
+    click.echo(f"note: --flavor {typed}: read as {alike[0]}, the spelling of the nodes", err=True)
     return alike[0]
 
 
 def team_or_own(settings: Settings, typed: str | None) -> str | None:
-    """Return the owner that was typed, or the caller's tenant at the service.
+    """Return the typed owner, or the caller's tenant at the service.
 
-    None where there is neither: a caller of a file has no tenant.
+    None if there is neither: a caller of a ledger's file has no tenant.
     """
     if typed is not None:
         return typed.removeprefix("owner/")
@@ -72,7 +72,7 @@ def team_or_own(settings: Settings, typed: str | None) -> str | None:
 
 
 def variables(typed: Sequence[str]) -> dict[str, str]:
-    """Return the environment that ``NAME=VALUE`` words make; warns of what looks like a secret."""
+    """Return the environment of the ``NAME=VALUE`` words; warns about probable secrets."""
     found: dict[str, str] = {}
     for each in typed:
         name, equals, value = each.partition("=")
@@ -96,10 +96,10 @@ def variables(typed: Sequence[str]) -> dict[str, str]:
 def worded(
     settings: Settings, tree: Mapping[str, Any], options: Mapping[str, str]
 ) -> Iterator[None]:
-    """Submit the document ``tree``; its faults are named by the ``options`` that they came by.
+    """Submit the document ``tree``; errors name the ``options`` that caused them.
 
-    A ledger's file is given sound documents only. A service finds faults by itself, so they are
-    looked for here only when it has found some: reading documents takes longer than asking.
+    A ledger's file gets valid documents only. A service checks documents itself, so they are
+    checked here only after it has refused them: importing the parser takes longer than a request.
     """
     if settings.service() is None:
         check_document(tree, options)
@@ -112,7 +112,7 @@ def worded(
 
 
 def check_document(tree: Mapping[str, Any], options: Mapping[str, str]) -> None:
-    """Raise ``CommandError`` with the faults of ``tree``, if any."""
+    """Raise ``CommandError`` with the faults of ``tree``, if there are any."""
     from quorate.documents import Invalid, parse_tree
 
     parsed = parse_tree(None, tree, source="the command line")

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in words that say what to type instead. Pure."""
+"""Explains errors of the command line, with the command to type instead. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MEANT: Final = (
     ("--array", "--arrays"),
     ("--dry-run", "--test-only", "--validate"),
 )
-"""Options that mean the same, here or in other schedulers."""
+"""Options with the same meaning, here or in other schedulers."""
 _OUTSIDE: Final = re.compile(
     r"(?P<got>\S+) is not in the range "
     r"(?:(?P<low>-?\d+)<=)?x(?:<=(?P<high>-?\d+)|>=(?P<least>-?\d+))"
@@ -29,30 +29,30 @@ _OUTSIDE: Final = re.compile(
 
 
 def usage_error(error: click.ClickException) -> str:
-    """Return what is wrong with the command line, on one line, and what to type or read."""
+    """Return the error of the command line in one line, with what to type or read."""
     ctx = getattr(error, "ctx", None)
     path = "quorate" if ctx is None else ctx.command_path
     text = _without_jargon(" ".join(error.format_message().split()).rstrip("."))
     if isinstance(error, click.NoSuchOption) and ctx is not None:
         meant = _meant(error.option_name, ctx.command)
         if meant is not None:
-            return f"there is no option {error.option_name} here; write {meant}; see: {path} --help"
+            return f"unknown option {error.option_name}; write {meant}; see: {path} --help"
     if path.endswith(" get") and text == "Missing argument 'KIND'":
         kinds = ", ".join(kind.plural for kind in ALL)
-        return f"name what to show, as in: {path} runs; there are: {kinds}"
+        return f"the kind is missing, as in: {path} runs; kinds: {kinds}"
     has_remedy = text.endswith("?") or "quorate " in text or f"{path} " in text
     return text if has_remedy else f"{text}; see: {path} --help"
 
 
 def _meant(typed: str, command: click.Command) -> str | None:
-    """Return the option of ``command`` that means what ``typed`` does elsewhere; None for none."""
+    """Return the option of ``command`` with the meaning of ``typed`` elsewhere, or None."""
     group = next((each for each in _MEANT if typed in each), ())
     there = {word for param in command.params for word in param.opts}
     return next((word for word in group if word in there), None)
 
 
 def _without_jargon(text: str) -> str:
-    """Return ``text`` with the words for numbers that people use."""
+    """Return ``text`` with plain words for numbers instead of click's."""
     plain = text.replace("is not a valid integer range", "is not a whole number")
     return _OUTSIDE.sub(_bounds, plain)
 

@@ -1,7 +1,7 @@
-"""The Python client: asks a service over REST, from a thread or from an event loop.
+"""The Python client: sends REST requests to a service, with or without asyncio.
 
-``Client`` and ``AsyncClient`` have a method for every operation of the table: ``dispatch.py`` makes
-them, ``methods.pyi`` types them, and ``resources/`` has what they give. What they do is written
-once, as flows (``flows.py``); ``drivers.py`` carries the flows out (docs/adr/0019), and
-``plain_http.py`` does for the command line, which asks once and has no time to import httpx.
+``Client`` and ``AsyncClient`` have a method for every operation: ``dispatch.py`` makes the methods,
+``methods.pyi`` types them, and ``resources/`` has the types of the answers. What the methods do is
+written once, as flows (``flows.py``); ``drivers.py`` runs the flows with httpx (docs/adr/0019). The
+command line uses ``plain_http.py`` instead, because importing httpx takes too long for one request.
 """

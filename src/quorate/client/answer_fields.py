@@ -1,8 +1,8 @@
-"""Parts of an answer that are dicts and have typed attributes as well.
+"""Parts of an answer: dicts that also have typed attributes.
 
-A service may give more than this client knows, and every digit of what it gives is kept: so a part
-stays the dict that was sent. The annotations of a class below ``Fields`` are the fields that are
-known; each is an attribute, in snake case, of the type that is said.
+A part keeps all fields and digits that the service sent, also fields that this client does not
+know. The annotations of a subclass of ``Fields`` are the known fields: each becomes a typed
+attribute with a name in snake case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UPPER: Final = {"gpu": "GPU", "gpus": "GPUs"}
 
 
 class Fields(dict[str, Any]):
-    """A part of an answer. Where a field may be left out, its attribute is None or empty then."""
+    """A part of an answer. The attribute of an optional field that is missing is None or empty."""
 
     def __init_subclass__(cls) -> None:
         for name in inspect.get_annotations(cls):
@@ -30,7 +30,7 @@ class Fields(dict[str, Any]):
 
 
 class _Field:
-    """A field of a part as an attribute."""
+    """One field of a part, as an attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -46,14 +46,14 @@ class _Field:
             return _absent(kind)
         except TypeError:
             raise MissingFieldError(
-                f"{owner.__name__} has no {self._name}: the answer is without {self._key!r}; "
+                f"{owner.__name__} has no {self._name}: the answer lacks {self._key!r}; "
                 f"it has: {', '.join(part) or 'nothing'}"
             ) from None
 
     def __set__(self, part: Fields, value: object) -> None:
         raise AttributeError(
-            f"{type(part).__name__}.{self._name} is what the service said, and cannot be set; "
-            "ask the service to change it",
+            f"{type(part).__name__}.{self._name} was read from the service and cannot be set; "
+            "change it with an operation of the client",
             name=self._name,
             obj=part,
         )
@@ -63,22 +63,22 @@ class _Field:
             return msgspec.convert(value, prepared(kind), dec_hook=part_of)
         except msgspec.ValidationError as error:
             raise NotQuorateError(
-                f"{owner.__name__}.{self._name} is not what this client knows: {error}; "
+                f"{owner.__name__}.{self._name} is in a form unknown to this client: {error}; "
                 "is the service much older or newer than the client?"
             ) from None
 
 
 def wire_name(name: str) -> str:
-    """Return the name that the attribute ``name`` has in documents: ``freeGPUs``, ``plannedStart``.
+    """Return the name of the attribute ``name`` on the wire: ``freeGPUs``, ``plannedStart``.
 
-    The first word stays as it is, so that it is ``gpuType``.
+    The first word is not capitalised, as in ``gpuType``.
     """
     first, *rest = name.split("_")
     return first + "".join(_UPPER.get(word, word.capitalize()) for word in rest)
 
 
 def part_of(kind: type, value: Any) -> Any:
-    """Return ``value`` as the part ``kind``: msgspec asks this of types that it does not know."""
+    """Return ``value`` as the part ``kind``; msgspec calls this for types that it cannot decode."""
     assert issubclass(kind, Fields), kind
     if not isinstance(value, dict):
         raise TypeError(f"Expected `object`, got `{type(value).__name__}`")
@@ -91,7 +91,7 @@ def _hints(owner: type[Fields]) -> dict[str, Any]:
 
 
 def _absent(kind: Any) -> Any:
-    """Return what a field of type ``kind`` is where it was left out; TypeError if it may not be."""
+    """Return the value of a missing field of type ``kind``; TypeError if the field is required."""
     origin = get_origin(kind)
     if origin in (Union, UnionType) and NoneType in get_args(kind):
         return None

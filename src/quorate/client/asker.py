@@ -1,4 +1,4 @@
-"""What every client that waits can be asked: an operation by its name, in each form of answer."""
+"""The methods that all blocking clients share: one operation by name, in each output format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Asker:
-    """Sends requests by ``driver``, each with the retries of ``retrying``."""
+    """Sends requests with ``driver``; ``retrying`` decides when a request is sent again."""
 
     def __init__(self, driver: SyncRunner, retrying: Retrying) -> None:
         self._asking = Asking(retrying)
@@ -43,34 +43,34 @@ class Asker:
         self._driver.close()
 
     def ask_json(self, name: str, asked: Struct) -> Tree:
-        """Return the answer to the operation ``name`` as JSON holds it, every digit of it."""
+        """Return the answer to the operation ``name`` as decoded JSON; numbers are exact."""
         return self._driver.run(self._asking.json(name, asked))
 
     def ask_text(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
-        """Return the answer to the operation ``name`` as text: the lines that the CLI prints."""
+        """Return the answer to the operation ``name`` as the text that the CLI prints."""
         return self._driver.run(self._asking.text(name, asked, wide=wide))
 
     def ask_json_and_notes(
         self, name: str, asked: Struct, *, accept: str = JSON
     ) -> tuple[Tree, tuple[str, ...]]:
-        """Return what ``ask_json`` does, and the notes of the service on it.
+        """Return the result of ``ask_json``, and the notes of the service.
 
-        With another ``accept``, such as ``text/csv``, it is a text.
+        With another ``accept``, such as ``text/csv``, the result is a string.
         """
         return self._driver.run(self._asking.json_and_notes(name, asked, accept=accept))
 
     def ask_lines(self, name: str, asked: Struct) -> Iterator[str]:
-        """Yield the lines of an operation that gives many, such as ``export-ledger``."""
+        """Yield the lines of an operation whose answer is long, such as ``export-ledger``."""
         return self._driver.stream(self._asking.lines(name, asked))
 
     def notices(self, asked: WatchNotices) -> Iterator[Notice]:
-        """Yield notices as they are recorded, for as long as the caller takes them."""
+        """Yield notices as they are recorded, until the caller stops iterating."""
         return self._driver.stream(self._asking.stream("watch-notices", asked))
 
     def events(self, asked: WatchEvents, *, tick_s: float) -> Iterator[Event | None]:
-        """Yield events as they are recorded, for as long as the caller takes them.
+        """Yield events as they are recorded, until the caller stops iterating.
 
-        None comes once after events that came together, and every ``tick_s`` while none comes.
+        Yields None after each batch of events, and every ``tick_s`` seconds without events.
         """
         flow = self._asking.stream("watch-events", asked)
         return self._driver.stream(flow, tick_s=tick_s)
@@ -78,8 +78,8 @@ class Asker:
     def log_lines(
         self, run: str, *, first: int = 0, tail: int | None = None, follow: bool = False
     ) -> Iterator[LogLine]:
-        """Yield what a run has written, from line ``first`` on; with ``follow`` until its end.
+        """Yield the output of a run from line ``first`` on; with ``follow`` until the run is over.
 
-        With ``tail`` it begins with the last so many of the lines that there are.
+        With ``tail`` begin with the last ``tail`` lines of the present output.
         """
         return self._driver.stream(self._asking.logs(run, first=first, tail=tail, follow=follow))

@@ -1,4 +1,4 @@
-"""The client for an event loop."""
+"""The client for asyncio."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from quorate.operations.ledger.plan_operations import Explanation, Forecast
 
 
 class AsyncClient(AsyncMethods):
-    """A Quorate service, asked from an event loop.
+    """An asyncio client of a Quorate service.
 
-    Without ``server`` the one that ``QUORATE_SERVER``, ``context`` or the current context names,
-    as the command line chooses. Every operation is a method of its name. Requests that did not get
-    through are sent again where that can do no harm, a submit under one idempotency key.
+    Without ``server`` the client uses ``QUORATE_SERVER``, ``context`` or the current context, like
+    the command line. Every operation is a method with the operation's name. The client retries a
+    request that failed if a retry is safe; all tries of a submit have one idempotency key.
 
         async with AsyncClient("http://127.0.0.1:8414", token=token) as client:
             await client.update_tenant("vision", {"max_nodes": 250})
@@ -45,7 +45,7 @@ class AsyncClient(AsyncMethods):
             async for event in client.watch(run=run.name):
                 print(event.tag)
 
-    Raises ``QuorateClientError`` and those below it: ``quorate.client.errors``.
+    Raises ``QuorateClientError`` and its subclasses (``quorate.client.errors``).
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AsyncClient(AsyncMethods):
 
     @classmethod
     def at(cls, place: Place, *, tries: int, timeout_s: float) -> Self:
-        """Return a client of a place that was chosen already."""
+        """Return a client of the service at ``place``, without reading contexts."""
         client = cls.__new__(cls)
         client._begin(place, Retrying(tries=tries), timeout_s)  # noqa: SLF001 - its own
         return client
@@ -94,24 +94,24 @@ class AsyncClient(AsyncMethods):
         return self._driver.stream(self._asking.stream(name, asked))
 
     async def ask_json(self, name: str, asked: Struct) -> Tree:
-        """Return the answer to the operation ``name`` as JSON holds it, every digit of it."""
+        """Return the answer to the operation ``name`` as decoded JSON; numbers are exact."""
         return await self._driver.run(self._asking.json(name, asked))
 
     async def ask_text(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
-        """Return the answer to the operation ``name`` as text: the lines that the CLI prints."""
+        """Return the answer to the operation ``name`` as the text that the CLI prints."""
         return await self._driver.run(self._asking.text(name, asked, wide=wide))
 
     async def ask_json_and_notes(
         self, name: str, asked: Struct, *, accept: str = JSON
     ) -> tuple[Tree, tuple[str, ...]]:
-        """Return what ``ask_json`` does, and the notes of the service on it.
+        """Return the result of ``ask_json``, and the notes of the service.
 
-        With another ``accept``, such as ``text/csv``, it is a text.
+        With another ``accept``, such as ``text/csv``, the result is a string.
         """
         return await self._driver.run(self._asking.json_and_notes(name, asked, accept=accept))
 
     def ask_lines(self, name: str, asked: Struct) -> AsyncIterator[str]:
-        """Yield the lines of an operation that gives many, such as ``export-ledger``."""
+        """Yield the lines of an operation whose answer is long, such as ``export-ledger``."""
         return self._driver.stream(self._asking.lines(name, asked))
 
     @overload
@@ -134,13 +134,13 @@ class AsyncClient(AsyncMethods):
         dry_run: bool = False,
         **said: Any,
     ) -> AsyncRunHandle:
-        """Submit a run and return a handle on it: a Run document, or what it is to do.
+        """Submit a run, given as a Run document or by keyword arguments; return a handle on it.
 
-        Instead of a document: ``gpus`` and ``team``; and where wanted ``command``, a list of words
-        that no shell reads, ``flavor``, one or several by preference, ``name``, ``group_gpus``,
-        ``duration`` such as ``"4h"``, ``env``, ``folder`` where the command starts (else an empty
-        folder of the run's own), ``after``, ``pool`` and ``processes``. With ``dry_run`` nothing is
-        recorded: ``outcome`` of the handle says what would be.
+        Required arguments: ``gpus`` and ``team``. Optional arguments: ``command``, a list of words
+        that no shell interprets; ``flavor``, one or several by preference; ``name``;
+        ``group_gpus``; ``duration`` such as ``"4h"``; ``env``; ``folder``, the working directory of
+        the command (default: an empty folder of the run); ``after``; ``pool``; and ``processes``.
+        With ``dry_run`` nothing is recorded: ``outcome`` of the handle says what would happen.
         """
         flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
         name, outcome = await self._driver.run(flow)
@@ -207,7 +207,7 @@ class AsyncClient(AsyncMethods):
         return AsyncResources(self._asking, self._driver, "reservation", "reservations")
 
     def run(self, name: str) -> AsyncRunHandle:
-        """Return a handle on a run that was submitted before; nothing is asked yet."""
+        """Return a handle on a run that was submitted before; sends no request."""
         return AsyncRunHandle(self, name, None)
 
     def watch(
@@ -218,9 +218,9 @@ class AsyncClient(AsyncMethods):
         pool: str | None = None,
         reservations: bool = False,
     ) -> AsyncIterator[Event]:
-        """Yield events as they are recorded: from sequence ``from_`` on, else from now on.
+        """Yield events as they are recorded, from sequence ``from_`` on; by default from now on.
 
-        A connection that is cut is taken up where it was, with no gap and no repeat.
+        After a lost connection the client reconnects; no event is lost or repeated.
         """
         return self.watch_events(first=from_, run=run, pool=pool, reservations=reservations)
 
@@ -229,7 +229,7 @@ AsyncClient.submit.__signature__ = submit_signature(AsyncClient.submit)  # type:
 
 
 class AsyncRunHandle:
-    """A run that was submitted. ``outcome`` is the result of that, None for one found later."""
+    """A submitted run. ``outcome`` is the result of the submission; None for a handle by name."""
 
     def __init__(self, client: AsyncClient, name: str, outcome: Outcome | None) -> None:
         self._client = client
@@ -240,15 +240,15 @@ class AsyncRunHandle:
         return f"AsyncRunHandle({self.name!r})"
 
     async def status(self) -> RunInfo:
-        """Return the run as it is now: ``status().status.phase``, for one."""
+        """Return the run as it is now, with ``status.phase`` and the other fields."""
         return await self._client.get_run(self.name)
 
     async def phase(self) -> str:
-        """Return its phase: Pending, Running, Completed, Cancelled or Failed."""
+        """Return the run's phase: Pending, Running, Completed, Cancelled or Failed."""
         return (await self.status()).status.phase
 
     async def wait(self, timeout_s: float | None = None) -> RunInfo:
-        """Return the run once it is over, also one that failed: ``status.phase`` says which.
+        """Wait until the run is over, and return it; ``status.phase`` says how it ended.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
         """
@@ -257,29 +257,29 @@ class AsyncRunHandle:
         )
 
     async def explain(self, *, exact: bool = False) -> Explanation:
-        """Return why it waits, and which changes would start it now.
+        """Return why the run waits, and which changes would start it now.
 
-        With ``exact`` also when it starts, if it is behind the runs that its pool plans.
+        With ``exact`` also return the start of a run that is further back than its pool plans.
         """
         return await self._client.explain_run(self.name, exact=exact)
 
     async def plan(self, *, exact: bool = False) -> Forecast:
-        """Return when it starts, and what that rests on.
+        """Return when the run starts, and the facts that its start depends on.
 
-        With ``exact`` also if it is behind the runs that its pool plans.
+        With ``exact`` also return the start of a run that is further back than its pool plans.
         """
         return await self._client.plan_run(self.name, exact=exact)
 
     async def cancel(self, note: str = "", *, now: bool = False) -> Outcome:
-        """Stop it, or withdraw it from the queue; ``now`` gives its work no grace."""
+        """Stop the run, or withdraw it from the queue; ``now`` stops it without a grace period."""
         return await self._client.cancel_run(self.name, note=note, now=now)
 
     def logs(
         self, *, follow: bool = False, from_: int = 0, tail: int | None = None
     ) -> AsyncIterator[LogLine]:
-        """Yield what it has written, from line ``from_`` on; with ``follow`` until it is over.
+        """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
 
-        With ``tail`` it begins with the last so many of the lines that there are.
+        With ``tail`` begin with the last ``tail`` lines of the present output.
         """
         asking = self._client._asking  # noqa: SLF001
         return self._client._driver.stream(  # noqa: SLF001

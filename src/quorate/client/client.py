@@ -1,4 +1,4 @@
-"""The client that waits for each answer."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from quorate.operations.ledger.plan_operations import Explanation, Forecast
 
 
 class Client(Asker, Methods):
-    """A Quorate service, asked from this thread.
+    """A blocking client of a Quorate service.
 
-    Without ``server`` the one that ``QUORATE_SERVER``, ``context`` or the current context names,
-    as the command line chooses. Every operation is a method of its name. Requests that did not get
-    through are sent again where that can do no harm, a submit under one idempotency key.
+    Without ``server`` the client uses ``QUORATE_SERVER``, ``context`` or the current context, like
+    the command line. Every operation is a method with the operation's name. The client retries a
+    request that failed if a retry is safe; all tries of a submit have one idempotency key.
 
         with Client("http://127.0.0.1:8414", token=token) as client:
             run = client.submit(gpus=8, team="vision", command=["python", "train.py"])
             print(run.explain().refusal or "it runs")
             run.wait()
 
-    Raises ``QuorateClientError`` and those below it: ``quorate.client.errors``.
+    Raises ``QuorateClientError`` and its subclasses (``quorate.client.errors``).
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class Client(Asker, Methods):
         dry_run: bool = False,
         **said: Any,
     ) -> RunHandle:
-        """Submit a run and return a handle on it: a Run document, or what it is to do.
+        """Submit a run, given as a Run document or by keyword arguments; return a handle on it.
 
-        Instead of a document: ``gpus`` and ``team``; and where wanted ``command``, a list of words
-        that no shell reads, ``flavor``, one or several by preference, ``name``, ``group_gpus``,
-        ``duration`` such as ``"4h"``, ``env``, ``folder`` where the command starts (else an empty
-        folder of the run's own), ``after``, ``pool`` and ``processes``. With ``dry_run`` nothing is
-        recorded: ``outcome`` of the handle says what would be.
+        Required arguments: ``gpus`` and ``team``. Optional arguments: ``command``, a list of words
+        that no shell interprets; ``flavor``, one or several by preference; ``name``;
+        ``group_gpus``; ``duration`` such as ``"4h"``; ``env``; ``folder``, the working directory of
+        the command (default: an empty folder of the run); ``after``; ``pool``; and ``processes``.
+        With ``dry_run`` nothing is recorded: ``outcome`` of the handle says what would happen.
         """
         flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
         name, outcome = self._driver.run(flow)
@@ -159,7 +159,7 @@ class Client(Asker, Methods):
         return Resources(self._asking, self._driver, "reservation", "reservations")
 
     def run(self, name: str) -> RunHandle:
-        """Return a handle on a run that was submitted before; nothing is asked yet."""
+        """Return a handle on a run that was submitted before; sends no request."""
         return RunHandle(self, name, None)
 
     def watch(
@@ -170,9 +170,9 @@ class Client(Asker, Methods):
         pool: str | None = None,
         reservations: bool = False,
     ) -> Iterator[Event]:
-        """Yield events as they are recorded: from sequence ``from_`` on, else from now on.
+        """Yield events as they are recorded, from sequence ``from_`` on; by default from now on.
 
-        A connection that is cut is taken up where it was, with no gap and no repeat.
+        After a lost connection the client reconnects; no event is lost or repeated.
         """
         return self.watch_events(first=from_, run=run, pool=pool, reservations=reservations)
 
@@ -181,7 +181,7 @@ Client.submit.__signature__ = submit_signature(Client.submit)  # type: ignore[at
 
 
 class RunHandle:
-    """A run that was submitted. ``outcome`` is the result of that, None for one found later."""
+    """A submitted run. ``outcome`` is the result of the submission; None for a handle by name."""
 
     def __init__(self, client: Client, name: str, outcome: Outcome | None) -> None:
         self._client = client
@@ -192,19 +192,19 @@ class RunHandle:
         return f"RunHandle({self.name!r})"
 
     def _repr_html_(self) -> str:
-        """Return the run as it is now, as a notebook shows it."""
+        """Return the run as it is now, as HTML for a notebook."""
         return table_of([self.status()])
 
     def status(self) -> RunInfo:
-        """Return the run as it is now: ``status().status.phase``, for one."""
+        """Return the run as it is now, with ``status.phase`` and the other fields."""
         return self._client.get_run(self.name)
 
     def phase(self) -> str:
-        """Return its phase: Pending, Running, Completed, Cancelled or Failed."""
+        """Return the run's phase: Pending, Running, Completed, Cancelled or Failed."""
         return self.status().status.phase
 
     def wait(self, timeout_s: float | None = None) -> RunInfo:
-        """Return the run once it is over, also one that failed: ``status.phase`` says which.
+        """Wait until the run is over, and return it; ``status.phase`` says how it ended.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
         """
@@ -213,28 +213,28 @@ class RunHandle:
         )
 
     def explain(self, *, exact: bool = False) -> Explanation:
-        """Return why it waits, and which changes would start it now.
+        """Return why the run waits, and which changes would start it now.
 
-        With ``exact`` also when it starts, if it is behind the runs that its pool plans.
+        With ``exact`` also return the start of a run that is further back than its pool plans.
         """
         return self._client.explain_run(self.name, exact=exact)
 
     def plan(self, *, exact: bool = False) -> Forecast:
-        """Return when it starts, and what that rests on.
+        """Return when the run starts, and the facts that its start depends on.
 
-        With ``exact`` also if it is behind the runs that its pool plans.
+        With ``exact`` also return the start of a run that is further back than its pool plans.
         """
         return self._client.plan_run(self.name, exact=exact)
 
     def cancel(self, note: str = "", *, now: bool = False) -> Outcome:
-        """Stop it, or withdraw it from the queue; ``now`` gives its work no grace."""
+        """Stop the run, or withdraw it from the queue; ``now`` stops it without a grace period."""
         return self._client.cancel_run(self.name, note=note, now=now)
 
     def logs(
         self, *, follow: bool = False, from_: int = 0, tail: int | None = None
     ) -> Iterator[LogLine]:
-        """Yield what it has written, from line ``from_`` on; with ``follow`` until it is over.
+        """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
 
-        With ``tail`` it begins with the last so many of the lines that there are.
+        With ``tail`` begin with the last ``tail`` lines of the present output.
         """
         return self._client.log_lines(self.name, first=from_, tail=tail, follow=follow)

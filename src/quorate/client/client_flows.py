@@ -1,4 +1,4 @@
-"""What both clients can be asked to do, as flows: each is written here, once."""
+"""The requests of both clients, as flows: each is written once."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
 _WATCH_LOGS: Final = "watch-logs"
 TERMINAL: Final = frozenset({"Completed", "Cancelled", "Failed"})
-"""The phases after which nothing happens to a run any more."""
+"""The phases of a run that is over."""
 
 
 class Asking(Struct, frozen=True):
-    """Makes flows; ``retrying`` says how often each request is tried."""
+    """Makes flows; ``retrying`` decides how often each request is sent."""
 
     retrying: Retrying = Retrying()
 
     def answer(self, name: str, question: Struct) -> Flow[Any]:
-        """Return what an operation gives, as the table types it."""
+        """Return the answer of an operation, decoded to the type in the table of operations."""
         operation = OPERATIONS[name]
         return flows.exchange(
             operation, question, self.retrying, lambda reply: wire.given_of(operation, reply)
         )
 
     def json(self, name: str, question: Struct) -> Flow[wire.Tree]:
-        """Return what an operation gives as it was written, every number to its last digit."""
+        """Return the answer of an operation as decoded JSON; numbers are exact."""
         return flows.exchange(OPERATIONS[name], question, self.retrying, wire.tree_of)
 
     def json_and_notes(
         self, name: str, question: Struct, *, accept: str = wire.JSON
     ) -> Flow[tuple[wire.Tree, tuple[str, ...]]]:
-        """Return what ``json`` does, or the text of another type, and the notes on it."""
+        """Return the result of ``json``, or the text of another media type, and the notes."""
         read = wire.tree_of if accept == wire.JSON else partial(wire.text_of, media=accept)
         return flows.exchange(
             OPERATIONS[name],
@@ -59,14 +59,14 @@ class Asking(Struct, frozen=True):
         )
 
     def text(self, name: str, question: Struct, *, wide: bool) -> Flow[wire.Told]:
-        """Return the text for a person, as the service words it."""
+        """Return the text of the answer that the service writes for people."""
         accept = f"{wire.TOLD}; wide=true" if wide else wire.TOLD
         return flows.exchange(
             OPERATIONS[name], question, self.retrying, wire.told_of, accept=accept
         )
 
     def every(self, name: str, question: resource_operations.ListThings) -> Flow[None]:
-        """Emit all resources of a list, page by page."""
+        """Emit all resources of a list; the flow requests page after page."""
         while True:
             page: ResourceList[Any] = yield from self.answer(name, question)
             for each in page.items:
@@ -76,7 +76,7 @@ class Asking(Struct, frozen=True):
             question = msgspec.structs.replace(question, cursor=page.next)
 
     def stream(self, name: str, question: Struct) -> Flow[None]:
-        """Emit the events of an operation that goes on, or what one gives that gives many."""
+        """Emit the events of an operation that streams, or the lines of one with a long answer."""
         operation = OPERATIONS[name]
         if name == _WATCH_LOGS:
             return flows.log_pages(operation, question, self.retrying, lambda page: [page])
@@ -85,14 +85,14 @@ class Asking(Struct, frozen=True):
         return flows.lines(operation, question, lambda line: wire.line_of(operation, line))
 
     def lines(self, name: str, question: Struct) -> Flow[None]:
-        """Emit the lines of an operation that gives many."""
+        """Emit the lines of an operation with a long answer."""
         return flows.lines(OPERATIONS[name], question, lambda line: line)
 
     def submit(
         self, document: Mapping[str, Any] | Work, key: str | None, *, dry_run: bool = False
     ) -> Flow[tuple[str, Outcome]]:
         """Return the name of the run or array that was submitted, and the result."""
-        # Only the Python client says a run in words; the command line sends its document.
+        # Only the Python client takes keyword arguments instead of a document.
         from quorate.client import run_document  # noqa: PLC0415
         from quorate.operations.resources import run_operations  # noqa: PLC0415
 
@@ -113,14 +113,14 @@ class Asking(Struct, frozen=True):
         names = [each.name for each in outcome.changes if each.kind == "Run"]
         spec = document.get("spec", document)
         if isinstance(spec, Mapping) and spec.get("array") is not None:
-            # Each task is called as its array and by its index.
+            # The name of a task is the name of its array and its index.
             names = list(dict.fromkeys(name.rpartition("_")[0] for name in names))
         if len(names) != 1:
             raise NotQuorateError(f"the server says that {len(names)} runs were submitted, not one")
         return names[0], outcome
 
     def wait(self, run: str, timeout_s: float | None) -> Flow[RunInfo]:
-        """Return the run once it is over, however it ended."""
+        """Wait until the run is over, and return it."""
         return flows.until(
             lambda: self.answer("get-run", resource_operations.GetThing(name=run)),
             lambda found: found.status.phase in TERMINAL,
@@ -129,8 +129,8 @@ class Asking(Struct, frozen=True):
         )
 
     def logs(self, run: str, *, first: int, tail: int | None, follow: bool) -> Flow[None]:
-        """Emit the lines of a run's output from line ``first`` on, or the last ``tail`` of them."""
-        # The requests of commands that show no output are made without these.
+        """Emit the run's output from line ``first`` on, or only its last ``tail`` lines."""
+        # Imported here: commands that show no output do not need these requests.
         from quorate.operations.fleet.looking_operations import RunLogs, WatchLogs  # noqa: PLC0415
 
         return flows.log_lines(

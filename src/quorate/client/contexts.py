@@ -1,6 +1,6 @@
-"""Contexts: services by name, in one file of the user's own, and which of them is meant.
+"""Contexts: named services in a configuration file of the user, and which one is chosen.
 
-The file is ``$QUORATE_CONFIG``, else ``quorate/config.toml`` in ``$XDG_CONFIG_HOME`` or in
+The file is ``$QUORATE_CONFIG``, else ``quorate/config.toml`` in ``$XDG_CONFIG_HOME`` or
 ``~/.config``. It may hold tokens, so only its owner may read it.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = "file"
-"""The name that means no service: the ledger's file."""
+"""The context name that means the ledger's file instead of a service."""
 CONTEXTS_MAX: Final = 1_000
 TOKEN_BYTES_MAX: Final = 64 * 1024
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -32,15 +32,15 @@ _MODE: Final = 0o600
 
 
 class ConfigError(QuorateClientError):
-    """The file of contexts, or a context in it, cannot be used as it is."""
+    """The file of contexts, or a context in it, is not valid."""
 
 
 class NoContextError(ConfigError):
-    """There is no context of that name."""
+    """There is no context with the given name."""
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """A service: its address, and the token or the file that holds it."""
+    """A service: its address, and a token or the file that holds the token."""
 
     server: str
     token: str | None = None
@@ -48,14 +48,14 @@ class Context(Struct, frozen=True, kw_only=True):
     ca_file: str | None = None
 
     def __repr__(self) -> str:
-        """Return it without its token."""
+        """Return a text without the token."""
         return f"Context({self.server!r}, token_file={self.token_file!r}, ca_file={self.ca_file!r})"
 
     def place(self, environ: Mapping[str, str]) -> Place:
-        """Return where to ask, with the token of the environment, or else its own.
+        """Return the address of the service, with ``QUORATE_TOKEN`` or the context's token.
 
-        A token that the environment has for another service is not sent to this one, unless it has
-        none of its own.
+        If ``QUORATE_SERVER`` is set, ``QUORATE_TOKEN`` belongs to that server. Then this context
+        uses its own token, and ``QUORATE_TOKEN`` only if it has none.
         """
         given = environ.get("QUORATE_TOKEN") or None
         if given is not None and not environ.get("QUORATE_SERVER"):
@@ -67,13 +67,13 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """What the file holds; ``current`` is the context to use, None for none."""
+    """The content of the file; ``current`` is the current context, or None."""
 
     current: str | None = None
     contexts: Mapping[str, Context] = field(default_factory=dict)
 
     def named(self, name: str) -> Context:
-        """Return the context called ``name``; raises ``ConfigError`` that says what to do."""
+        """Return the context ``name``; raises ``ConfigError`` with a remedy."""
         found = self.contexts.get(name)
         if found is None:
             raise NoContextError(
@@ -83,7 +83,7 @@ class Config(Struct, frozen=True, kw_only=True):
         return found
 
     def with_context(self, name: str, context: Context) -> Config:
-        """Return this with ``context`` under ``name``; the first one becomes the current one."""
+        """Return a copy with ``context`` as ``name``; the first context becomes the current one."""
         check_name(name)
         if name not in self.contexts and len(self.contexts) >= CONTEXTS_MAX:
             raise ConfigError(f"there are {CONTEXTS_MAX} contexts already; delete some")
@@ -91,14 +91,14 @@ class Config(Struct, frozen=True, kw_only=True):
         return replace(self, current=current, contexts={**self.contexts, name: context})
 
     def without(self, name: str) -> Config:
-        """Return this without the context ``name``."""
+        """Return a copy without the context ``name``."""
         self.named(name)
         left = {each: context for each, context in self.contexts.items() if each != name}
         return Config(current=None if self.current == name else self.current, contexts=left)
 
 
 def check_name(name: str) -> None:
-    """Raise ``ConfigError`` unless a context can be called ``name``."""
+    """Raise ``ConfigError`` unless ``name`` is a valid name of a context."""
     if name == FILE:
         raise ConfigError(f"{FILE!r} means the ledger's file; choose another name")
     if not _NAME.fullmatch(name):
@@ -108,7 +108,7 @@ def check_name(name: str) -> None:
 
 
 def read_token(path: str) -> str:
-    """Return the token that the file ``path`` holds; raises ``ConfigError``."""
+    """Return the token in the file ``path``; raises ``ConfigError``."""
     from pathlib import Path  # noqa: PLC0415 - a command with an address reads no file
 
     try:
@@ -116,16 +116,16 @@ def read_token(path: str) -> str:
             data = file.read(TOKEN_BYTES_MAX)
     except OSError as error:
         raise ConfigError(
-            f"the token's file {path} cannot be read: {error.strerror}; check path and rights"
+            f"token file {path} cannot be read: {error.strerror}; check path and permissions"
         ) from None
     try:
         return checked_token(data.decode("ascii", "strict"))
     except (UnicodeDecodeError, BadPlaceError):
-        raise ConfigError(f"{path} does not hold a token: one line, as it was issued") from None
+        raise ConfigError(f"{path} holds no token; a token is one line, as it was issued") from None
 
 
 def config_path(environ: Mapping[str, str]) -> Path | None:
-    """Return the file of contexts; None where there is no home to look in."""
+    """Return the path of the file of contexts; None if the user has no home directory."""
     from pathlib import Path  # noqa: PLC0415 - as above
 
     if environ.get("QUORATE_CONFIG"):
@@ -138,7 +138,10 @@ def config_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def load_config(path: Path | None) -> Config:
-    """Return what the file holds, nothing where there is none; raises ``ConfigError``."""
+    """Return the content of the file, an empty ``Config`` if there is no file.
+
+    Raises ``ConfigError``.
+    """
     if path is None or not path.exists():
         return Config()
     import tomllib  # noqa: PLC0415 - most commands find no file
@@ -146,18 +149,20 @@ def load_config(path: Path | None) -> Config:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; check its rights") from None
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; check its permissions"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}; mend it, or remove it") from None
+        raise ConfigError(f"{path} is not TOML: {error}; correct it, or remove it") from None
     return _config(tree, path)
 
 
 def _config(tree: dict[str, Any], path: Path) -> Config:
     current, tables = tree.pop("current", None), tree.pop("contexts", {})
     if tree:
-        raise ConfigError(f"{path}: {min(tree)}: there is no such setting; remove it")
+        raise ConfigError(f"{path}: {min(tree)}: unknown setting; remove it")
     if not isinstance(tables, dict) or not isinstance(current, str | None):
-        raise ConfigError(f"{path}: current must be a text, and contexts tables; mend it")
+        raise ConfigError(f"{path}: current must be a string and contexts a table; correct it")
     contexts = {name: _context(name, table, path) for name, table in tables.items()}
     if current is not None and current not in contexts:
         raise ConfigError(
@@ -170,12 +175,12 @@ def _context(name: str, table: object, path: Path) -> Context:
     check_name(name)
     where = f"{path}: contexts.{name}"
     if not isinstance(table, dict) or not all(isinstance(each, str) for each in table.values()):
-        raise ConfigError(f"{where}: must be a table of texts; mend it")
+        raise ConfigError(f"{where}: must be a table of strings; correct it")
     unknown = sorted(set(table) - set(_KEYS))
     if unknown:
-        raise ConfigError(f"{where}.{unknown[0]}: there is no such setting; remove it")
+        raise ConfigError(f"{where}.{unknown[0]}: unknown setting; remove it")
     if "server" not in table:
-        raise ConfigError(f"{where}: has no server; quorate context set {name} --server URL")
+        raise ConfigError(f"{where}: server is missing; quorate context set {name} --server URL")
     try:
         return Context(**{**table, "server": checked_server(table["server"])})
     except BadPlaceError as error:
@@ -183,9 +188,9 @@ def _context(name: str, table: object, path: Path) -> Context:
 
 
 def save_config(path: Path | None, config: Config) -> None:
-    """Write ``config``, readable by its user alone: whole, or not at all."""
+    """Write ``config`` atomically to a file that only the user can read."""
     if path is None:
-        raise ConfigError("there is no home folder to keep contexts in; set QUORATE_CONFIG")
+        raise ConfigError("there is no home directory for the file of contexts; set QUORATE_CONFIG")
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -199,12 +204,12 @@ def save_config(path: Path | None, config: Config) -> None:
         with suppress(OSError):
             new.unlink()
         raise ConfigError(
-            f"{path} cannot be written: {error.strerror}; check path and rights"
+            f"{path} cannot be written: {error.strerror}; check path and permissions"
         ) from None
 
 
 def is_private(path: Path) -> bool:
-    """Return whether only its owner can read the file, or there is none."""
+    """Return whether only the user can read the file; also True if there is no file."""
     try:
         return not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
     except OSError:
@@ -225,14 +230,14 @@ def _text(config: Config) -> str:
 def _quoted(text: str) -> str:
     import json  # noqa: PLC0415 - only for writing
 
-    # JSON's escapes are TOML's, but for one character that JSON may leave as it is.
+    # TOML has the escapes of JSON; JSON does not escape U+007F, and TOML requires it.
     return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """The service that is meant, and what says so; ``name`` is empty where no context does.
+    """The chosen service, and what chose it; ``name`` is empty if no context did.
 
-    ``has_given_token``: the token is that of ``QUORATE_TOKEN``.
+    ``has_given_token``: the token comes from ``QUORATE_TOKEN``.
     """
 
     place: Place
@@ -242,19 +247,19 @@ class Target(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What is chosen and how, in words."""
+        """The name of the chosen context or server, and what chose it."""
         what = f"context {self.name!r}" if self.name else self.place.server
         return f"{what} (by {self.why})"
 
     @property
     def asked(self) -> str:
-        """Where the service is, and what has chosen it."""
+        """The address of the service, and what chose it."""
         context = f"context {self.name!r}, " if self.name else ""
         return f"{self.place.server} ({context}by {self.why})"
 
     @property
     def leave(self) -> str:
-        """The command after which others work on the ledger's file."""
+        """The command that makes later commands use the ledger's file again."""
         if self.why.startswith("QUORATE_"):
             return f"unset {self.why}"
         return f"quorate context use {FILE}"
@@ -263,10 +268,10 @@ class Target(Struct, frozen=True, kw_only=True):
 def chosen(
     environ: Mapping[str, str], *, server: str | None = None, context: str | None = None
 ) -> Target | None:
-    """Return the service that is meant; None means the ledger's file.
+    """Return the chosen service; None means the ledger's file.
 
-    What was typed wins over the environment, which wins over the file of contexts; an address wins
-    over a context.
+    Arguments take precedence over the environment, and the environment over the file of contexts.
+    An address takes precedence over a context.
     """
     token = environ.get("QUORATE_TOKEN") or None
     if server is not None:
@@ -297,7 +302,7 @@ def service_of(
     context: str | None,
     ca_file: str | None,
 ) -> Place:
-    """Return where a client asks: what it was given, else what is chosen as the CLI chooses it."""
+    """Return the service for a client: the arguments, else the choice that the CLI makes."""
     if server is not None and context is not None:
         raise ConfigError("give either a server or a context, not both")
     found = chosen(environ, server=server, context=context)

@@ -1,7 +1,7 @@
-"""Makes a method of a client of each operation of the table: the same for both clients.
+"""Makes a method for each operation of the table, for both clients.
 
-``methods.pyi``, which is made from the same signatures, says to editors and type checkers what
-these methods take and give.
+``methods.pyi`` has the types of these methods for editors and type checkers. It is generated from
+the same signatures.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from quorate.client.run_document import Said
 from quorate.operations.operation import DRY_RUN, JSON_LINES, Effect, Operation
 
 CHANGES: Final = "changes"
-"""The parameter that takes several fields of a thing at once."""
+"""The parameter that takes several fields of a resource at once."""
 _SPOKEN: Final = ("user", "days")
-"""Fields that read well without their names, beside those in a path and those that are needed."""
+"""Optional fields that may be positional arguments, like path parameters and required fields."""
 _WIDTH: Final = 92
 
 
 @functools.cache
 def fields(takes: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Return the fields of what an operation takes; finding their types takes long."""
+    """Return the fields of a request type; cached, because msgspec takes long to find them."""
     return structs.fields(takes)
 
 
 def add_methods(client: type, operations: Iterable[Operation], *, is_async: bool) -> None:
-    """Give ``client``, which has ``_ask`` and ``_stream``, a method for each of ``operations``."""
+    """Add a method for each of ``operations`` to ``client``, which has ``_ask`` and ``_stream``."""
     for operation in operations:
         method = _method(operation, is_async=is_async)
         method.__name__ = operation.function_name
@@ -63,7 +63,7 @@ def _method(operation: Operation, *, is_async: bool) -> Any:
 
 
 class _Call:
-    """Makes what is asked of the arguments of a method."""
+    """Builds the request of an operation from the arguments of its method."""
 
     def __init__(self, operation: Operation) -> None:
         self.signature = signature_of(operation)
@@ -73,7 +73,7 @@ class _Call:
         self._loose = loose_fields(operation)
 
     def question(self, *given: Any, **named: Any) -> Struct:
-        """Return what is asked; raises TypeError as a function of Python does."""
+        """Return the request; raises TypeError for wrong arguments, as a Python function does."""
         try:
             arguments = dict(self.signature.bind(*given, **named).arguments)
         except TypeError as error:
@@ -83,14 +83,14 @@ class _Call:
         for name in changes:
             if name not in self._loose:
                 known = ", ".join(self._loose)
-                raise TypeError(f"{name}: there is no such field; there are: {known}")
+                raise TypeError(f"{name}: unknown field; known fields: {known}")
             if arguments.get(name, UNSET) is not UNSET:
                 raise TypeError(f"{name}: is given twice, by name and in {CHANGES}")
         taken = {name: self._taken(name, each) for name, each in {**arguments, **changes}.items()}
         return self._takes(**{name: each for name, each in taken.items() if each is not UNSET})
 
     def _taken(self, name: str, value: Any) -> Any:
-        """Return an argument as the field ``name`` is; UNSET where it is as good as not given."""
+        """Return ``value`` as the type of the field ``name``; UNSET if it counts as missing."""
         each = self._fields[name]
         if value is None and each.default is NODEFAULT and not each.required:
             return UNSET
@@ -99,7 +99,7 @@ class _Call:
         kind = _plain(each.type)
         if kind is tuple:
             if isinstance(value, str | bytes):
-                raise TypeError(f"{name}: give a list of texts, not one text: [{value!r}]")
+                raise TypeError(f"{name}: give a list of strings, not one string: [{value!r}]")
             return tuple(value)
         if kind is dict:
             return dict(value)
@@ -108,19 +108,19 @@ class _Call:
 
 @functools.cache
 def _call(operation: Operation) -> _Call:
-    """Return the one that both clients have for ``operation``."""
+    """Return the ``_Call`` for ``operation``, which both clients share."""
     return _Call(operation)
 
 
 def is_many(operation: Operation) -> bool:
-    """Return whether answers come one after another, to be iterated over."""
+    """Return whether the method returns an iterator over many answers."""
     return operation.effect is Effect.STREAM or operation.media == JSON_LINES
 
 
 def signature_of(operation: Operation) -> Signature:
-    """Return what a method takes: first what needs no name, then what does, the dry run last.
+    """Return the signature: positional fields first, then keyword-only ones, ``dry_run`` last.
 
-    Fields that are left alone unless given may come together in ``changes``, too.
+    Fields that stay unchanged if they are not given may also be passed together in ``changes``.
     """
     known = fields(operation.takes)
     first = [each for each in known if "{" + each.name + "}" in operation.path]
@@ -136,7 +136,7 @@ def signature_of(operation: Operation) -> Signature:
 
 
 def submit_signature(submit: Callable[..., Any]) -> Signature:
-    """Return the signature of ``submit`` with each field that may be said, for editors and help."""
+    """Return the signature of ``submit`` with all its keyword arguments, for editors and help."""
     known = inspect.signature(submit)
     own = [each for each in known.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
     said = [
@@ -153,12 +153,12 @@ def _parameter(each: FieldInfo, kind: Any) -> Parameter:
 
 
 def loose_fields(operation: Operation) -> tuple[str, ...]:
-    """Return the names of the fields that are left alone unless given."""
+    """Return the names of the fields that stay unchanged if they are not given."""
     return tuple(each.name for each in fields(operation.takes) if each.default is UNSET)
 
 
 def _plain(kind: Any) -> Any:
-    """Return what makes up a field: a tuple of anything is ``tuple``."""
+    """Return the plain type of a field, such as ``tuple`` for ``tuple[str, ...]``."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _plain(parts[0])
@@ -170,7 +170,7 @@ def _plain(kind: Any) -> Any:
 
 @functools.cache
 def docstring(operation: Operation) -> str:
-    """Return what ``help`` says of a method: what it does, its HTTP path, and its refusals."""
+    """Return the docstring of a method: what it does, its HTTP path, and its refusals."""
     where = f"``{operation.method} /api/v1{operation.path}``"
     parts = [operation.summary, *about(operation)]
     parts.append(f"{where}, for: {', '.join(sorted(operation.roles))}.")
@@ -181,7 +181,7 @@ def docstring(operation: Operation) -> str:
 
 
 def about(operation: Operation) -> list[str]:
-    """Return paragraphs on what a method takes."""
+    """Return paragraphs about the arguments of a method."""
     takes = inspect.getdoc(operation.takes) if fields(operation.takes) else None
     parts = [takes] if takes else []
     if loose_fields(operation):

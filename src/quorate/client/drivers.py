@@ -1,4 +1,4 @@
-"""Flows carried out by httpx, with ``await`` and without. Nothing else here knows httpx."""
+"""Runs flows with httpx, blocking or with asyncio. Only this module imports httpx."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONNECTIONS_MAX: Final = 100
 
 
 class Driver(SyncRunner):
-    """Carries out flows, one step after another, on this thread."""
+    """Runs the steps of a flow on this thread."""
 
     def __init__(self, place: Place, *, timeout_s: float = TIMEOUT_S) -> None:
         self._place = place
@@ -41,32 +41,32 @@ class Driver(SyncRunner):
         self._http.close()
 
     def send(self, request: Request) -> Reply:
-        """Return the whole answer to ``request``."""
+        """Return the complete response to ``request``."""
         response = self._http.send(_built(self._http, request))
         return _reply(response, response.content)
 
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return the head of the answer to ``request``, whose body ``opened`` then has."""
+        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
         built = _built(self._http, request, silence_s=STREAM_SILENCE_S_MAX)
         response = self._http.send(built, stream=True)
         opened.chunks, opened.shut = response.iter_bytes(), response.close
         return _reply(response, b"" if response.is_success else response.read())
 
     def fault_of(self, error: Exception) -> QuorateClientError | None:
-        """Return the client error for ``error``; None where the request did not cause it."""
+        """Return the client error for ``error``; None if the request did not cause ``error``."""
         return _fault_of(error, self._place)
 
 
 @dataclass(slots=True)
 class _Opened:
-    """The answer that is being read, if any."""
+    """The response that is being read, if there is one."""
 
     response: httpx.Response | None = None
     chunks: Any = None
 
 
 class AsyncDriver:
-    """Carries out flows in an event loop, by the first of its services that can be reached."""
+    """Runs flows with asyncio; each request goes to the first service that is reachable."""
 
     def __init__(self, place: Place, *, timeout_s: float = TIMEOUT_S) -> None:
         self._places = place.each()
@@ -79,7 +79,7 @@ class AsyncDriver:
             await http.aclose()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Return what ``flow`` returns."""
+        """Return the result of ``flow``."""
         walk = Walk(flow, self._fault_of)
         while (step := walk.next()) is not None:
             with walk.minding():
@@ -87,7 +87,7 @@ class AsyncDriver:
         return walk.result
 
     async def stream(self, flow: Flow[None]) -> AsyncIterator[Any]:
-        """Yield what ``flow`` emits; its connection is closed when the iteration ends."""
+        """Yield the values that ``flow`` emits; closes the connection when the iteration ends."""
         walk, opened = Walk(flow, self._fault_of), _Opened()
         try:
             while (step := walk.next()) is not None:
@@ -103,14 +103,14 @@ class AsyncDriver:
     def _fault_of(self, error: Exception) -> QuorateClientError | None:
         if isinstance(error, QuorateClientError):
             return error
-        # In the middle of an answer that was opened: the next time another one is asked.
+        # The connection failed while the body was read: the next request goes to the next service.
         fault = _fault_of(error, self._places[self._turns.at])
         if fault is not None:
             self._turns.goes_on(fault, 0)
         return fault
 
     async def _asked(self, request: Request, *, silence_s: float | None = None) -> httpx.Response:
-        """Return the answer of the first service that can be reached; opened with ``silence_s``."""
+        """Return the response of the first reachable service; ``silence_s`` limits each read."""
         tried = 0
         while True:
             place, http = self._places[self._turns.at], self._clients[self._turns.at]
@@ -169,9 +169,7 @@ def _fault_of(error: Exception, place: Place) -> UnreachableError | None:
         sent = error.request.extensions.get("timeout", {})
         return transport_errors.unanswered(place.server, sent.get("read") or TIMEOUT_S)
     if isinstance(error, httpx.ProxyError):
-        return UnreachableError(
-            f"the proxy does not reach {place.server}: {error}; check the proxy"
-        )
+        return UnreachableError(f"the proxy cannot reach {place.server}: {error}; check the proxy")
     return transport_errors.cut_off(error, place.server)
 
 

@@ -1,28 +1,28 @@
-"""Everything that can go wrong between a client and a service, as one tree.
+"""All errors of the client, as one tree.
 
     QuorateClientError
-    ├── BadPlaceError            an address, a token or certificates that cannot be used
-    ├── ConfigError              the file of contexts cannot be used           (contexts.py)
-    │   └── NoContextError       there is no context of that name              (contexts.py)
-    ├── UnreachableError         no answer: whether anything was done is said by `maybe_done`
-    │   ├── UnknownHostError     the name of the server leads nowhere
-    │   ├── NotListeningError    no process listens there
-    │   ├── UntrustedError       TLS: who answers cannot prove who it is
-    │   └── TimedOutError        it took too long
-    ├── NotQuorateError          something answers, and it is not Quorate
-    │   └── MissingFieldError    an answer lacks a field that is read; an AttributeError, too
-    ├── WaitedTooLongError       what was waited for has not happened yet
-    └── RefusedError             the service said no: code, lines, refusals
-        ├── InvalidError         400, 422: something in the request is wrong
-        ├── UnauthenticatedError 401: no token, or one that is wrong, revoked or over
-        ├── ForbiddenError       403: not with these rights
-        ├── NotFoundError        404: there is nothing of that name
-        ├── StaleVersionError    412: it has changed since it was read
-        ├── BusyError            429 with a time to come back, or 503
+    ├── BadPlaceError            an address, a token or certificates are not valid
+    ├── ConfigError              the file of contexts is not valid             (contexts.py)
+    │   └── NoContextError       there is no context with the given name       (contexts.py)
+    ├── UnreachableError         no response; `maybe_done`: the service may have done it
+    │   ├── UnknownHostError     the host name cannot be resolved
+    │   ├── NotListeningError    no process listens at the address
+    │   ├── UntrustedError       the server's certificate is not trusted
+    │   └── TimedOutError        no response within the timeout
+    ├── NotQuorateError          another program responded, such as a proxy
+    │   └── MissingFieldError    the answer lacks a field; also an AttributeError
+    ├── WaitedTooLongError       the expected state was not reached in time
+    └── RefusedError             the service refused: code, lines, refusals
+        ├── InvalidError         400, 422: the request is not valid
+        ├── UnauthenticatedError 401: the token is missing, wrong, revoked or expired
+        ├── ForbiddenError       403: the role of the token does not allow it
+        ├── NotFoundError        404: there is no such resource
+        ├── StaleVersionError    412: the resource has changed since it was read
+        ├── BusyError            429 with Retry-After, or 503
         └── FailedError          any other 5xx: a fault of the service
 
-Each says in a sentence what to do about it. ``error_kind`` maps the status of a response to its
-class; ``wire.error_of`` reads the response.
+Each message has a remedy. ``error_kind`` maps the status of a response to its class;
+``wire.error_of`` reads the response.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from typing import Any, Final
 
 
 class QuorateClientError(Exception):
-    """Something went wrong between this client and a service."""
+    """An error between this client and a service."""
 
 
 class UnreachableError(QuorateClientError):
-    """No answer came. ``maybe_done`` is false where the request never left this machine."""
+    """No response. ``maybe_done`` is false if the request never left this machine."""
 
     def __init__(self, text: str, *, maybe_done: bool = False) -> None:
         super().__init__(text)
@@ -43,7 +43,7 @@ class UnreachableError(QuorateClientError):
 
 
 class UnknownHostError(UnreachableError):
-    """The name of the server leads nowhere."""
+    """The host name of the server cannot be resolved."""
 
 
 class NotListeningError(UnreachableError):
@@ -51,15 +51,15 @@ class NotListeningError(UnreachableError):
 
 
 class UntrustedError(UnreachableError):
-    """The peer cannot prove to be the server, or does not speak TLS."""
+    """The server's certificate is not trusted, or the server does not speak TLS."""
 
 
 class TimedOutError(UnreachableError):
-    """It took too long."""
+    """The server did not respond in time."""
 
 
 class NotQuorateError(QuorateClientError):
-    """Something answers, and it is not Quorate: a proxy, or another program."""
+    """Another program than Quorate responded, such as a proxy."""
 
     def __init__(self, text: str, *, status: int = 0) -> None:
         super().__init__(text)
@@ -67,18 +67,18 @@ class NotQuorateError(QuorateClientError):
 
 
 class MissingFieldError(NotQuorateError, AttributeError):
-    """An answer lacks a field that is read: it has several resources, or another version's form."""
+    """The answer lacks a field: it holds several resources, or comes from another version."""
 
 
 class WaitedTooLongError(QuorateClientError):
-    """What was waited for has not happened yet."""
+    """The expected state was not reached within the timeout."""
 
 
 class RefusedError(QuorateClientError):
-    """The service said no, and nothing was done.
+    """The service refused the request, and changed nothing.
 
-    ``code`` is public for ever (docs/reference/refusals.md), each of ``lines`` is one fault with
-    its remedy, and ``refusals`` has the numbers, where there are any.
+    ``code`` never changes its meaning (docs/reference/refusals.md). Each of ``lines`` is one fault
+    with its remedy, and ``refusals`` has the numbers, if there are any.
     """
 
     def __init__(
@@ -97,33 +97,33 @@ class RefusedError(QuorateClientError):
 
 
 class InvalidError(RefusedError):
-    """Something in the request is wrong."""
+    """The request is not valid."""
 
 
 class UnauthenticatedError(RefusedError):
-    """There is no token, or it is wrong, revoked or over."""
+    """The token is missing, wrong, revoked or expired."""
 
 
 class ForbiddenError(RefusedError):
-    """The token does not give this right."""
+    """The role of the token does not allow this operation."""
 
 
 class NotFoundError(RefusedError):
-    """There is nothing of that name, or nothing that may be seen."""
+    """There is no such resource, or the caller may not see it."""
 
 
 class StaleVersionError(RefusedError):
-    """It has changed since it was read: read it again, and decide again."""
+    """The resource has changed since it was read: read it again, and decide again."""
 
 
 class BusyError(RefusedError):
-    """The service has too much to do; ``retry_after_s`` is when to come back, if it said so."""
+    """The service is overloaded; ``retry_after_s`` is when to try again, if the service said so."""
 
     retry_after_s: float | None = None
 
 
 class FailedError(RefusedError):
-    """The service has a fault. What was asked may or may not have been done."""
+    """The service has a fault. It may or may not have carried out the request."""
 
 
 _KINDS: Final[dict[int, type[RefusedError]]] = {
@@ -140,7 +140,7 @@ _TOO_MANY: Final = 429
 
 
 def error_kind(status: int, *, has_wait: bool) -> type[RefusedError]:
-    """Return the error of a response with ``status``; ``has_wait`` if it has a ``Retry-After``."""
+    """Return the error class for ``status``; ``has_wait``: the response has ``Retry-After``."""
     if status == _TOO_MANY and has_wait:
         return BusyError
     return _KINDS.get(status, FailedError if status >= _SERVER_FAULT else RefusedError)

@@ -1,7 +1,8 @@
-"""Several services of one ledger as one: a request goes to the next where one is away.
+"""Several services of one ledger as one client target, with failover.
 
-A request that never left this machine is sent to the next service at once. After any other failure
-the next one is asked the next time; whether there is one is decided by the flow (``retrying.py``).
+A request that never left this machine goes to the next service at once. After any other failure the
+next request goes to the next service; the flow decides whether to send the request again
+(``retrying.py``).
 """
 
 from __future__ import annotations
@@ -15,23 +16,26 @@ from quorate.client.sync_runner import Opened, SyncRunner
 from quorate.client.wire import Reply, Request
 
 _AWAY: Final = (502, 503, 504)
-"""Statuses after which another service may do better."""
+"""Statuses after which the next request goes to another service."""
 
 
 class Turns:
-    """Whose turn it is among ``services`` that are asked in a ring."""
+    """Chooses one of ``services`` services, round-robin after failures."""
 
     def __init__(self, services: int) -> None:
         self._services = services
         self.at = 0
 
     def after(self, reply: Reply) -> None:
-        """Note what one has answered: where it could not do it, it is another's turn."""
+        """Choose the next service if the status of ``reply`` says that this one is unavailable."""
         if reply.status in _AWAY:
             self._move()
 
     def goes_on(self, fault: QuorateClientError, tried: int) -> bool:
-        """Note that one has failed; return whether the next is asked at once, ``tried`` so far."""
+        """Choose the next service after ``fault``; return whether to send to it at once.
+
+        ``tried`` services have failed so far.
+        """
         self._move()
         is_unsent = isinstance(fault, UnreachableError) and not fault.maybe_done
         return is_unsent and not isinstance(fault, UntrustedError) and tried < self._services
@@ -41,31 +45,31 @@ class Turns:
 
 
 def runner_of(place: Place, make: Callable[[Place], SyncRunner]) -> SyncRunner:
-    """Return what carries requests to the service at ``place``, or to one of several there."""
+    """Return the runner for the service at ``place``, or for the several services there."""
     places = place.each()
     return make(place) if len(places) == 1 else FailoverRunner([make(each) for each in places])
 
 
 class FailoverRunner(SyncRunner):
-    """Carries out flows by one of several drivers, which this one closes."""
+    """Runs flows with one of several drivers, and closes all of them."""
 
     def __init__(self, drivers: Sequence[SyncRunner]) -> None:
         self._drivers = drivers
         self._turns = Turns(len(drivers))
 
     def send(self, request: Request) -> Reply:
-        """Return the whole answer to ``request``, of the first service that can be reached."""
+        """Return the complete response to ``request`` of the first service that is reachable."""
         return self._asked(lambda driver: driver.send(request))
 
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return the head of the answer to ``request``, whose body ``opened`` then has."""
+        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
         return self._asked(lambda driver: driver.open(request, opened))
 
     def fault_of(self, error: Exception) -> QuorateClientError | None:
-        """Return the client error for ``error``; None where the request did not cause it."""
+        """Return the client error for ``error``; None if the request did not cause ``error``."""
         if isinstance(error, QuorateClientError):
             return error
-        # In the middle of an answer that was opened: the next time another one is asked.
+        # The connection failed while the body was read: the next request goes to the next service.
         fault = self._drivers[self._turns.at].fault_of(error)
         if fault is not None:
             self._turns.goes_on(fault, 0)

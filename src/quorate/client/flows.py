@@ -1,7 +1,7 @@
-"""What a client does, step by step, without doing any of it: written once for both clients.
+"""What both clients do, as flows without input and output.
 
-A flow is a generator. It yields steps (send this, wait so long, here is an event) and gets the
-result of each; a driver carries the steps out, with ``await`` or without (``drivers.py``).
+A flow is a generator. It yields steps, such as ``Send``, ``Pause`` and ``Emit``, and receives the
+result of each step. A driver runs the steps, blocking or with asyncio (``drivers.py``).
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ T = TypeVar("T")
 
 
 class Send(Struct, frozen=True):
-    """Send a request; gives its ``Reply``."""
+    """Send a request; the result is its ``Reply``."""
 
     request: wire.Request
 
 
 class Open(Struct, frozen=True):
-    """Send a request and keep the answer open; gives a ``Reply`` whose body is empty if it is ok.
+    """Send a request and keep the response open; the result is a ``Reply``.
 
-    What was open before is closed.
+    Its body is empty if the status is a success. A response that was open before is closed.
     """
 
     request: wire.Request
 
 
 class Read(Struct, frozen=True):
-    """Read on in what is open; gives bytes, none at its end."""
+    """Read from the open response; the result is bytes, empty at the end."""
 
 
 class Pause(Struct, frozen=True):
-    """Wait; gives nothing."""
+    """Wait; there is no result."""
 
     seconds: float
 
 
 class Now(Struct, frozen=True):
-    """Read a clock that never goes back; gives seconds."""
+    """Read a monotonic clock; the result is in seconds."""
 
 
 class Emit(Struct, frozen=True):
-    """Pass a value to the iterating caller; gives nothing."""
+    """Pass a value to the iterating caller; there is no result."""
 
     value: Any
 
@@ -74,9 +74,9 @@ def exchange(
     *,
     accept: str = wire.JSON,
 ) -> Flow[T]:
-    """Return what ``read`` makes of the answer, asking again where that can help and do no harm.
+    """Send a request, with retries if they are safe, and return ``read`` of the reply.
 
-    All tries carry the same idempotency key.
+    All tries have the same idempotency key.
     """
     asked = keyed(operation, asked)
     request = wire.request_of(operation, asked, accept=accept)
@@ -94,19 +94,19 @@ def exchange(
 
 
 FIRST: Final = "first"
-"""The field of an operation that streams, which says where to begin."""
+"""The field of a streaming operation that gives the first sequence or line."""
 LINES: Final = "lines"
-"""The kind of a message of a stream that has lines of output."""
+"""The type of stream messages that hold lines of output."""
 WATCH_PAUSE_S: Final = 0.1
-"""How long to wait before a stream that ended without a fault is opened again."""
+"""The wait before a stream that ended without an error is opened again."""
 
 
 def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None]:
-    """Emit every event from ``asked.first`` on, once and in order, however often it is cut off.
+    """Emit every event from ``asked.first`` on, once and in order, across lost connections.
 
-    Without it those that are recorded from now on. A connection that is cut is opened again after
-    the last event that was read; it ends only by a refusal, or after too many failures in a row. An
-    event that is sent in several parts is emitted once, too.
+    Without ``first``, emit the events from now on. After a lost connection the flow reconnects
+    after the last event that it read. It ends only when the service refuses, or after too many
+    failures in a row. An event that is sent in several parts is emitted once.
     """
     first: int | None = getattr(asked, FIRST)
     cursor = None if first is None else first - 1
@@ -136,7 +136,7 @@ def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None
 
 
 def _event(message: Message, cursor: int | None) -> dict[str, Any] | None:
-    """Return the event in a message of a stream; None for one that was seen, or for no event."""
+    """Return the event in a stream message; None for another message or a repeated event."""
     tree = message.tree()
     if not isinstance(tree, dict) or "seq" not in tree:
         return None
@@ -149,16 +149,16 @@ def _part_of(tree: dict[str, Any]) -> tuple[int, int]:
 
 
 def _moved(message: Message, cursor: int | None) -> int | None:
-    """Return where to continue after ``message``: its id is the last sequence that was read."""
+    """Return the cursor after ``message``, whose id is the last sequence that was read."""
     if not message.id.isdecimal():
         return cursor
     return max(cursor or 0, int(message.id))
 
 
 def lines(operation: Operation, asked: Struct, read: Callable[[str], object]) -> Flow[None]:
-    """Emit what ``read`` makes of each line, with its end, of an answer too long to be held.
+    """Emit the result of ``read`` for each line of a response that is too long for memory.
 
-    It is asked for once: where it breaks off, what came is not all.
+    The request is not retried: if the connection is lost, the lines are incomplete.
     """
     reply: wire.Reply = yield Open(wire.request_of(operation, asked, accept=operation.media))
     wire.check(reply)
@@ -178,7 +178,7 @@ POLL_S_MAX: Final = 5.0
 def until(
     ask: Callable[[], Flow[T]], is_over: Callable[[T], bool], *, what: str, timeout_s: float | None
 ) -> Flow[T]:
-    """Return the first answer of ``ask`` that ``is_over``, asked ever less often.
+    """Call ``ask`` at growing intervals; return its first answer for which ``is_over``.
 
     Raises ``WaitedTooLongError`` after ``timeout_s``.
     """
@@ -190,7 +190,9 @@ def until(
             return found
         now_s: float = yield Now()
         if timeout_s is not None and now_s - began_s + pause_s > timeout_s:
-            raise WaitedTooLongError(f"{what} after {timeout_s:g} s; wait longer, or ask why")
+            raise WaitedTooLongError(
+                f"{what} after {timeout_s:g} s; wait longer, or call explain()"
+            )
         yield Pause(pause_s)
         pause_s = min(POLL_S_MAX, pause_s * 1.5)
 
@@ -203,10 +205,10 @@ def log_lines(
     tail: int | None,
     follow: bool,
 ) -> Flow[None]:
-    """Emit the lines of a run's output: pages of those that there are, then those that come.
+    """Emit the present output of a run, page by page, and with ``follow`` the later output.
 
-    The latter with ``follow`` only, by ``stream``, until there are no more. With ``tail`` begin
-    with the last so many of those that there are.
+    ``stream`` gives the later output until the run is over. With ``tail`` begin with the last
+    ``tail`` lines of the present output.
     """
     page: Logs | None = None
     while page is None or page.more:
@@ -224,9 +226,9 @@ def log_pages(
     retrying: Retrying,
     read: Callable[[Logs], Iterable[object]],
 ) -> Flow[None]:
-    """Emit what ``read`` makes of each page of a run's output as it comes, until the run is over.
+    """Emit the result of ``read`` for each page of a run's output, until the run is over.
 
-    A connection that is cut is opened again after the last line that was read.
+    After a lost connection the flow reconnects after the last line that it read.
     """
     failures = 0
     while True:

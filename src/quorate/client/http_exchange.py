@@ -1,8 +1,8 @@
-"""HTTP/1.1 over one socket: a request is sent, and the head and body of its answer are read.
+"""A small HTTP/1.1 client over one socket, for a command that sends one request.
 
-For a command that asks once and ends: http.client takes longer to be imported, with the mail parser
-and TLS that it needs, than a service takes to answer. Redirects, cookies and compression are not
-here, because a service uses none of them.
+Importing http.client, with the mail parser and TLS that it needs, takes longer than the service
+takes to respond. Redirects, cookies and compression are not supported, because the service uses
+none of them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _DEFAULT_PORTS: Final = (80, 443)
 
 
 class NotHttpError(Exception):
-    """What came is not HTTP, or breaks off in the middle."""
+    """The response is not HTTP, or is incomplete."""
 
 
 class Response(Struct):
-    """The head of an answer, and what reads its body; names of headers are in small letters."""
+    """Status and headers of a response, and a reader of its body; header names are lower-case."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,7 +38,7 @@ class Response(Struct):
 
 
 class Exchange:
-    """A connection to one service; ``sock`` is None while there is none."""
+    """A connection to one service; ``sock`` is None while it is not connected."""
 
     def __init__(
         self, host: str, port: int | None, *, tls: ssl.SSLContext | None, timeout_s: float
@@ -50,7 +50,7 @@ class Exchange:
 
     def connect(self) -> None:
         """Connect; raises ``OSError``."""
-        # As bytes, a plain name needs no codec, which takes milliseconds to be imported.
+        # As bytes, an ASCII host name needs no IDNA codec, whose import takes milliseconds.
         host = self._host.encode() if self._host.isascii() else self._host
         address: Any = (host, self._port)
         sock = socket.create_connection(address, self._timeout_s)
@@ -64,29 +64,30 @@ class Exchange:
         self.sock, self._reader = sock, sock.makefile("rb")
 
     def wait_at_most(self, silence_s: float) -> None:
-        """Raise ``TimeoutError`` from now on where nothing comes for ``silence_s``."""
+        """From now on raise ``TimeoutError`` if no data arrives for ``silence_s``."""
         assert self.sock is not None, "connect first"
         self.sock.settimeout(silence_s)
 
     def is_ready(self, timeout_s: float) -> bool:
-        """Return whether the answer can be read on, after waiting for ``timeout_s`` at most."""
+        """Wait at most ``timeout_s``, and return whether more of the response can be read."""
         sock, reader = self.sock, self._reader
         if sock is None or reader is None:
-            return True  # The reader sees that the answer is over.
+            return True  # At the end of the body, the reader returns at once.
         before_s = sock.gettimeout()
         sock.settimeout(0.0)
         try:
-            # What the socket has sent already may be in the buffer of the reader, or of TLS.
+            # The buffer of the reader, or of TLS, may hold data that the socket has already
+            # received.
             if reader.peek(1):  # type: ignore[attr-defined]  # a BufferedReader
                 return True
         except OSError:
-            pass  # TLS has no whole record yet; what else is wrong, reading on will say.
+            pass  # TLS has no complete record yet. Any other error shows up at the next read.
         finally:
             sock.settimeout(before_s)
         return bool(select.select([sock], [], [], timeout_s)[0])
 
     def close(self) -> None:
-        """Let go of the connection, if there is one."""
+        """Close the connection, if there is one."""
         if self._reader is not None:
             self._reader.close()
         if self.sock is not None:
@@ -96,9 +97,9 @@ class Exchange:
     def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> Response:
-        """Send a request and return its answer, of which the head was read.
+        """Send a request, read status and headers, and return the response.
 
-        Raises ``OSError`` where the connection fails, ``NotHttpError`` where the answer is none.
+        Raises ``OSError`` if the connection fails, ``NotHttpError`` if the response is not HTTP.
         """
         assert self.sock is not None, "connect first"
         self.sock.sendall(self._head(method, target, headers, body) + (body or b""))
@@ -116,7 +117,7 @@ class Exchange:
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {sent[name]}" for name in sent)]
         for line in lines:
             if not line.isprintable() or " " in target:
-                raise ValueError(f"cannot be sent as a line of HTTP: {line!r}")
+                raise ValueError(f"not valid in a line of HTTP: {line!r}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def _answer(self, method: str) -> Response:
@@ -152,14 +153,14 @@ class Exchange:
         while line := self._line():
             name, colon, value = line.partition(":")
             if not colon or len(found) >= HEADERS_MAX:
-                raise NotHttpError("an answer has a head that is none")
+                raise NotHttpError("an answer has malformed or too many headers")
             name = name.strip().lower()
             value = value.strip()
             found[name] = f"{found[name]}, {value}" if name in found else value
         return found
 
     def _line(self) -> str:
-        """Return the next line; raises ``NotHttpError`` where it does not end."""
+        """Return the next line; raises ``NotHttpError`` if the line is incomplete."""
         assert self._reader is not None, "connect first"
         line = self._reader.readline(LINE_BYTES_MAX + 1)
         if not line.endswith(b"\n"):
@@ -178,11 +179,11 @@ class Exchange:
             while left:
                 part = self._part(left)
                 left -= len(part)
-                # The end of a chunk is read with it: what is left to read is the next one.
+                # Reads the data and the line end of the chunk together.
                 if not left and self._line():
                     raise NotHttpError("a chunk of the answer is longer than it says")
                 yield part
-        self._headers()  # What may come after the last chunk.
+        self._headers()  # Trailers may follow the last chunk.
         self._done(is_kept=is_kept)
 
     def _chunk_size(self) -> int:
@@ -208,7 +209,7 @@ class Exchange:
         return part
 
     def _read_some(self, most: int) -> bytes:
-        """Return what has come of the body, ``most`` bytes at most; nothing at its end."""
+        """Return at most ``most`` bytes of the body that have arrived; empty at its end."""
         reader = self._reader
         assert reader is not None, "connect first"
         return reader.read1(most)  # type: ignore[attr-defined,no-any-return]  # a BufferedReader

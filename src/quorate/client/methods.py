@@ -1,6 +1,6 @@
-"""Every operation as a method of each client, made from the table.
+"""The base classes with one method per operation, made from the table.
 
-What they take and give is in ``methods.pyi``, made by ``python -m tools.client_methods``.
+Their types are in ``methods.pyi``, which ``python -m tools.client_methods`` writes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from quorate.operations.table import OPERATIONS
 
 
 class Methods:
-    """Asks a service for each of its operations, with the names of the table."""
+    """Blocking methods, one for each operation."""
 
 
 class AsyncMethods:
-    """Asks a service for each of its operations, from an event loop."""
+    """Asyncio methods, one for each operation."""
 
 
 add_methods(Methods, OPERATIONS.values(), is_async=False)

@@ -1,6 +1,6 @@
-"""Requests carried over one plain connection: for a command that asks once and ends.
+"""Sends requests over one plain connection, for a command that sends one request.
 
-httpx takes longer to be imported than a service takes to answer. Proxies are httpx's business.
+Importing httpx takes longer than the service takes to respond. Only httpx supports proxies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 def driver_for(
     place: Place, *, timeout_s: float, environ: Mapping[str, str] = os.environ
 ) -> SyncRunner:
-    """Return what carries requests to ``place``: httpx where the environment names a proxy."""
+    """Return the driver for ``place``; the httpx driver if the environment names a proxy."""
     if any(environ.get(name) or environ.get(name.upper()) for name in _PROXIES):
         from quorate.client.drivers import Driver  # noqa: PLC0415 - what this module spares others
 
@@ -40,7 +40,7 @@ def driver_for(
 
 
 class PlainDriver(SyncRunner):
-    """One connection, kept for as long as the service keeps it."""
+    """A driver with one connection, which stays open until the service closes it."""
 
     def __init__(self, place: Place, *, timeout_s: float = TIMEOUT_S) -> None:
         parts = urlsplit(place.server)
@@ -55,16 +55,16 @@ class PlainDriver(SyncRunner):
         self._http = Exchange(parts.hostname, parts.port, tls=tls, timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._http.close()
 
     def send(self, request: Request) -> Reply:
-        """Return the whole answer to ``request``."""
+        """Return the complete response to ``request``."""
         response = self._asked(request, self._timeout_s)
         return _reply(response, b"".join(response.body))
 
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return the head of the answer to ``request``, whose body ``opened`` then has."""
+        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
         response = self._asked(request, STREAM_SILENCE_S_MAX)
         opened.chunks, opened.shut = response.body, self.close
         opened.is_ready = self._http.is_ready
@@ -72,7 +72,7 @@ class PlainDriver(SyncRunner):
         return found if found.is_ok else _reply(response, b"".join(response.body))
 
     def fault_of(self, error: Exception) -> QuorateClientError | None:
-        """Return the client error for ``error``; None where the request did not cause it."""
+        """Return the client error for ``error``; None if the request did not cause ``error``."""
         if not isinstance(error, OSError | NotHttpError):
             return None
         self.close()
@@ -87,9 +87,9 @@ class PlainDriver(SyncRunner):
         return transport_errors.cut_off(error, self._server)
 
     def _asked(self, request: Request, silence_s: float) -> Response:
-        """Return the answer, of which the head was read."""
+        """Return the response to ``request``; its status and headers have been read."""
         if self._http.sock is not None and select.select([self._http.sock], [], [], 0)[0]:
-            self.close()  # What can be read before anything is asked is that the service hung up.
+            self.close()  # Readable before a request: the service has closed the connection.
         if self._http.sock is None:
             self._is_connected = False
             self._http.connect()

@@ -1,7 +1,7 @@
-"""Resources of one kind, as an attribute of a client: one by its name, or all of them.
+"""Collections of resources as attributes of a client: one resource by name, or all.
 
-``client.runs.get("train-1").status.phase``; ``for node in client.nodes``. Lists are read page by
-page, to their end.
+``client.runs.get("train-1").status.phase``; ``for node in client.nodes``. A list is requested page
+by page, to its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ InfoT = TypeVar("InfoT")
 
 
 class Resources(Generic[InfoT]):
-    """Resources of one kind: ``get`` asks for one, ``list`` and iterating for all of them."""
+    """All resources of one kind: ``get`` returns one, ``list`` and iteration return all."""
 
     def __init__(self, asking: Asking, driver: SyncRunner, kind: str, plural: str) -> None:
         self._asking = asking
@@ -30,19 +30,19 @@ class Resources(Generic[InfoT]):
         self._plural = plural
 
     def __repr__(self) -> str:
-        return f"<{self._plural} of a service; iterate over them, or get(NAME)>"
+        return f"<{self._plural} of a service: iterate over it, or call get(NAME)>"
 
     def __iter__(self) -> Iterator[InfoT]:
         return self._all(ListThings())
 
     def get(self, name: str) -> InfoT:
-        """Return the resource called ``name``; raises ``NotFoundError`` where there is none."""
+        """Return the resource ``name``; raises ``NotFoundError`` if there is none."""
         flow = self._asking.answer(f"get-{self._kind}", GetThing(name=name))
         found: InfoT = self._driver.run(flow)
         return found
 
     def list(self, *, names: Sequence[str] = (), at: str | None = None) -> Iterator[InfoT]:
-        """Yield all, or those of ``names``, page by page; ``at`` is a past instant."""
+        """Yield all resources, or those in ``names``; ``at`` is a time in the past."""
         return self._all(ListThings(names=tuple(names), at=at))
 
     def _all(self, asked: ListThings) -> Iterator[Any]:
@@ -50,7 +50,7 @@ class Resources(Generic[InfoT]):
 
 
 class Runs(Resources[RunInfo]):
-    """All runs; ``list`` chooses by owner and phase."""
+    """All runs; ``list`` filters by owner and phase."""
 
     def list(
         self,
@@ -60,20 +60,20 @@ class Runs(Resources[RunInfo]):
         owner: str | None = None,
         phase: str | None = None,
     ) -> Iterator[RunInfo]:
-        """Yield all, or those of ``names``, of one owner or in one phase, page by page."""
+        """Yield the runs, page by page; filter by ``names``, ``owner`` and ``phase``."""
         return self._all(ListRuns(names=tuple(names), at=at, owner=owner, phase=phase))
 
     def cancel(
         self, name: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
-        """Stop a run, or withdraw it from the queue; ``now`` gives its work no grace."""
+        """Stop a run, or withdraw it from the queue; ``now`` stops it without a grace period."""
         asked = CancelRun(run=name, note=note, now=now, dry_run=dry_run)
         outcome: Outcome = self._driver.run(self._asking.answer("cancel-run", asked))
         return outcome
 
 
 class AsyncResources(Generic[InfoT]):
-    """Resources of one kind: ``get`` asks for one, ``list`` and iterating for all of them."""
+    """All resources of one kind: ``get`` returns one, ``list`` and iteration return all."""
 
     def __init__(self, asking: Asking, driver: AsyncDriver, kind: str, plural: str) -> None:
         self._asking = asking
@@ -82,19 +82,19 @@ class AsyncResources(Generic[InfoT]):
         self._plural = plural
 
     def __repr__(self) -> str:
-        return f"<{self._plural} of a service; iterate over them, or await get(NAME)>"
+        return f"<{self._plural} of a service: iterate over it, or await get(NAME)>"
 
     def __aiter__(self) -> AsyncIterator[InfoT]:
         return self._all(ListThings())
 
     async def get(self, name: str) -> InfoT:
-        """Return the resource called ``name``; raises ``NotFoundError`` where there is none."""
+        """Return the resource ``name``; raises ``NotFoundError`` if there is none."""
         flow = self._asking.answer(f"get-{self._kind}", GetThing(name=name))
         found: InfoT = await self._driver.run(flow)
         return found
 
     def list(self, *, names: Sequence[str] = (), at: str | None = None) -> AsyncIterator[InfoT]:
-        """Yield all, or those of ``names``, page by page; ``at`` is a past instant."""
+        """Yield all resources, or those in ``names``; ``at`` is a time in the past."""
         return self._all(ListThings(names=tuple(names), at=at))
 
     def _all(self, asked: ListThings) -> AsyncIterator[Any]:
@@ -102,7 +102,7 @@ class AsyncResources(Generic[InfoT]):
 
 
 class AsyncRuns(AsyncResources[RunInfo]):
-    """All runs; ``list`` chooses by owner and phase."""
+    """All runs; ``list`` filters by owner and phase."""
 
     def list(
         self,
@@ -112,13 +112,13 @@ class AsyncRuns(AsyncResources[RunInfo]):
         owner: str | None = None,
         phase: str | None = None,
     ) -> AsyncIterator[RunInfo]:
-        """Yield all, or those of ``names``, of one owner or in one phase, page by page."""
+        """Yield the runs, page by page; filter by ``names``, ``owner`` and ``phase``."""
         return self._all(ListRuns(names=tuple(names), at=at, owner=owner, phase=phase))
 
     async def cancel(
         self, name: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
-        """Stop a run, or withdraw it from the queue; ``now`` gives its work no grace."""
+        """Stop a run, or withdraw it from the queue; ``now`` stops it without a grace period."""
         asked = CancelRun(run=name, note=note, now=now, dry_run=dry_run)
         outcome: Outcome = await self._driver.run(self._asking.answer("cancel-run", asked))
         return outcome

@@ -1,4 +1,4 @@
-"""When a request is sent again, and how long to wait before: pure but for its dice."""
+"""When a request is sent again, and after which wait. Pure, except for the random number."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _DICE_BITS: Final = 53
 
 
 def _dice() -> float:
-    """Return a number from 0 to 1, without the import of ``random``, which every command paid."""
+    """Return a random number from 0 to 1. Importing ``random`` would slow down every command."""
     return (int.from_bytes(os.urandom(8), "big") >> 64 - _DICE_BITS) / (1 << _DICE_BITS)
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
-    """``tries`` bounds how often a request is sent; ``dice`` gives a number from 0 to 1.
+    """The retries of a request: at most ``tries``; ``dice`` returns a number from 0 to 1.
 
-    A request that got no answer in time is sent again only where the caller ``waits_again``.
+    A request that timed out is sent again only if ``waits_again``.
     """
 
     tries: int = TRIES_MAX
@@ -49,15 +49,15 @@ class Retrying(Struct, frozen=True, kw_only=True):
     dice: Callable[[], float] = _dice
 
     def goes_on(self, failures: int, error: QuorateClientError) -> bool:
-        """Return whether there is another try after so many failures, the last one ``error``."""
+        """Return whether to try again after ``failures`` failures and the last one, ``error``."""
         is_late = isinstance(error, TimedOutError)
         return failures < self.tries and (self.waits_again or not is_late)
 
     def wait_s(self, failures: int, error: QuorateClientError) -> float:
-        """Return how long to wait after so many failures in a row, the last one ``error``.
+        """Return the wait after ``failures`` failures in a row; ``error`` is the last one.
 
-        Twice as long each time, up to a bound, and by chance down to half of it, so that many
-        clients do not come back at once. Never sooner than the service asked for.
+        The wait doubles each time, up to a limit, with jitter down to half of it, so that clients
+        do not return all at once. It is never shorter than the service asked for.
         """
         doubled_s = min(self.wait_s_max, self.wait_s_min * 2.0 ** min(failures - 1, 30))
         own_s = doubled_s * (0.5 + self.dice() / 2)
@@ -66,7 +66,7 @@ class Retrying(Struct, frozen=True, kw_only=True):
 
 
 def keyed(operation: Operation, asked: Struct) -> Struct:
-    """Return ``asked`` with an idempotency key, where it needs one to be asked twice."""
+    """Return ``asked`` with an idempotency key, if a retry of the operation needs one."""
     if operation.repeat is not Repeat.KEYED or getattr(asked, DRY_RUN, False):
         return asked
     if getattr(asked, _KEY) is not None:
@@ -75,11 +75,11 @@ def keyed(operation: Operation, asked: Struct) -> Struct:
 
 
 def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -> bool:
-    """Return whether asking again may help, and can do no harm.
+    """Return whether a retry may help, and is safe.
 
-    A request that never left this machine may always be sent again. One that may have succeeded is
-    sent again where a repetition changes nothing: not with a version that the first one has
-    changed.
+    A request that never left this machine may always be sent again. A request that may have
+    succeeded is sent again only if a repetition changes nothing; so not if it requires a version
+    that the first one may have changed.
     """
     match error:
         case UnknownHostError() | UntrustedError():

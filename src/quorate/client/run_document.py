@@ -1,4 +1,4 @@
-"""A run's document from what people say in one line: how many GPUs, whose, and the command."""
+"""Makes a Run document from arguments: the number of GPUs, the team, and the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from quorate.model.api_version import API_VERSION
 
 NAME_CHARS_MAX: Final = 40
-"""How much of a program's name a generated name keeps."""
+"""How many characters of a program's name a generated name keeps."""
 _LAUNCHERS: Final = frozenset(
     {"bash", "env", "python", "python3", "sh", "torchrun", "accelerate", "deepspeed", "uv"}
 )
@@ -20,12 +20,12 @@ _PLAIN: Final = "run"
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What a run is to do. ``duration`` is how long it is expected to take, such as ``4h``.
+    """A run in short form. ``duration`` is its expected duration, such as ``4h``.
 
-    ``array`` are the indexes of an array of runs, such as ``0-9%4``: one run for each of them.
-    ``mail`` is the address that gets the notices of its end, or those of ``mail_kinds``.
+    ``array`` has the indexes of an array, such as ``0-9%4``: one run for each of them. ``mail`` is
+    the address for notices about the end of the run, or for the ``mail_kinds``.
 
-    Without a ``team`` it is of the caller's tenant.
+    Without ``team`` the owner is the caller's tenant.
     """
 
     gpus: int
@@ -47,7 +47,7 @@ class Work(Struct, frozen=True, kw_only=True):
     mail_kinds: Sequence[str] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return the Run document. Without a name one is generated where it is submitted."""
+        """Return the Run document. Without a name, the service generates one."""
         if isinstance(self.command, str):
             raise TypeError(
                 "command: give a list of words, such as ['python', 'train.py']; no shell reads it"
@@ -92,9 +92,9 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 class Said(TypedDict, total=False):
-    """What a run is to do, as it is said to ``Client.submit``; ``gpus`` is needed.
+    """The keyword arguments of ``Client.submit``; ``gpus`` is required.
 
-    Without a ``team`` it is of the tenant that your token is for.
+    Without ``team`` the owner is the tenant of the access token.
     """
 
     gpus: Required[int]
@@ -119,10 +119,10 @@ class Said(TypedDict, total=False):
 def work_of(
     document: Mapping[str, Any] | None, said: Mapping[str, Any]
 ) -> Mapping[str, Any] | Work:
-    """Return what is to be submitted: the document, or what was said in its place."""
+    """Return the document to submit: ``document``, or the one made from ``said``."""
     if document is not None:
         if said:
-            raise TypeError(f"{min(said)}: is given beside a document; change the document instead")
+            raise TypeError(f"{min(said)}: is given beside a document; change the document")
         return document
     known = Said.__annotations__
     unknown = sorted(said.keys() - known.keys())
@@ -131,7 +131,7 @@ def work_of(
 
         near = get_close_matches(unknown[0], known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"give a document, or: {', '.join(known)}"
-        raise TypeError(f"{unknown[0]}: is not known; {hint}")
+        raise TypeError(f"{unknown[0]}: unknown argument; {hint}")
     if said.get("gpus") is None:
         raise TypeError(f"gpus: is missing; give a document, or: {', '.join(known)}")
     fields = dict(said)
@@ -141,7 +141,7 @@ def work_of(
 
 
 def prefix(command: Sequence[str]) -> str:
-    """Return how a generated name begins: with the program, not with what launches it."""
+    """Return the prefix of a generated name: the program, not its launcher."""
     words = [word for word in command if not word.startswith("-")]
     names = [word.rpartition("/")[2] for word in words]
     own = next((name for name in names if name not in _LAUNCHERS), names[0] if names else "")
@@ -151,16 +151,16 @@ def prefix(command: Sequence[str]) -> str:
 
 
 class NoFlavorError(ValueError):
-    """It was not said which kind of GPU, and there is not just one."""
+    """The flavor was not given, and the fleet does not have exactly one."""
 
 
 def only_flavor(statuses: Sequence[Mapping[str, Any]]) -> str:
-    """Return the one flavor of domains with these statuses; else ``NoFlavorError`` names all."""
+    """Return the only flavor in ``statuses`` of domains; else ``NoFlavorError`` lists all."""
     found = sorted({str(each["flavor"]) for each in statuses})
     if len(found) == 1:
         return found[0]
     if not found:
-        raise NoFlavorError("there are no nodes yet; apply some first, or name the kind of GPU")
+        raise NoFlavorError("there are no nodes yet; apply some first, or name the flavor of GPUs")
     raise NoFlavorError(
-        f"there are several kinds of GPU: {', '.join(found)}; name one, or several by preference"
+        f"there are several flavors: {', '.join(found)}; name one, or several by preference"
     )

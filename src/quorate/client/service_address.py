@@ -1,4 +1,4 @@
-"""Where a service is and who asks it: checked once, before anything is sent."""
+"""The address of a service, and the caller's token: checked before a request is sent."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 
 TOKEN_CHARS_MAX: Final = 8_192
 SEPARATOR: Final = ","
-"""What is between the addresses of several services."""
+"""Separates the addresses of several services."""
 SERVERS_MAX: Final = 16
 
 
 class BadPlaceError(QuorateClientError):
-    """An address, a token or a file of certificates that cannot be used as it is."""
+    """An address, a token or a file of certificates is not valid."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """``server`` is ``http://HOST[:PORT]`` or ``https://...``; ``ca_file`` proves who answers.
+    """The address of a service with the credentials for it.
 
-    It may be the addresses of several services of one ledger, with commas between them.
+    ``server`` is ``http://HOST[:PORT]`` or ``https://...``, or several such addresses of services
+    of one ledger, separated by commas. ``ca_file`` has the certificates that the server's
+    certificate is checked against.
     """
 
     server: str
@@ -39,11 +41,11 @@ class Place(Struct, frozen=True, kw_only=True):
             force_setattr(self, "token", checked_token(self.token))
 
     def __repr__(self) -> str:
-        """Return it without its token."""
+        """Return a text without the token."""
         return f"Place({self.server!r}, ca_file={self.ca_file!r})"
 
     def each(self) -> list[Place]:
-        """Return each service as a place of its own, in the order in which they are asked."""
+        """Return a place for each service, in the order in which they are tried."""
         return [
             Place(server=each, token=self.token, ca_file=self.ca_file)
             for each in self.server.split(SEPARATOR)
@@ -51,23 +53,23 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @property
     def is_tls(self) -> bool:
-        """Whether what is sent is encrypted, to whichever service."""
+        """Whether the connections to all services are encrypted."""
         return all(each.startswith("https:") for each in self.server.split(SEPARATOR))
 
     @property
     def is_open(self) -> bool:
-        """Whether a token would cross a network unencrypted."""
+        """Whether a token would be sent over a network unencrypted."""
         return any(
             not each.startswith("https:") and not _is_here(urlsplit(each).hostname or "")
             for each in self.server.split(SEPARATOR)
         )
 
     def tls(self) -> ssl.SSLContext:
-        """Return how to know the server: by the machine's certificates and those of ``ca_file``."""
+        """Return a TLS context with the machine's certificates and those of ``ca_file``."""
         import ssl  # noqa: PLC0415 - a command on a file never needs it
 
         if not self.is_tls:
-            # Nothing is loaded that is not needed, and it trusts no certificate.
+            # Without TLS no certificate is loaded, and the context trusts none.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context = ssl.create_default_context()
         if self.ca_file is not None:
@@ -75,19 +77,19 @@ class Place(Struct, frozen=True, kw_only=True):
                 context.load_verify_locations(self.ca_file)
             except ssl.SSLError:
                 raise BadPlaceError(
-                    f"{self.ca_file} holds no certificate; give a file with PEM certificates"
+                    f"{self.ca_file} has no certificate; give a file with PEM certificates"
                 ) from None
             except OSError as error:
                 raise BadPlaceError(
-                    f"{self.ca_file} cannot be read: {error.strerror}; check path and rights"
+                    f"{self.ca_file} cannot be read: {error.strerror}; check path and permissions"
                 ) from None
         return context
 
 
 def checked_server(text: str) -> str:
-    """Return the addresses without slashes at their ends; raises ``BadPlaceError`` that says how.
+    """Return the addresses without a slash at the end; raises ``BadPlaceError`` with a remedy.
 
-    Those of several services have commas between them.
+    Several addresses are separated by commas.
     """
     found = [_checked_address(each) for each in text.split(SEPARATOR)]
     if len(set(found)) < len(found):
@@ -107,20 +109,20 @@ def _checked_address(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise BadPlaceError(f"server {text!r} is not an address; {how}")
     if parts.username is not None or parts.password is not None:
-        raise BadPlaceError("server: has a user or password in it; take it out, and give a token")
+        raise BadPlaceError("server: contains a user or password; remove it, and give a token")
     if parts.query or parts.fragment or not text.strip().isprintable():
-        raise BadPlaceError(f"server {text!r}: has more than an address in it; {how}")
+        raise BadPlaceError(f"server {text!r}: contains more than an address; {how}")
     return text.strip().rstrip("/")
 
 
 def checked_token(text: str) -> str:
-    """Return the token without blanks around it; raises ``BadPlaceError`` that does not show it."""
+    """Return the token without surrounding blanks; ``BadPlaceError`` does not show the token."""
     found = text.strip()
     if not found:
         raise BadPlaceError("the token is empty; give the one that was issued to you")
     if len(found) > TOKEN_CHARS_MAX or not found.isascii() or not found.isprintable():
         raise BadPlaceError(
-            "the token has characters that no token has; is it the right file? "
+            "the token contains characters that are not valid in a token; is it the right file? "
             "A token is one line, as it was printed when it was issued"
         )
     return found

@@ -1,4 +1,4 @@
-"""Server-sent events, read as bytes arrive; the format is that of the HTML standard, 9.2."""
+"""A parser of server-sent events (HTML standard, section 9.2), fed with bytes as they arrive."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from msgspec import Struct
 from quorate.client.errors import NotQuorateError
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""How long one message may be. A block of the ledger is shorter."""
+"""The maximal length of one message. A block of the ledger is shorter."""
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """One message: what kind of event it is, its id, and its data."""
+    """One message: its event type, its id, and its data."""
 
     kind: str
     id: str
     data: str
 
     def tree(self) -> Any:
-        """Return the data, read as JSON; None where there is none."""
+        """Return the data as decoded JSON; None if there is no data."""
         if not self.data:
             return None
         try:
@@ -34,9 +34,9 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 class Messages(Struct):
-    """Takes bytes as they come, and gives the messages that are whole.
+    """Takes bytes as they arrive, and returns complete messages.
 
-    What a cut connection left of a message is never given: it comes again, whole.
+    The rest of a message after a lost connection is dropped: the service sends the message again.
     """
 
     _rest: bytearray = msgspec.field(default_factory=bytearray)
@@ -57,7 +57,8 @@ class Messages(Struct):
                 yield found
         if self._bytes + len(self._rest) > MESSAGE_BYTES_MAX:
             raise NotQuorateError(
-                f"a message of the stream has over {MESSAGE_BYTES_MAX} bytes; is it Quorate's?"
+                f"a message of the stream has over {MESSAGE_BYTES_MAX} bytes; "
+                "is this a Quorate service?"
             )
 
     def _line(self, line: bytes) -> Message | None:

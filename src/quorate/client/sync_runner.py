@@ -1,4 +1,4 @@
-"""Flows carried out on this thread, and what both ways of carrying requests share."""
+"""Runs flows on this thread, and what the two HTTP drivers share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from quorate.version import __version__
 T = TypeVar("T")
 TIMEOUT_S: Final = 30.0
 STREAM_SILENCE_S_MAX: Final = 60.0
-"""How long a stream may say nothing: a service says something every few seconds."""
+"""How long a stream may be silent: a service sends something every few seconds."""
 
 FaultOf = Callable[[Exception], QuorateClientError | None]
-"""What an error on the way to the service means; None where it is no such error."""
+"""Returns the client error for an exception of the transport, or None."""
 
 
 def own_headers(place: Place) -> dict[str, str]:
-    """Return the headers of every request: who asks, and with what program."""
+    """Return the headers of every request: token and user agent."""
     headers = {"User-Agent": f"quorate/{__version__}"}
     if place.token is not None:
         headers["Authorization"] = f"Bearer {place.token}"
@@ -34,7 +34,7 @@ def own_headers(place: Place) -> dict[str, str]:
 
 
 class Walk(Generic[T]):
-    """Goes through the steps of a flow; ``answer`` is the result of the last one."""
+    """Runs a flow step by step; ``answer`` is the result of the last step."""
 
     def __init__(self, flow: Flow[T], fault_of: FaultOf) -> None:
         self._flow = flow
@@ -44,7 +44,7 @@ class Walk(Generic[T]):
         self.answer: Any = None
 
     def next(self) -> Step | None:
-        """Return the next step, or None when the flow has its result."""
+        """Return the next step, or None if the flow has returned."""
         answer, fault = self.answer, self._fault
         self.answer = self._fault = None
         try:
@@ -55,12 +55,12 @@ class Walk(Generic[T]):
 
     @property
     def result(self) -> T:
-        """What the flow returned."""
+        """The value that the flow returned."""
         return cast("T", self._result)
 
     @contextmanager
     def minding(self) -> Iterator[None]:
-        """Let the flow, not the caller, see what goes wrong on the way to the service."""
+        """Catch errors of the transport, and raise them inside the flow at its next step."""
         try:
             yield
         except Exception as error:
@@ -69,15 +69,15 @@ class Walk(Generic[T]):
                 raise
 
     def close(self) -> None:
-        """Let the flow end where it is."""
+        """Close the generator of the flow."""
         self._flow.close()
 
 
 class Opened(Struct):
-    """The answer that is being read, if any.
+    """The response that is being read, if there is one.
 
-    ``is_ready`` waits for a time, and returns whether more can be read; None where that cannot be
-    known before it is read.
+    ``is_ready`` waits for a time, and returns whether more can be read. It is None if the driver
+    cannot know that before it reads.
     """
 
     chunks: Iterator[bytes] | None = None
@@ -85,14 +85,14 @@ class Opened(Struct):
     is_ready: Callable[[float], bool] | None = None
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the response."""
         if self.shut is not None:
             self.shut()
         self.chunks = self.shut = self.is_ready = None
 
 
 class Ticks:
-    """Says when a stream has nothing to emit: every ``tick_s``, or never where that is None."""
+    """Decides when a stream yields None: every ``tick_s`` seconds, or never if that is None."""
 
     def __init__(
         self, tick_s: float | None, *, now_s: Callable[[], float] = time.monotonic
@@ -101,12 +101,12 @@ class Ticks:
         self._now_s = now_s
         self._ticked_s = now_s()
         self.has_emitted = False
-        """Whether something was emitted since the last tick."""
+        """Whether the flow has emitted a value since the last tick."""
 
     def before(self, step: Step, opened: Opened) -> Iterator[None]:
         """Yield None for each tick until ``step`` can be done without waiting for the service.
 
-        Raises ``TimeoutError`` where the service says nothing for too long.
+        Raises ``TimeoutError`` if the service is silent for too long.
         """
         if self._tick_s is None:
             return
@@ -125,7 +125,7 @@ class Ticks:
         end_s = self._now_s() + STREAM_SILENCE_S_MAX
         while not opened.is_ready(0.0 if self.has_emitted else tick_s):
             if self._now_s() >= end_s:
-                raise TimeoutError(f"the stream said nothing for {STREAM_SILENCE_S_MAX:.0f} s")
+                raise TimeoutError(f"the stream was silent for {STREAM_SILENCE_S_MAX:.0f} s")
             self._tick()
             yield
 
@@ -137,26 +137,26 @@ class Ticks:
 
 
 class SyncRunner(ABC):
-    """Carries out flows, one step after another; how requests travel is said by who inherits."""
+    """Runs the steps of flows; a subclass sends the requests."""
 
     @abstractmethod
     def send(self, request: Request) -> Reply:
-        """Return the whole answer to ``request``."""
+        """Return the complete response to ``request``."""
 
     @abstractmethod
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return the head of the answer to ``request``, whose body ``opened`` then has."""
+        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
 
     @abstractmethod
     def fault_of(self, error: Exception) -> QuorateClientError | None:
-        """Return the client error for ``error``; None where the request did not cause it."""
+        """Return the client error for ``error``; None if the request did not cause ``error``."""
 
     @abstractmethod
     def close(self) -> None:
         """Close all connections."""
 
     def run(self, flow: Flow[T]) -> T:
-        """Return what ``flow`` returns."""
+        """Return the result of ``flow``."""
         walk = Walk(flow, self.fault_of)
         while (step := walk.next()) is not None:
             with walk.minding():
@@ -164,10 +164,10 @@ class SyncRunner(ABC):
         return walk.result
 
     def stream(self, flow: Flow[None], *, tick_s: float | None = None) -> Iterator[Any]:
-        """Yield what ``flow`` emits; its connection is closed when the iteration ends.
+        """Yield the values that ``flow`` emits; closes the connection when the iteration ends.
 
-        With ``tick_s`` also None: once after all that came together, and every ``tick_s`` while
-        nothing comes. Through a proxy the latter only when the service says something.
+        With ``tick_s`` also yield None after each batch of values, and every ``tick_s`` seconds
+        without values. Through a proxy, the latter happens only when the service sends something.
         """
         walk, opened, ticks = Walk(flow, self.fault_of), Opened(), Ticks(tick_s)
         try:

@@ -1,4 +1,4 @@
-"""Why there is no answer, in a sentence with its remedy: whatever carries the requests."""
+"""Errors of the transport as sentences with a remedy, the same for all drivers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _DEPTH_MAX: Final = 20
 
 
 def untrusted(error: BaseException, server: str) -> UntrustedError | None:
-    """Return the error of TLS that caused ``error``; None where another thing caused it."""
+    """Return the client error if TLS caused ``error``, else None."""
     if "ssl" not in sys.modules:
-        return None  # Nothing was encrypted, and importing it takes longer than an answer.
+        return None  # TLS was not in use, and importing ssl takes longer than a response.
     import ssl  # noqa: PLC0415
 
     found = _cause(error, ssl.SSLError)
@@ -33,11 +33,9 @@ def untrusted(error: BaseException, server: str) -> UntrustedError | None:
 
 
 def unconnected(error: BaseException, server: str, *, is_late: bool) -> UnreachableError:
-    """Return why nothing was sent; ``is_late`` where waiting for a connection took too long."""
+    """Return the error of a failed connection; ``is_late`` if connecting timed out."""
     if _cause(error, socket.gaierror) is not None:
-        return UnknownHostError(
-            f"there is no host of the name in {server}; check the server's address"
-        )
+        return UnknownHostError(f"the host name in {server} is unknown; check the server's address")
     if is_late:
         return TimedOutError(f"{server} does not answer; check the address, and the network to it")
     return NotListeningError(
@@ -46,19 +44,19 @@ def unconnected(error: BaseException, server: str, *, is_late: bool) -> Unreacha
 
 
 def unanswered(server: str, within_s: float) -> UnreachableError:
-    """Return that no answer came ``within_s``."""
+    """Return the error of a response that did not arrive ``within_s`` seconds."""
     return TimedOutError(
-        f"{server} took too long to answer: more than {within_s:g} s; see whether it is alive: "
+        f"{server} did not answer within {within_s:g} s; check that it is alive: "
         f"{server}/healthz; try again, or wait longer",
         maybe_done=True,
     )
 
 
 def cut_off(error: Exception, server: str) -> UnreachableError:
-    """Return the error for a request without an answer, or with one that is not HTTP."""
+    """Return the error of a request without a response, or with one that is not HTTP."""
     return UnreachableError(
-        f"{server} hung up or does not speak HTTP ({_plain(error)}); try again, and check the "
-        "address: http or https, host and port",
+        f"{server} closed the connection or does not speak HTTP ({_plain(error)}); try "
+        "again, and check the address: http or https, host and port",
         maybe_done=True,
     )
 
@@ -68,16 +66,16 @@ def _tls_text(error: ssl.SSLError, server: str) -> str:
 
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"{server} does not prove who it is: {error.verify_message}; where its certificate is "
-            "your own, name the file with its authority: quorate context set NAME --ca-file FILE"
+            f"{server} has no trusted certificate: {error.verify_message}; if the certificate is "
+            "your own, name the file of its CA: quorate context set NAME --ca-file FILE"
         )
     if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
-        return f"{server} does not speak TLS; is it http:// instead of https://?"
+        return f"{server} does not speak TLS; use http:// instead of https://?"
     return f"{server}: TLS failed ({error.reason or error}); check the address and certificates"
 
 
 def _cause(error: BaseException, kind: type[E]) -> E | None:
-    """Return the first error of ``kind`` behind ``error``."""
+    """Return the first exception of type ``kind`` in the chain of causes of ``error``."""
     return next((each for each in _behind(error, 0) if isinstance(each, kind)), None)
 
 

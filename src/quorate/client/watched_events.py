@@ -1,4 +1,4 @@
-"""Events as a watcher sees them."""
+"""The events that a watcher receives."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of the ledger. ``tag`` says what happened; docs/reference/events.md has them all.
+    """One event of the ledger. ``tag`` is its type; docs/reference/events.md lists all.
 
-    ``fields`` are those of its tag, such as ``run``; ``at_ms`` is in milliseconds since 1970.
+    ``fields`` are the fields of that type, such as ``run``; ``at_ms`` is in milliseconds since
+    1970.
     """
 
     seq: int
@@ -22,7 +23,7 @@ class Event:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Event:
-        """Return the event that ``tree`` describes."""
+        """Return the event in ``tree``."""
         own = ("seq", "tag", "at_ms", "actor")
         return cls(
             seq=int(tree["seq"]),
@@ -33,6 +34,6 @@ class Event:
         )
 
     def tree(self) -> dict[str, Any]:
-        """Return it as it was received."""
+        """Return the event as it was received."""
         own = {"seq": self.seq, "tag": self.tag, "at_ms": self.at_ms, "actor": self.actor}
         return own | dict(self.fields)

@@ -1,7 +1,7 @@
-"""Operations as requests of REST, and answers read: pure, the same for both clients.
+"""Encodes operations as REST requests, and decodes responses: pure, shared by both clients.
 
-Where each field travels is what the table says (``operations/operation.py``): in the path, in a
-header, in the query, or in the body.
+The table (``operations/operation.py``) says where each field travels: in the path, in a header, in
+the query, or in the body.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
 from quorate.prepared_types import prepared
 
 Tree = Any
-"""What JSON can hold."""
+"""Any value of JSON."""
 ROOT: Final = "/api/v1"
 JSON: Final = "application/json"
 TOLD: Final = "application/vnd.quorate.told+json"
@@ -31,13 +31,13 @@ PROBLEM: Final = "application/problem+json"
 STREAM: Final = "text/event-stream"
 BODILESS: Final = ("GET", "DELETE")
 SHOWN_MAX: Final = 200
-"""How many characters of an answer that is not understood are shown."""
+"""How many characters of an unexpected response an error shows."""
 RETRY_AFTER_S_MAX: Final = 3_600.0
 _BODY: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request of REST, without server and token."""
+    """A REST request without server and token."""
 
     method: str
     path: str
@@ -47,7 +47,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """An answer of REST; the names of ``headers`` are in lower case."""
+    """A REST response; the names of ``headers`` are in lower case."""
 
     status: int
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -55,12 +55,12 @@ class Reply(Struct, frozen=True, kw_only=True):
 
     @property
     def is_ok(self) -> bool:
-        """Whether what was asked for was done."""
+        """Whether the status is a success."""
         return self.status // 100 == 2  # noqa: PLR2004 - the class of success
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """The text for a person: for standard output, standard error, and a failed print."""
+    """The text of an answer: for standard output, for standard error, and if printing fails."""
 
     out: tuple[str, ...]
     err: tuple[str, ...] = ()
@@ -68,9 +68,9 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 def request_of(operation: Operation, asked: Struct, *, accept: str = JSON) -> Request:
-    """Return the request that asks for ``operation``.
+    """Return the REST request for ``operation``.
 
-    Fields that are at their defaults are left out, so that an older service is asked what it knows.
+    Fields with their default value are left out, so that an older service need not know them.
     """
     path, query, body = operation.path, list[tuple[str, str]](), dict[str, Any]()
     headers = {"Accept": accept}
@@ -97,7 +97,7 @@ def request_of(operation: Operation, asked: Struct, *, accept: str = JSON) -> Re
 
 
 def _given(asked: Struct) -> Iterator[tuple[FieldInfo, Any]]:
-    """Yield the fields that are not at their defaults."""
+    """Yield the fields that do not have their default value."""
     for each in fields(asked):
         value, default = getattr(asked, each.name), each.default
         if default is NODEFAULT and not each.required:
@@ -107,7 +107,7 @@ def _given(asked: Struct) -> Iterator[tuple[FieldInfo, Any]]:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return a value as the texts of one parameter of a query, one for each element."""
+    """Return the strings of a query parameter, one for each element of ``value``."""
     if isinstance(value, tuple | list):
         return [text for each in value for text in _texts(each)]
     if isinstance(value, bool):
@@ -122,11 +122,12 @@ def _header(name: str, text: str) -> str:
 
 
 def given_of(operation: Operation, reply: Reply) -> Any:
-    """Return what ``reply`` gives, as clients type it; raises ``QuorateClientError``.
+    """Return the decoded answer in ``reply``; raises ``QuorateClientError``.
 
-    In trees a number that a double cannot hold is a ``Decimal``: what is read can be sent again.
+    In trees a number that no double can hold is a ``Decimal``, so that it can be sent again
+    unchanged.
     """
-    # The command line asks for trees and lines alone, and has no time for typed answers.
+    # The command line uses only trees and text, and avoids the import of typed answers.
     from quorate.client.resources.resource_table import answer_type  # noqa: PLC0415
 
     check(reply)
@@ -134,13 +135,13 @@ def given_of(operation: Operation, reply: Reply) -> Any:
 
 
 def tree_of(reply: Reply) -> Any:
-    """Return the tree in ``reply``, every number to its last digit; raises as ``given_of``."""
+    """Return the tree in ``reply`` with exact numbers; raises ``QuorateClientError``."""
     check(reply)
     return _decoded(reply, JSON, _EXACT)
 
 
 def notes_of(reply: Reply) -> tuple[str, ...]:
-    """Return what ``reply`` says aside; nothing where it cannot be read."""
+    """Return the notes in ``reply``; empty if they cannot be read."""
     try:
         return msgspec.json.decode(reply.headers.get(NOTES, "[]"), type=tuple[str, ...])
     except msgspec.DecodeError:
@@ -148,25 +149,25 @@ def notes_of(reply: Reply) -> tuple[str, ...]:
 
 
 def told_of(reply: Reply) -> Told:
-    """Return the lines in ``reply``; raises ``QuorateClientError``."""
+    """Return the text in ``reply``; raises ``QuorateClientError``."""
     check(reply)
     tree = _decoded(reply, TOLD, _PLAIN)
     try:
         return msgspec.convert(tree, prepared(Told), strict=True)
     except msgspec.ValidationError as error:
-        raise NotQuorateError(f"the server's answer is not what Quorate tells: {error}") from None
+        raise NotQuorateError(f"the server's answer is not text of Quorate: {error}") from None
 
 
 def line_of(operation: Operation, line: str) -> Any:
-    """Return what one line of an answer gives, as the table types it."""
+    """Return one line of an answer, decoded to the type in the table of operations."""
     try:
         return msgspec.json.decode(line, type=prepared(operation.gives))
     except msgspec.DecodeError as error:
-        raise NotQuorateError(f"a line of the answer is not what Quorate gives: {error}") from None
+        raise NotQuorateError(f"a line of the answer has another form: {error}") from None
 
 
 def event_of(operation: Operation, tree: Tree) -> Any:
-    """Return what one message of a stream gives: an event, or what the table types."""
+    """Return one message of a stream: an event, or the type in the table of operations."""
     from quorate.client.resources.resource_table import answer_type  # noqa: PLC0415
     from quorate.client.watched_events import Event  # noqa: PLC0415
 
@@ -175,7 +176,7 @@ def event_of(operation: Operation, tree: Tree) -> Any:
 
 
 def text_of(reply: Reply, media: str) -> str:
-    """Return the text in ``reply``, which must be of the type ``media``."""
+    """Return the text in ``reply``, which must have the media type ``media``."""
     check(reply)
     if _media(reply) != media:
         raise _not_quorate(reply)
@@ -183,13 +184,13 @@ def text_of(reply: Reply, media: str) -> str:
 
 
 def check(reply: Reply) -> None:
-    """Raise the error that ``reply`` is, unless what was asked for was done."""
+    """Raise the error in ``reply``, unless its status is a success."""
     if not reply.is_ok:
         raise error_of(reply)
 
 
 class _Problem(Struct):
-    """The body of problem+json, as far as it is needed."""
+    """The fields of a problem+json body that the client uses."""
 
     title: str = ""
     detail: str = ""
@@ -199,7 +200,7 @@ class _Problem(Struct):
 
 
 def error_of(reply: Reply) -> RefusedError | NotQuorateError:
-    """Return the error that an answer is which is not a success."""
+    """Return the error for a response that is not a success."""
     if _media(reply) != PROBLEM:
         return _not_quorate(reply)
     try:
@@ -218,7 +219,7 @@ def error_of(reply: Reply) -> RefusedError | NotQuorateError:
 
 
 def retry_after_s(reply: Reply) -> float | None:
-    """Return in how many seconds to come back, where ``reply`` says so."""
+    """Return the seconds in ``Retry-After``; None without that header."""
     text = reply.headers.get("retry-after", "").strip()
     if not text.isdecimal():
         return None
@@ -240,13 +241,13 @@ def _media(reply: Reply) -> str:
 
 
 def _exact(text: str) -> float | Decimal:
-    """Return a number that is written again as ``text``."""
+    """Return a number that is written as ``text`` again."""
     found = float(text)
     return found if msgspec.json.encode(found) == text.encode() else Decimal(text)
 
 
 def _sound(text: str) -> float | Decimal:
-    """Return a number that is equal to ``text``."""
+    """Return a number that equals ``text``."""
     exact = Decimal(text)
     return float(text) if fits_double(exact) else exact
 
@@ -267,7 +268,7 @@ def _decoded(reply: Reply, media: str, decoder: msgspec.json.Decoder[Any]) -> An
 
 @functools.cache
 def _shapes(gives: Any) -> tuple[Any, ...]:
-    """Return the types that an answer may have, most telling first."""
+    """Return the types that an answer may have, the most specific first."""
     return get_args(gives) if get_origin(gives) in (Union, UnionType) else (gives,)
 
 
@@ -281,6 +282,6 @@ def _converted(tree: Any, gives: Any) -> Any:
         except msgspec.ValidationError as error:
             faults.append(str(error))
     raise NotQuorateError(
-        f"the server's answer is not what this client knows: {'; '.join(faults)}; "
-        "is one of them much older than the other?"
+        f"the server's answer has a form that this client does not know: {'; '.join(faults)}; "
+        "is the service much older or newer than the client?"
     )

@@ -1,8 +1,9 @@
-"""What users write: YAML or JSON documents, checked once on entry, and written back.
+"""Documents that users write in YAML or JSON: parsing, checks, and writing them back.
 
 ``parse_documents`` and ``parse_tree`` turn text and trees into the specs of ``quorate.model``;
-``render``, ``to_yaml`` and ``to_json`` are the way back. See docs/adr for why documents are read
-here and not by a codec: a codec stops at the first error, people want all of them with lines.
+``render``, ``to_yaml`` and ``to_json`` turn specs into documents. Documents are read here and not
+by a codec, because a codec stops at the first error, and users need all errors with their lines
+(docs/adr).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Documents without their head, where the kind is known from the context.
+"""Documents without apiVersion and kind, where the request says which kind it takes.
 
-``quorate submit`` takes runs, and ``PUT /budgets/rai`` the budget rai: there apiVersion and kind
-may be left out, and a spec may be given alone, with its name beside its fields.
+``quorate submit`` takes runs, and ``PUT /budgets/rai`` takes the budget rai. In such a request
+apiVersion and kind may be left out. The request may also be a spec alone, with the name as one of
+its fields.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from quorate.model.api_version import API_VERSION
 
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 GENERATED: Final = "run-"
-"""The prefix of a run's name that was given none."""
+"""The prefix of the generated name of a run that has no name."""
 _METADATA: Final = ("name", "generateName", "labels")
 
 
@@ -35,28 +36,28 @@ _TELLING: Final = frozenset(
         "weights",
     }
 )
-"""Fields by which a spec alone is recognised."""
+"""A tree without apiVersion and kind that has one of these fields is a spec."""
 
 
 class Bare(NamedTuple):
-    """What a document without a head is: its kind, and its name where that is known."""
+    """The kind, and the name if it is known, of a document without apiVersion and kind."""
 
     kind: str
     name: str = ""
 
 
 def has_head(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` has any of the fields around a spec."""
+    """Return whether ``tree`` has one of the fields that surround a spec, such as ``kind``."""
     return not HEAD.isdisjoint(tree)
 
 
 def is_document(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` is a document or a spec alone, and not a wrapper of one."""
+    """Return whether ``tree`` is a document or a spec; False for an object that contains one."""
     return has_head(tree) or not _TELLING.isdisjoint(tree)
 
 
 def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
-    """Return ``tree`` as a whole document, with the defaults of ``bare`` for missing fields."""
+    """Return ``tree`` as a whole document; ``bare`` gives the kind and the name that it lacks."""
     if has_head(tree):
         found = {"apiVersion": API_VERSION, "kind": bare.kind} | tree
     else:
@@ -73,6 +74,6 @@ def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
 
 
 def without_head(fault: Fault) -> Fault:
-    """Return ``fault`` of a document that was given a head, at its place in the bare one."""
+    """Return ``fault`` with its path in the document before ``with_head`` changed that."""
     is_below = fault.path[:1] in (("spec",), ("metadata",))
     return replace(fault, path=fault.path[1:]) if is_below else fault

@@ -1,7 +1,7 @@
-"""Budget documents: what an owner may spend, line by line, and bounds over several lines.
+"""Budget documents: the envelopes of an owner, and the caps over several envelopes.
 
-What makes a budget well-formed: B <= C x |W| for an envelope, and
-maxB <= maxC x the sum of the windows for a cap.
+A budget is well-formed if each envelope has B <= C x |W| and each cap has maxB <= maxC x the sum of
+the windows of its envelopes. B is GPU-hours, C is concurrency, and W is the window.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """An envelope as far as it could be read: caps are checked against faulty ones too."""
+    """The fields of an envelope that could be read; the checks of caps need faulty ones, too."""
 
     name: str | None
     flavor: str | None
@@ -111,7 +111,7 @@ def _envelopes(value: object, at: At) -> tuple[_Draft | None, ...] | None:
 
 
 def _refuse_same_names(entries: object, at: At, what: str) -> None:
-    """Report repeated names, whatever else is wrong with their entries."""
+    """Report each name that occurs twice, also if its entries have other faults."""
     seen: set[str] = set()
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         name = entry.get("name", entry.get("id")) if isinstance(entry, dict) else None
@@ -200,7 +200,7 @@ def _refuse_hours_over(gpu_ms: int, most_gpu_ms: int, at: At, bound: str) -> Non
 
 
 def pre_activation(value: object, at: At) -> tuple[bool, bool] | None:
-    """Return whether reservations, and starts, are allowed before an envelope opens."""
+    """Return whether reservations, and whether starts, are allowed before the envelope's start."""
     fields = fields_of(value, at, _PRE_ACTIVATION)
     if fields is None:
         return None
@@ -224,7 +224,7 @@ def _lending(value: object, at: At) -> Lending | None:
 
 
 def recall_notice(value: object, at: At) -> int | None:
-    """Return the notice with which loans may be recalled, in milliseconds."""
+    """Return the notice period of a recall, in milliseconds."""
     fields = fields_of(value, at, _RECALL)
     if fields is None:
         return None
@@ -242,13 +242,13 @@ def _borrowers(value: object, at: At) -> tuple[str, ...] | None:
 
 
 def _borrower(value: object, at: At) -> str | None:
-    """Return an owner's name, or a beginning of names followed by ``*``."""
+    """Return the name of an owner, or a prefix of names followed by ``*``."""
     if isinstance(value, str) and value.endswith("*"):
         prefix = value[:-1]
         if not prefix or values.is_name(prefix + "0"):
             return value
         at.fault(
-            f"must be an owner's name, or the beginning of one and *, got {quoted(value)}",
+            f"must be an owner's name, or a prefix of names and *, got {quoted(value)}",
             "write one * and only at the end, e.g. org:ai:*",
         )
         return None
@@ -273,7 +273,7 @@ def _own_cap(value: object, at: At, envelopes: Mapping[str, _Draft]) -> Cap | No
     gpu_ms_max = fields.maybe("maxGPUHours", values.gpu_hours)
     windows = [envelopes[member].window_ms for member in members or () if member in envelopes]
     known_windows = [window for window in windows if window is not None]
-    # Checked only when every window is known: a faulty envelope is reported once.
+    # Checked only if the windows of all envelopes are known: a faulty envelope is reported once.
     windows_known = bool(members) and len(known_windows) == len(members or ())
     if gpu_ms_max is not None and concurrency_max is not None and windows_known:
         _refuse_hours_over(

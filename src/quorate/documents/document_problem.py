@@ -1,8 +1,8 @@
-"""What is wrong with a document, as a value: where, what, and what to do about it.
+"""The faults of a document as values: path, message and remedy.
 
-A message is written to follow its path, either as a predicate ("must be positive, got 0") or as
-a clause of its own ("12 is not on the grid of ..."), so that one text serves the one-line form
-``path: message; remedy`` and the sentence ``path message``.
+A message reads well after its path, either as a predicate ("must be positive, got 0") or as a
+clause of its own ("12 is not on the grid of ..."). So the same message serves the line ``path:
+message; remedy`` and the sentence ``path message``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Path = tuple[str | int, ...]
 """The keys and list positions that lead from a document's root to a value."""
 
 ROOT: Final = "document"
-"""The path of a fault of a document as a whole."""
+"""The path of a fault that concerns the whole document."""
 
 SHOWN_CHARS_MAX: Final = 60
-"""How much of a user's own text an error repeats."""
+"""How many characters of the user's text an error message repeats."""
 
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 _PREDICATES: Final = frozenset(
@@ -30,7 +30,7 @@ _PREDICATES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One fault of one document. ``path`` is empty when the text itself could not be read."""
+    """One fault of one document. ``path`` is empty if the text could not be parsed."""
 
     source: str
     document_index: int
@@ -60,7 +60,7 @@ class Problem:
         return ": ".join([*parts, self.message]) + f"; {self.remedy}"
 
     def sentence(self) -> str:
-        """Return path and message as one clause, without file, document or remedy."""
+        """Return path and message as one clause, without file name, document name and remedy."""
         if not self.path:
             return self.message
         joint = " " if self.message.split(" ", 1)[0] in _PREDICATES else ": "
@@ -68,7 +68,7 @@ class Problem:
 
 
 def path_text(path: Path) -> str:
-    """Return ``path`` as people write it: ``spec.envelopes[0].selector["fabric.domain"]``."""
+    """Return ``path`` in the notation of ``spec.envelopes[0].selector["fabric.domain"]``."""
     written = ""
     for key in path:
         if isinstance(key, int):
@@ -88,7 +88,7 @@ def quoted(text: str) -> str:
 
 
 def shown(value: object) -> str:  # noqa: PLR0911 - one line per type, nothing else
-    """Return ``value`` as an error may repeat it: short, on one line, whatever was written."""
+    """Return ``value`` as error messages repeat it: shortened, and on one line."""
     if isinstance(value, str):
         return quoted(value)
     if value is None:
@@ -96,7 +96,7 @@ def shown(value: object) -> str:  # noqa: PLR0911 - one line per type, nothing e
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        # str() of an int of thousands of digits is refused by Python itself.
+        # Python itself refuses str() of an int with thousands of digits.
         return str(value) if value.bit_length() <= 128 else "a number of over 38 digits"  # noqa: PLR2004
     if isinstance(value, float | Decimal):
         written = str(value)
@@ -109,7 +109,7 @@ def shown(value: object) -> str:  # noqa: PLR0911 - one line per type, nothing e
 
 
 class CalcInputError(ValueError):
-    """A world that ``calc`` cannot read: ``path`` says where, ``message`` what and what to do."""
+    """``calc`` cannot read its input. ``path`` is the faulty value, ``message`` has the remedy."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")

@@ -1,4 +1,4 @@
-"""Trees to text: YAML that no reader can mistake, and JSON, both with exact decimals."""
+"""Writes trees as JSON, or as YAML that means the same in YAML 1.1 and 1.2; decimals are exact."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-# Plain scalars are those which YAML 1.1 and 1.2 both read as text, even with a colon inside;
-# a number with a unit is text to both as well.
+# A scalar needs no quotes if YAML 1.1 and 1.2 both read it as text: a word, also with a colon
+# inside, or a number with a unit.
 _PLAIN: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9._/:-]*[A-Za-z0-9])?|[0-9]{1,15}(?:ms|[dhms])")
 _MISREAD: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -19,7 +19,7 @@ _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def to_json(tree: object) -> str:
-    """Return ``tree`` as indented JSON, decimals as exact numbers, with a newline at the end."""
+    """Return ``tree`` as indented JSON with exact decimals and a newline at the end."""
     return msgspec.json.format(_JSON.encode(tree), indent=2).decode() + "\n"
 
 
@@ -70,7 +70,7 @@ def _scalar(value: object) -> str:
 def _text(value: str) -> str:
     if _PLAIN.fullmatch(value) and value.lower() not in _MISREAD:
         return value
-    # JSON's escapes are YAML's too, but for characters that YAML does not allow.
+    # YAML has the escapes of JSON, and also escapes characters that JSON leaves as they are.
     return _ESCAPED.sub(_escape, json.dumps(value, ensure_ascii=False))
 
 

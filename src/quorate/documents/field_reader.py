@@ -1,8 +1,9 @@
-"""Reading the fields of a document without stopping at the first fault.
+"""Reads the fields of a document and collects all faults.
 
-``At`` is a place in a document: it knows its path and where faults are kept. A ``Read`` turns the
-plain value at a place into a checked one, or reports why not and returns None. ``Fields`` reads
-one mapping by field name. Nothing here raises for what a user wrote.
+``At`` is a place in a document: it has a path, and it collects faults. A ``Read`` is a function
+that checks the plain value at a place; it returns the checked value, or reports a fault and returns
+None. ``Fields`` reads one mapping by field name. No function here raises an exception for a faulty
+document.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 FAULTS_MAX: Final = 100
-"""How many faults of one document are kept: more are usually one mistake many times."""
+"""The reader keeps at most this many faults of one document."""
 
 ITEMS_MAX: Final = 10_000
-"""How many entries one list or mapping inside a document may have."""
+"""The maximal number of entries of one list or mapping in a document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault before it is tied to a file: its place, what is wrong, what to do."""
+    """A fault before its file is known: its place, what is wrong, and the remedy."""
 
     path: Path
     message: str
@@ -35,9 +36,9 @@ class Fault:
 
 
 class At(Struct, gc=False):
-    """A place in a document. Cheap: one is made for every field that is read.
+    """A place in a document: the root, or the value of ``key`` in the place ``above``.
 
-    It is ``root``, or ``key`` under ``above``; its path is computed for faults only.
+    The reader makes one for every field, so it is cheap: the path is computed only for faults.
     """
 
     root: Path
@@ -56,16 +57,16 @@ class At(Struct, gc=False):
 
     @property
     def full(self) -> bool:
-        """Whether the document has all the faults that will be kept."""
+        """Whether this document has reached ``FAULTS_MAX``."""
         return len(self.faults) > FAULTS_MAX
 
     def fault(self, message: str, remedy: str) -> None:
-        """Record a fault here; beyond ``FAULTS_MAX`` one last fault says that there are more."""
+        """Record a fault at this place. After ``FAULTS_MAX`` faults, one last fault says so."""
         if len(self.faults) < FAULTS_MAX:
             self.faults.append(Fault(self.path, message, remedy))
         elif len(self.faults) == FAULTS_MAX:
             self.faults.append(
-                Fault((), f"has more than {FAULTS_MAX} faults", "mend these first, then try again")
+                Fault((), f"has more than {FAULTS_MAX} faults", "correct these first, and retry")
             )
 
 
@@ -85,19 +86,19 @@ class Fields:
         return name in self._values
 
     def has_any(self, names: frozenset[str]) -> bool:
-        """Return whether any of ``names`` is there."""
+        """Return whether the mapping has any of ``names``."""
         return not names.isdisjoint(self._values)
 
     def at(self, name: str) -> At:
-        """Return the place of field ``name``, whether or not it is there."""
+        """Return the place of the field ``name``, also if the mapping does not have it."""
         return self._at.child(name)
 
     def required(
         self, name: str, read: Read[T], *, remedy: str = "", otherwise: T | None = None
     ) -> T | None:
-        """Return the checked value of ``name``, or None with a fault when missing or faulty.
+        """Return the checked value of ``name``; None, with a fault, if it is missing or faulty.
 
-        With ``otherwise`` the field may be left out after all, and that is its value then.
+        If ``otherwise`` is given, the field is optional, and ``otherwise`` is its default.
         """
         if name in self._values:
             return self._read(name, read)
@@ -122,12 +123,12 @@ class Fields:
 
 
 def as_it_is(value: object, _at: At) -> object:
-    """Return ``value`` unchecked: the caller checks it later."""
+    """Return ``value`` unchecked; the caller checks it later."""
     return value
 
 
 def _read_present(value: object, read: Read[T], at: At) -> T | None:
-    # An empty "maxGPUHours:" is more likely a forgotten number than a wish for no limit.
+    # An empty "maxGPUHours:" is more likely a forgotten number than the wish for no limit.
     if value is None:
         at.fault("has no value", "give it one or remove the field")
         return None
@@ -137,10 +138,10 @@ def _read_present(value: object, read: Read[T], at: At) -> T | None:
 def fields_of(
     value: object, at: At, known: Iterable[str], hints: Mapping[str, str] | None = None
 ) -> Fields | None:
-    """Return the fields of the mapping ``value``, with a fault for each one not in ``known``.
+    """Return the fields of the mapping ``value``; report each field that is not in ``known``.
 
-    ``hints`` maps names that people try, and that are refused on purpose, to what to do instead.
-    None when ``value`` is no mapping.
+    ``hints`` maps names of fields that users often try to a remedy. Returns None if ``value`` is
+    not a mapping.
     """
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write its fields as name: value")
@@ -180,20 +181,20 @@ def _suggestion(key: str, known: frozenset[str]) -> str:
 
 
 def nearest(written: str, known: Iterable[str]) -> str | None:
-    """Return the name of ``known`` that ``written`` was probably meant to be, if any is near."""
+    """Return the name in ``known`` that is most similar to ``written``; None if none is similar."""
     import difflib  # noqa: PLC0415 - needed for errors only
 
     if len(written) > 4 * max((len(name) for name in known), default=0):
         return None
     by_folded = _by_folded(known)
-    # Two swapped letters weigh more in a short word.
+    # Two swapped letters change a larger part of a short word.
     cutoff = 0.6 if len(written) <= 5 else 0.7  # noqa: PLR2004
     close = difflib.get_close_matches(_folded(written), by_folded, n=1, cutoff=cutoff)
     return by_folded[close[0]] if close else None
 
 
 def _by_folded(known: Iterable[str]) -> dict[str, str]:
-    """Return ``known`` by folded name; of two spellings of one name the first in order stays."""
+    """Return ``known`` keyed by folded name; of two spellings the first in order is kept."""
     return {_folded(name): name for name in sorted(known, reverse=True)}
 
 
@@ -202,7 +203,7 @@ def _folded(name: str) -> str:
 
 
 def listed(value: object, at: At, read: Read[T]) -> tuple[T | None, ...] | None:
-    """Return ``read`` of every entry of the list ``value``, None in place of a faulty one."""
+    """Return the result of ``read`` for each entry of the list; None for a faulty entry."""
     if not isinstance(value, list):
         at.fault(f"must be a list, got {shown(value)}", "write its entries as - entry")
         return None
@@ -215,7 +216,7 @@ def listed(value: object, at: At, read: Read[T]) -> tuple[T | None, ...] | None:
 def mapped(
     value: object, at: At, *, key: Read[str], read: Read[T]
 ) -> tuple[tuple[str, T], ...] | None:
-    """Return the entries of the mapping ``value`` sorted by key, or None when any is faulty."""
+    """Return the entries of the mapping ``value``, sorted by key; None if an entry is faulty."""
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write its entries as name: value")
         return None
@@ -237,14 +238,14 @@ def _first(pair: tuple[str, object]) -> str:
 
 
 def complete(entries: tuple[T | None, ...] | None) -> tuple[T, ...] | None:
-    """Return ``entries`` when none of them is faulty, else None."""
+    """Return ``entries`` if all were read without a fault, else None."""
     if entries is None or None in entries:
         return None
     return cast("tuple[T, ...]", entries)
 
 
 def refuse_repeats(entries: tuple[str | None, ...] | None, at: At) -> None:
-    """Report each entry that is in the list again, once."""
+    """Report each entry that the list has more than once."""
     seen: set[str] = set()
     told: set[str] = set()
     for entry in entries or ():

@@ -1,4 +1,4 @@
-"""What every kind of document has around its spec: apiVersion, kind and metadata."""
+"""The fields that every document has around its spec: apiVersion, kind and metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN: Final = "Run"
 RESERVATION: Final = "Reservation"
 
 SYSTEM_NAME: Final = "system"
-"""The name of the one System document; it may be left out."""
+"""The name of the only System document; the document may leave it out."""
 
 _METADATA: Final = frozenset({"name"})
 _NODE_METADATA: Final = frozenset({"name", "labels"})
@@ -30,15 +30,15 @@ _LENIENT_METADATA: Final = frozenset({"name", "generateName", "labels", "namespa
 _HINTS: Final = {
     "labels": "remove it; only a Node carries labels",
     "generateName": "write name; only a Run's name can be generated",
-    "namespace": "remove it; names are unique per kind, and spec.owner says whose it is",
+    "namespace": "remove it; names are unique per kind; spec.owner names the team",
     "annotations": "remove it; Quorate keeps no annotations",
 }
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """A document's metadata, checked. ``name`` is empty when it is to be generated or is faulty.
+    """The checked metadata. ``name`` is empty if it is faulty or is to be generated.
 
-    ``needs_owner`` says that a run must name its owner.
+    ``needs_owner``: a run must name its owner.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 def read_api_version(top: Fields, *, lenient: bool) -> None:
-    """Check ``apiVersion``; a lenient reader lets it be left out."""
+    """Check ``apiVersion``; with ``lenient`` it may be left out."""
     remedy = f"add apiVersion: {API_VERSION}"
     top.required("apiVersion", _api_version, remedy=remedy, otherwise="" if lenient else None)
 
@@ -66,7 +66,7 @@ def _api_version(value: object, at: At) -> str | None:
 
 
 def read_head(top: Fields, kind: str, *, lenient: bool, needs_owner: bool) -> Head:
-    """Return the metadata of a document of ``kind``, with every fault of it reported."""
+    """Return the metadata of a document of ``kind``; report every fault of it."""
     at = top.at("metadata")
     written: object = {}
     if "metadata" in top:

@@ -1,14 +1,14 @@
-"""One JSON object from bytes, for requests: the work is bounded by the length of the text.
+"""Reads one JSON object from the bytes of a request, in time proportional to their length.
 
-The decoder of msgspec does the work, one field and one entry of a list at a time, so that no single
-call into it takes long. Values are bounded before any is built. The place of a fault is searched
-for once there is one.
+The decoder of msgspec decodes one field, or one entry of a list, at a time, so that no single call
+takes long. The number of values is limited before any of them is decoded. The position of a fault
+is computed only if there is a fault.
 
-A repeated key leaves no trace in what a decoder returns, except that strings are missing from it:
-keys and texts are counted in the source, and in the result.
+A decoder keeps the last value of a repeated key and drops the others. To find repeated keys, this
+module counts the strings of the source and compares that with the strings of the result.
 
-What a decoder takes for a whole number grows with the square of its digits, so that long ones are
-refused before any is read.
+Decoding an integer takes time proportional to the square of its digits, so that integers with too
+many digits are refused before decoding.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from quorate.documents.json_text import read_json
 from quorate.documents.located_tree import DEPTH_MAX, FLATTEN, HALF, TOO_DEEP, WHOLE, Unreadable
 
 VALUES_FREE: Final = 5_000
-"""How many values and containers any text may hold."""
+"""A text of any length may hold this many values and containers."""
 VALUES_MAX: Final = 500_000
-"""How many values a text may hold, however long it is."""
+"""The maximal number of values of one text."""
 FIELDS_MAX: Final = 100
-"""How many fields the object itself may have where it is read field by field."""
+"""The maximal number of fields of an object that is decoded field by field."""
 BYTES_PER_VALUE: Final = 10
-"""How many bytes a text needs for each further value; documents have 12 or more."""
+"""Beyond ``VALUES_FREE``, a text may hold one value per this many bytes; documents need 12."""
 BYTES_PER_CONTAINER: Final = 16
-"""How many bytes a text needs for each further mapping or list; documents have 30 or more."""
+"""Beyond ``VALUES_FREE``, one mapping or list per this many bytes; documents need 30."""
 DIGITS_MAX: Final = 1_000
-"""How many digits of a number may follow one another."""
+"""The maximal number of consecutive digits in a number."""
 IN_ONE_GO_BYTES: Final = 1024 * 1024
-"""Up to this length a text is decoded in one go, and beyond it field by field."""
+"""A text up to this length is decoded at once, and a longer one field by field."""
 AT_A_TIME_BYTES: Final = 256 * 1024
-"""How much of a long list is decoded at a time."""
+"""A long list is decoded in pieces of this length."""
 PART_BYTES_MAX: Final = 2 * 1024 * 1024
-"""The longest field that is no list, or entry of a list, in a text beyond that length."""
+"""In a text that is decoded field by field: the longest field, or entry of a list."""
 _STRINGS_LOOKED_AT: Final = 50_000
-"""How many strings that seem to hold values are parsed to find out."""
+"""The maximal number of strings that are parsed to learn whether they contain commas."""
 _NAMED_BYTES_MAX: Final = 64 * 1024
-"""Up to this length the reader of files names what is wrong, such as a repeated key."""
+"""A text up to this length is read again by ``json_text``, which names the fault."""
 _CHUNK_BYTES: Final = 1024 * 1024
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
 _LIST: Final = msgspec.json.Decoder(list[Raw])
-# Exact, and without an exception for each number whose exponent is absurd: that is infinite.
+# Decimals are exact. A number with an absurd exponent becomes infinite instead of an exception.
 _NUMBERS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Underflow])
 _VALUE: Final = msgspec.json.Decoder(float_hook=_NUMBERS.create_decimal)
-# More digits than allowed hold one whole step of half as many, wherever they begin.
+# More than DIGITS_MAX digits contain one whole step of DIGITS_MAX / 2, wherever they begin.
 _DIGITS_STEP: Final = re.compile(rb"(?s:.{%d})*?([0-9]{%d,})" % ((DIGITS_MAX // 2,) * 2))
 _AT_BYTE: Final = re.compile(r"^(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?$")
 
@@ -65,16 +65,16 @@ _THIN: Final = "send fewer documents at once, without empty or repeated parts"
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
-    """Carries the reason why out of the reading of one part."""
+    """Carries the reason out of the functions that read one part."""
 
     def __init__(self, reason: Unreadable) -> None:
         self.reason = reason
 
 
 def read_object(body: bytes) -> dict[str, Any] | Unreadable:
-    """Return the object that ``body`` is, an empty one if it is blank, or what is wrong with it.
+    """Return the object in ``body``, an empty one if ``body`` is blank, or why it is refused.
 
-    Numbers are read exactly. Reading costs no more than its length allows, whatever is in it.
+    Numbers are exact. The time is bounded by the length of ``body``.
     """
     if not body or body.isspace():
         return {}
@@ -101,7 +101,7 @@ def _read(body: bytes) -> dict[str, Any]:
         raise _Refused(
             Unreadable(
                 message=f"has {len(fields)} fields, over {FIELDS_MAX}",
-                remedy="send what the operation takes, and nothing else",
+                remedy="send only the fields that the operation has",
             )
         )
     strings_left = _strings(body) - len(fields)
@@ -117,7 +117,7 @@ def _read(body: bytes) -> dict[str, Any]:
 
 
 def _entries(part: bytes, name: str, body: bytes) -> list[Any]:
-    """Return the list that ``part`` is, the field ``name`` of ``body``, read a few at a time."""
+    """Return the list ``part``, which is the field ``name`` of ``body``, decoded in pieces."""
     found: list[Any] = []
     few: list[bytes] = []
     size = 0
@@ -133,7 +133,7 @@ def _entries(part: bytes, name: str, body: bytes) -> list[Any]:
 
 
 def _few(entries: list[bytes], name: str, body: bytes) -> list[Any]:
-    """Return some entries of the list ``name``."""
+    """Return the decoded ``entries`` of the list ``name``."""
     try:
         found: list[Any] = _value(b"[%s]" % b",".join(entries), (name,), body)
     except _Refused:
@@ -144,7 +144,7 @@ def _few(entries: list[bytes], name: str, body: bytes) -> list[Any]:
 
 
 def _value(part: bytes, path: Path, body: bytes) -> Any:
-    """Return the value that ``part`` is, which was found at ``path`` of ``body``."""
+    """Return the decoded value of ``part``, which is at ``path`` in ``body``."""
     _check_length(part, path)
     try:
         value = _VALUE.decode(part)
@@ -152,7 +152,7 @@ def _value(part: bytes, path: Path, body: bytes) -> Any:
         raise _Refused(
             Unreadable(
                 message="malformed JSON: the exponent of a number is too small to be read",
-                remedy="write 0 where that is meant",
+                remedy="write 0 if you mean zero",
             )
         ) from None
     except msgspec.DecodeError as error:
@@ -169,7 +169,7 @@ def _value(part: bytes, path: Path, body: bytes) -> Any:
 
 
 def _check_digits(body: bytes) -> None:
-    """Refuse a number of more than ``DIGITS_MAX`` digits in a row; texts may hold as many."""
+    """Refuse a number of more than ``DIGITS_MAX`` consecutive digits; strings may have more."""
     quotes = counted_to = 0
     for start, end in _long_digits(body):
         quotes += _counted(_unescaped(body[counted_to:start]), b'"')
@@ -184,7 +184,7 @@ def _check_digits(body: bytes) -> None:
 
 
 def _long_digits(body: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each more than ``DIGITS_MAX`` digits in a row, in their order."""
+    """Yield start and end of each sequence of more than ``DIGITS_MAX`` digits, in order."""
     end = 0
     while (step := _DIGITS_STEP.match(body, end)) is not None:
         before = body[end : step.start(1)][-DIGITS_MAX:]
@@ -199,13 +199,13 @@ def _check_length(part: bytes, path: Path) -> None:
         raise _Refused(
             Unreadable(
                 message=f"{path_text(path)} has {len(part)} bytes, over {PART_BYTES_MAX}",
-                remedy="divide it, and send the parts one after another",
+                remedy="split it, and send the parts one after another",
             )
         )
 
 
 def _parts(part: bytes, decoder: Any, body: bytes) -> Any:
-    """Return the fields or entries of ``part``, each in its source text."""
+    """Return the fields or entries of ``part``, each as its source text."""
     try:
         return decoder.decode(part)
     except msgspec.ValidationError:
@@ -217,7 +217,7 @@ def _parts(part: bytes, decoder: Any, body: bytes) -> Any:
 
 
 def _measured(value: dict[str, Any] | list[Any]) -> tuple[int, int]:
-    """Return how deep ``value`` nests, and how many keys and texts it holds, level by level."""
+    """Return the nesting depth of ``value``, and the number of its keys and strings."""
     depth = strings = 0
     level: list[Any] = [value]
     while level:
@@ -231,7 +231,7 @@ def _measured(value: dict[str, Any] | list[Any]) -> tuple[int, int]:
             strings += len([each for each in inside if type(each) is str])
         if dict in kinds or list in kinds:
             level = [each for each in inside if type(each) is dict or type(each) is list]
-            # The empty ones count for how deep it is, and hold nothing that has to be visited.
+            # Empty containers count for the depth, and there is nothing in them to visit.
             level = [each for each in level if each] or level[:1]
         else:
             level = []
@@ -239,20 +239,20 @@ def _measured(value: dict[str, Any] | list[Any]) -> tuple[int, int]:
 
 
 def _counted(body: bytes, byte: bytes) -> int:
-    """Return how often ``byte`` is in ``body``; other threads run in between."""
+    """Return how often ``byte`` occurs in ``body``; other threads run between the chunks."""
     starts = range(0, len(body), _CHUNK_BYTES)
     return sum(body.count(byte, start, start + _CHUNK_BYTES) for start in starts)
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return ``text`` without escaped backslashes and quotes: the rest delimit strings."""
+    """Return ``text`` without escaped backslashes and quotes: each quote left delimits a string."""
     if b"\\" not in text:
         return text
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
 def _strings(text: bytes) -> int:
-    """Return how many strings, keys among them, a piece of JSON holds."""
+    """Return the number of strings, keys included, in a piece of JSON."""
     return _counted(_unescaped(text), b'"') // 2
 
 
@@ -265,12 +265,12 @@ def _is_utf8(body: bytes) -> bool:
 
 
 def values_allowed(length: int) -> int:
-    """Return how many values a text or a message of ``length`` bytes may hold."""
+    """Return the maximal number of values in a text or message of ``length`` bytes."""
     return min(VALUES_MAX, VALUES_FREE + length // BYTES_PER_VALUE)
 
 
 def _too_many(body: bytes) -> Unreadable | None:
-    """Return why ``body`` is not read, if it holds more than its length allows."""
+    """Return why ``body`` is refused if it holds more values than its length allows, else None."""
     values_max = values_allowed(len(body))
     containers_max = VALUES_FREE + len(body) // BYTES_PER_CONTAINER
     values, containers = _held(body)
@@ -278,24 +278,24 @@ def _too_many(body: bytes) -> Unreadable | None:
         return None
     plain = _unescaped(body)
     if _counted(plain, b'"') // 2 <= _STRINGS_LOOKED_AT:
-        # They may all be inside texts, which may contain commas and brackets.
+        # The counted commas and brackets may all be inside strings.
         values, containers = _held(b"".join(plain.split(b'"')[::2]))
     if values > values_max:
         return Unreadable(
-            message=f"holds over {values_max} values; its {len(body)} bytes may hold that many",
+            message=f"holds over {values_max} values, the limit for {len(body)} bytes",
             remedy=_THIN,
         )
     if containers > containers_max:
         return Unreadable(
-            message=f"holds over {containers_max} objects and lists; its {len(body)} bytes may "
-            "hold that many",
+            message=f"holds over {containers_max} objects and lists, the limit for "
+            f"{len(body)} bytes",
             remedy=_THIN,
         )
     return None
 
 
 def _held(text: bytes) -> tuple[int, int]:
-    """Return at most how many values, and how many containers among them, ``text`` holds."""
+    """Return upper bounds of the number of values in ``text``, and of containers among them."""
     containers = _counted(text, b"{") + _counted(text, b"[")
     return containers + _counted(text, b","), containers
 
@@ -309,7 +309,7 @@ def _malformed(error: msgspec.DecodeError, part: bytes, body: bytes) -> _Refused
     if "surrogate" in what:
         return _at(body, _start(part, body) + int(at), f"malformed JSON: {HALF}", WHOLE)
     if at is None:
-        # The decoder reports no more than this for half a character at the end of a text, too.
+        # The decoder reports the same for half of a surrogate pair at the end of a string.
         fault = _explained(body)
         if fault is not None and HALF in fault.message:
             return _Refused(fault)
@@ -327,7 +327,7 @@ def _remedy(what: str) -> str:
         return "add the missing punctuation before this place"
     if "escape" in what:
         return "double the backslash, or use a JSON escape"
-    return "mend the JSON here"
+    return "correct the JSON here"
 
 
 def _too_deep(part: bytes, body: bytes) -> _Refused:
@@ -335,7 +335,7 @@ def _too_deep(part: bytes, body: bytes) -> _Refused:
 
 
 def _start(part: bytes, body: bytes) -> int:
-    """Return the offset of ``part`` in ``body``: an earlier equal part would have been refused."""
+    """Return the offset of ``part`` in ``body``. An earlier equal part would have been refused."""
     return 0 if part is body else max(0, body.find(part))
 
 
@@ -352,7 +352,7 @@ def _at(body: bytes, offset: int, message: str, remedy: str) -> _Refused:
 
 
 def _repeated(body: bytes) -> _Refused:
-    """Return that a key is repeated, with its name where that can be found at little cost."""
+    """Return the problem of a repeated key, with the key's name if it is cheap to find."""
     fault = _explained(body) or Unreadable(
         message="malformed JSON: an object has the same key twice", remedy="keep one of them"
     )
@@ -360,7 +360,7 @@ def _repeated(body: bytes) -> _Refused:
 
 
 def _explained(body: bytes) -> Unreadable | None:
-    """Return what the reader of files finds wrong with ``body``; None where it would cost much."""
+    """Return the problem that ``json_text`` finds in ``body``; None if ``body`` is too long."""
     if len(body) > _NAMED_BYTES_MAX:
         return None
     found = read_json(body.decode("utf-8"))

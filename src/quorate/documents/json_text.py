@@ -1,7 +1,7 @@
-"""JSON to plain trees: one object, a list of objects, or objects one after another.
+"""Reads JSON into plain trees: one object, a list of objects, or several objects.
 
-The standard library's scanner does the work. It does not say where values were written, so lines
-inside a document are found by a second, slower walk that only a faulty document pays for.
+The standard library's scanner reads the values, but does not report their lines. Lines are found by
+a second, slower pass, which runs only for a faulty document.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _INT_CHARS_MAX: Final = 40
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
-    """Carries the reason why out of the walk over the top level."""
+    """Carries the reason out of the loop over the top level."""
 
     def __init__(self, reason: Unreadable) -> None:
         self.reason = reason
 
 
 def read_json(text: str) -> tuple[SourceDocument, ...] | Unreadable:
-    """Return the documents of ``text`` in order, or what makes it unreadable."""
+    """Return the documents of ``text`` in order, or why it cannot be read."""
     found: list[SourceDocument] = []
     scanner = _Scanner(text)
     try:
@@ -59,7 +59,7 @@ def read_json(text: str) -> tuple[SourceDocument, ...] | Unreadable:
 
 
 class _Scanner:
-    """Walks the top level of a text and leaves each document to the standard library."""
+    """Reads the top level of a text; the standard library reads each document."""
 
     __slots__ = (
         "_counted_to",
@@ -85,7 +85,7 @@ class _Scanner:
         )
 
     def values(self) -> Generator[tuple[int, object], None, None]:
-        """Yield offset and value of each document; a list at the top holds documents."""
+        """Yield the offset and the value of each document, also of those in a list."""
         offset = self._skip(0)
         while offset < len(self._text):
             if self._text[offset] == "[":
@@ -97,8 +97,9 @@ class _Scanner:
             offset = self._skip(offset)
 
     def position(self, offset: int) -> Position:
-        """Return line and column of ``offset``; calls must have rising offsets."""
-        # Counted from the last offset and not from the start: a text may be one long line.
+        """Return line and column of ``offset``; offsets must not decrease from call to call."""
+        # Counted from the last offset and not from the start of the line: a text may be one long
+        # line.
         breaks = self._text.count("\n", self._counted_to, offset)
         if breaks:
             self._line += breaks
@@ -169,7 +170,7 @@ class _Scanner:
 
 
 def _measure(tree: object) -> tuple[int, int]:
-    """Return how many values ``tree`` holds and how deep it nests, without recursion."""
+    """Return the number of values in ``tree``, and its nesting depth, without recursion."""
     values, deepest = 1, 0
     waiting = [(tree, 1)]
     while waiting:
@@ -185,12 +186,13 @@ def _measure(tree: object) -> tuple[int, int]:
 
 
 def _exact_int(written: str) -> int | Decimal:
-    # Python refuses to read ints of thousands of digits; a decimal of them is refused by path.
+    # Python cannot read integers of thousands of digits. As a Decimal, one is refused with its
+    # path.
     return int(written) if len(written) <= _INT_CHARS_MAX else Decimal(written)
 
 
 def exact_decimal(written: str) -> Decimal:
-    """Return the number ``written``, exactly; one with an absurd exponent counts as infinite."""
+    """Return the number ``written`` exactly; infinite if its exponent is absurd."""
     try:
         return Decimal(written)
     except InvalidOperation:
@@ -212,13 +214,13 @@ def _remedy(message: str) -> str:
         return "write a tab as \\t and a line break as \\n"
     if "escape" in message:
         return "double the backslash, or use a JSON escape"
-    return "text that begins with { or [ is read as JSON; mend it or write YAML"
+    return "text that begins with { or [ is read as JSON; correct it or write YAML"
 
 
 def _places(text: str, offset: int, start: Position) -> Mapping[Path, Position]:
-    """Return where each value of the valid document at ``offset`` was written, by path.
+    """Return the position of each value of the document at ``offset``, by path.
 
-    A field's place is that of its key. The walk relies on the document having been read before.
+    The position of a field is that of its key. The document must be valid JSON.
     """
     walk = _Walk()
     line = start.line
@@ -236,18 +238,18 @@ def _places(text: str, offset: int, start: Position) -> Mapping[Path, Position]:
 
 
 class _Walk:
-    """Follows the tokens of one document and records the place of each key and list entry."""
+    """Reads the tokens of one document and records the position of each key and list entry."""
 
     __slots__ = ("_keys", "_paths", "found")
 
     def __init__(self) -> None:
         self.found: dict[Path, Position] = {}
-        # For each open mapping or list: its path, and the key or index of its next value.
+        # For each open mapping or list: its path, and the key or index of the next value.
         self._paths: list[Path] = []
         self._keys: list[str | int | None] = []
 
     def take(self, written: str, position: Position) -> bool:
-        """Follow ``written`` and return whether the document ends with it."""
+        """Read the token ``written``, and return whether the document ends with it."""
         if written in "}]":
             self._paths.pop()
             self._keys.pop()

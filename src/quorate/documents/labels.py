@@ -1,4 +1,4 @@
-"""Labels and selectors: where a node is, and which places a budget, pool or run means."""
+"""Labels and selectors: the place of a node, and the places that a selector matches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from quorate.documents.field_reader import At, mapped, nearest
 from quorate.model.selector import ANY, DOMAIN, LABELS, RACK, REGION, Selector
 
 FLAVOR_LABEL: Final = "gpu.flavor"
-"""The label that holds the flavor of Jobtree's nodes; read as ``spec.flavor``."""
+"""The label that holds the flavor of a node in Jobtree; read as ``spec.flavor``."""
 
 REGIONS: Final = (REGION, "topology.kubernetes.io/region")
 DOMAINS: Final = (DOMAIN, "nvidia.com/gpu.clique")
 RACKS: Final = (RACK, "topology.kubernetes.io/rack")
 FLAVORS: Final = (FLAVOR_LABEL, "nvidia.com/gpu.product")
-"""Labels of a cluster's nodes that say the same: Quorate's own, then those of others."""
+"""Node labels with the same meaning: Quorate's own first, then those of other systems."""
 
 LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _AT_LEAST_ONE: Final = (
@@ -27,23 +27,23 @@ _AT_LEAST_ONE: Final = (
 
 
 def label_key(value: object, at: At) -> str | None:
-    """Return ``value`` when it may be the key of a label."""
+    """Return ``value`` if it can be the key of a label."""
     if isinstance(value, str) and LABEL_KEY.fullmatch(value):
         return value
     at.fault(
-        f"has a label key that cannot be read back: {shown(value)}",
+        f"has an invalid label key: {shown(value)}",
         "use 1 to 253 letters, digits, '.', '_', '/' or '-'",
     )
     return None
 
 
 def label_value(value: object, at: At) -> str | None:
-    """Return ``value`` when it may be the value of a label; it may be empty."""
+    """Return ``value`` if it can be the value of a label; it may be empty."""
     return "" if value == "" else values.line(value, at)
 
 
 def place_value(value: object, at: At) -> str | None:
-    """Return ``value`` when it may be a place in a selector: a name, or ``*`` for any."""
+    """Return ``value`` if it can be a place in a selector: a name, or ``*`` for any place."""
     return ANY if value == ANY else values.name(value, at)
 
 
@@ -59,7 +59,7 @@ def _place_key(value: object, at: At) -> str | None:
 
 
 def place_selector(value: object, at: At) -> Selector | None:
-    """Return the selector ``value`` over region, cluster, fabric.domain and rack."""
+    """Return the selector ``value`` with the labels region, cluster, fabric.domain and rack."""
     if value == {}:
         at.fault(*_AT_LEAST_ONE)
         return None
@@ -72,7 +72,7 @@ def refuse_no_selector(at: At) -> None:
 
 
 def pool_selector(value: object, at: At) -> Selector | None:
-    """Return the selector ``value`` over places and the custom labels of nodes; it may be empty."""
+    """Return the selector ``value`` with labels of places and custom labels; it may be empty."""
     found = mapped(value, at, key=label_key, read=label_value)
     if found is None:
         return None

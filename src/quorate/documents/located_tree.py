@@ -1,4 +1,4 @@
-"""What a reader of YAML or JSON returns: plain trees, and where each value was written."""
+"""What the readers of YAML and JSON return: plain trees, and the position of each value."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from quorate.documents.document_problem import Path
 
 DEPTH_MAX: Final = 32
-"""How deep mappings and lists may nest; documents need seven levels."""
+"""The maximal nesting depth of mappings and lists; documents need seven levels."""
 
 VALUES_MAX: Final = 2_000_000
-"""How many values one text may hold once aliases are written out: some 150,000 nodes."""
+"""The maximal number of values of one text with aliases expanded: some 150,000 nodes."""
 
 TOO_DEEP: Final = f"values nest deeper than {DEPTH_MAX} levels"
-TOO_MANY: Final = f"the text holds over {VALUES_MAX} values, aliases written out"
+TOO_MANY: Final = f"the text holds over {VALUES_MAX} values, aliases expanded"
 FLATTEN: Final = "no document needs that; check brackets and indentation"
-HALF: Final = "a text holds half of a character: a surrogate without the other one"
-WHOLE: Final = "write the character itself, or both halves of the pair"
+HALF: Final = "a string holds half of a surrogate pair"
+WHOLE: Final = "write the character itself, or both surrogates"
 SPLIT: Final = "split it into several files, and use fewer aliases"
 
 
@@ -33,7 +33,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDocument:
-    """One document as plain values. ``places`` may be costly and is called on errors only."""
+    """One document as plain values. ``places`` may be slow, so only errors call it."""
 
     tree: object
     start: Position
@@ -58,15 +58,15 @@ _ESCAPED_SURROGATE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 def may_have_half(text: str) -> bool:
     """Return whether the values of ``text`` need the check ``has_half``.
 
-    Only an escape makes half of a character: the text itself was decoded from whole ones.
+    Only an escape can produce half of a surrogate pair, because ``text`` was decoded from UTF-8.
     """
     return _ESCAPED_SURROGATE.search(text) is not None or _SURROGATE.search(text) is not None
 
 
 def has_half(tree: object) -> bool:
-    """Return whether ``tree`` has a text with half of a character in it.
+    """Return whether a string in ``tree`` holds half of a surrogate pair.
 
-    Such a text cannot be written in UTF-8, so it could be neither recorded nor answered.
+    UTF-8 cannot encode such a string, so the service could neither record nor return it.
     """
     waiting = [tree]
     while waiting:
@@ -83,7 +83,7 @@ def has_half(tree: object) -> bool:
 
 
 def place_of(path: Path, places: Mapping[Path, Position], start: Position) -> Position:
-    """Return where ``path`` was written, or the nearest place above it that was."""
+    """Return the position of ``path``, or of its nearest parent whose position is known."""
     while path:
         found = places.get(path)
         if found is not None:

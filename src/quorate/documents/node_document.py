@@ -1,4 +1,4 @@
-"""Node documents: a machine, its flavor and GPUs, and where it is."""
+"""Node documents: the GPUs, the flavor and the place of a machine."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _place(labels: Fields) -> tuple[str, str, str, str | None] | None:
 
 
 def _custom(head: Head) -> tuple[tuple[str, str], ...] | None:
-    """Return the user's own labels; the others were read, and their faults reported, before."""
+    """Return the custom labels; the labels of places have been checked before."""
     if head.labels is None:
         return ()
     own: object = head.labels

@@ -12,7 +12,7 @@ from quorate.model.amounts import PPM
 from quorate.model.specs import Owner, Quota
 
 BURST_MAX: Final = 1_000
-"""The largest burst allowance: a thousand times the target is no bound on anything."""
+"""The largest burst allowance; a share larger than a thousand targets cannot occur."""
 
 SNAKE_CASE: Final = {
     "maxNodes": "max_nodes",
@@ -22,7 +22,7 @@ SNAKE_CASE: Final = {
     "fairShareTarget": "fair_share_target",
     "burstAllowance": "burst_allowance",
 }
-"""Our field names, and those of the tenant API that quotas came from; either is read."""
+"""Field -> its name in the tenant API that quotas came from; documents may use either."""
 
 QUOTA_FIELDS: Final = {
     "maxNodes": "nodes_max",
@@ -32,7 +32,7 @@ QUOTA_FIELDS: Final = {
     "fairShareTarget": "fair_share_target_ppm",
     "burstAllowance": "burst_allowance_ppm",
 }
-"""Our field names, and those of the model."""
+"""Field -> its name in the model."""
 
 _SPEC: Final = frozenset({"parents", "quota"})
 _QUOTA: Final = frozenset(SNAKE_CASE) | frozenset(SNAKE_CASE.values())
@@ -47,7 +47,7 @@ _BURST: Final = values.decimal_of(factor=PPM, unit="millionth", low=PPM, high=BU
 
 
 def read_owner(spec: object, at: At, head: Head) -> Owner | None:
-    """Return the owner, or None with its faults reported. Cycles are checked by ``declare``."""
+    """Return the owner, or None with its faults reported. ``declare`` checks for cycles."""
     fields = fields_of(spec, at, _SPEC, dict.fromkeys(_QUOTA, "write it under spec.quota"))
     if fields is None:
         return None
@@ -74,7 +74,7 @@ def _quota(value: object, at: At) -> Quota | None:
 
 
 def _spelling(fields: Fields, name: str) -> str:
-    """Return the spelling of ``name`` that is used, with a fault when both are."""
+    """Return the spelling of ``name`` that the document uses; report a fault if it uses both."""
     other = SNAKE_CASE[name]
     if other not in fields:
         return name

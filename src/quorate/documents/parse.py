@@ -1,8 +1,8 @@
-"""Documents in, specs or problems out: the one place where documents are checked.
+"""Parses and checks documents: returns specs or problems.
 
-Every fault of every document is reported at once, with its path, its line where that is known, and
-what to do about it; nothing a user writes raises. A text is taken as a whole: one faulty document
-refuses them all, so that nothing is half applied.
+The parser reports every fault of every document at once, with path, remedy and, if it is known,
+line. It raises no exception for a faulty document. If one document of a text is faulty, all are
+refused, so that a text is never applied in part.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _READERS: Final[Mapping[str, Callable[[object, At, Head], Declared | None]]] = {
 KINDS: Final = tuple(_READERS)
 """The kinds of document that can be applied."""
 
-# A status is what Quorate prints with a document; what it printed can be applied, less the status.
+# Quorate prints a status with a document. The printed document can be applied; the status is
+# dropped.
 _TOP: Final = HEAD
 _TOP_HINTS: Final[Mapping[str, str]] = {}
 _LIST: Final = "List"
@@ -67,7 +68,7 @@ _KIND_HINTS: Final = {
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """One valid document. A run whose name is to be generated has an empty one in its spec."""
+    """One valid document. Its spec has an empty name if the name is to be generated."""
 
     kind: str
     spec: Declared
@@ -76,18 +77,18 @@ class Document(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name it is kept under; empty while it is to be generated."""
+        """The name of the resource; empty while it is to be generated."""
         return SYSTEM_NAME if isinstance(self.spec, System) else self.spec.name
 
 
 class Documents(Struct, frozen=True, kw_only=True):
-    """The documents of a valid text, in the order written."""
+    """The documents of a valid text, in the order of the text."""
 
     items: tuple[Document, ...]
 
 
 class Invalid(Struct, frozen=True, kw_only=True):
-    """Everything that is wrong with a text; never empty."""
+    """All problems of a text; never empty."""
 
     problems: tuple[Problem, ...]
 
@@ -96,7 +97,7 @@ Parsed = Documents | Invalid
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
-    """One document after reading: ``spec`` means nothing when there are ``faults``."""
+    """One checked document. ``spec`` must not be used if there are ``faults``."""
 
     kind: str | None
     name: str | None
@@ -108,12 +109,12 @@ class _Judged(Struct, frozen=True, kw_only=True):
 def parse_documents(
     text: str | bytes, *, source: str, needs_owner: bool = True, bare: Bare | None = None
 ) -> Parsed:
-    """Return the documents of ``text``, or every problem found; ``source`` names it in them.
+    """Return the documents of ``text``, or every problem; ``source`` names the text in problems.
 
     Bytes must be UTF-8. A ``List``, as ``get`` prints it, is read as its items. Two documents of
-    one kind and name are refused; a run that asks for a generated name may repeat. Without
-    ``needs_owner`` a run may leave its owner out, whose name is then empty. ``bare`` is the kind of
-    a document without apiVersion and kind, or of a spec alone.
+    the same kind and name are refused, except runs with a generated name. Without ``needs_owner`` a
+    run may leave out its owner; the owner in its spec is then empty. ``bare`` is the kind of a
+    document without apiVersion and kind.
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
@@ -141,9 +142,9 @@ def parse_documents(
 
 
 def lines_of(text: str | bytes) -> list[dict[str, int]]:
-    """Return for each document of ``text`` the lines of its values by their paths.
+    """Return, for each document of ``text``, the lines of its values by path.
 
-    The empty path is that of the document itself. Of a text that cannot be read there are none.
+    The empty path is the document itself. The result is empty if ``text`` cannot be read.
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
@@ -156,7 +157,7 @@ def lines_of(text: str | bytes) -> list[dict[str, int]]:
 
 
 def unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
-    """Yield the documents of ``read``, those in a ``List`` one by one."""
+    """Yield the documents of ``read``, and the items of each ``List`` one by one."""
     for document in read:
         tree = document.tree
         if (
@@ -174,7 +175,7 @@ def unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
 
 
 def _places_below(document: SourceDocument, number: int) -> Callable[[], Mapping[Path, Position]]:
-    """Return the places of item ``number`` of the list in ``document``, computed on demand."""
+    """Return the function that computes the positions of item ``number`` of a ``List``."""
 
     def places() -> Mapping[Path, Position]:
         inside = ("items", number)
@@ -192,13 +193,12 @@ def parse_tree(  # noqa: PLR0913 - two values, and how they are read
     needs_owner: bool = True,
     bare: Bare | None = None,
 ) -> Parsed:
-    """Return the one document in ``tree``, an object that is parsed already, or its problems.
+    """Return the document in ``tree``, a decoded object, or its problems.
 
-    ``kind`` None takes the document's own. ``lenient`` is for the calculus, which also reads bare
-    shapes and manifests of the system it descends from: names and a run's owner may be left out,
-    and namespaces, labels and a budget's parents are read and dropped. A Reservation is only
-    checked: a well-formed one gives no items. ``needs_owner`` and ``bare``: see
-    ``parse_documents``.
+    With ``kind`` None the document names its kind. ``lenient`` is for ``calc``, which also reads
+    manifests of Jobtree: names and a run's owner may be left out, and namespaces, labels and a
+    budget's parents are dropped. A Reservation is only checked: a valid one gives no items. For
+    ``needs_owner`` and ``bare`` see ``parse_documents``.
     """
     judged = _judge(tree, kind, lenient=lenient, needs_owner=needs_owner, bare=bare)
     if judged.faults:
@@ -233,7 +233,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
     top = fields_of(tree, top_at, _TOP, _TOP_HINTS)
     if top is None:
         return _Judged(kind=kind, name=None, spec=None, generate_name=None, faults=faults)
-    # A tree with a kind from elsewhere came through an interface with a version of its own.
+    # If the caller gives the kind, the tree came through an interface that has its own version.
     read_api_version(top, lenient=lenient or kind is not None)
     found_kind = _kind(top, kind, check_only=lenient or kind is not None)
     if found_kind is None:
@@ -251,7 +251,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
 
 
 def _kind(top: Fields, expected: str | None, *, check_only: bool) -> str | None:
-    """Return the document's kind when it is one that can be read here."""
+    """Return the kind of the document if it can be read here, else None with a fault."""
     at = top.at("kind")
     if "kind" not in top and expected is None:
         at.fault("is required", f"add kind: one of {', '.join(KINDS)}")
@@ -283,7 +283,7 @@ def _refused_kind(kind: str) -> tuple[str, str]:
 
 
 def _spec(top: Fields, kind: str, head: Head) -> Declared | None:
-    # A missing spec is read as an empty one: what it lacks is reported field by field.
+    # A missing spec is read as an empty one, so that each missing field is reported.
     at = top.at("spec")
     nothing: object = {}
     value = top.optional("spec", as_it_is, nothing)
@@ -296,7 +296,7 @@ def _spec(top: Fields, kind: str, head: Head) -> Declared | None:
 def _refuse_second(
     judged: _Judged, firsts: dict[tuple[str, str], Position], start: Position
 ) -> None:
-    """Add a fault when the text has a document of this kind and name already."""
+    """Add a fault if the text already has a document with this kind and name."""
     if judged.kind is None or judged.generate_name is not None:
         return
     name = SYSTEM_NAME if judged.kind == SYSTEM else judged.name

@@ -20,7 +20,7 @@ from quorate.model.pod_template import (
 )
 
 OBJECT_NAME: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
-"""The names of most objects of Kubernetes: DNS-1123 subdomains."""
+"""The syntax of most names in Kubernetes: DNS-1123 subdomains."""
 IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
 WORKLOAD: Final = re.compile(
     r"[a-z]{1,63}\.[a-z0-9.-]{1,100}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,200}@[A-Za-z0-9-]{1,64}"
@@ -63,12 +63,12 @@ def image(value: object, at: At) -> str | None:
 
 
 def workload(value: object, at: At) -> str | None:
-    """Return the object of a cluster whose pods are the work of a run."""
+    """Return the reference of the Kubernetes object whose pods do the work of a run."""
     return _matching(WORKLOAD, "an object like job.batch/quorate-rai/train@UID")(value, at)
 
 
 def pod_template(value: object, at: At) -> PodTemplate | None:
-    """Return what the pods of a run have beside image, command and GPUs."""
+    """Return the fields of a run's pods other than image, command and GPUs."""
     fields = fields_of(value, at, _TEMPLATE, _ON_THE_RUN)
     if fields is None:
         return None
@@ -84,7 +84,7 @@ def pod_template(value: object, at: At) -> PodTemplate | None:
 
 
 def object_name(value: object, at: At) -> str | None:
-    """Return ``value`` when an object of Kubernetes may be called so."""
+    """Return ``value`` if it is a valid name of an object in Kubernetes."""
     return _matching(OBJECT_NAME, "lower-case letters, digits, '-' and '.'")(value, at)
 
 
@@ -140,7 +140,7 @@ def _volume(value: object, at: At) -> Volume | None:
 def _mount_path(value: object, at: At) -> str | None:
     found = _matching(MOUNT_PATH, "a path like /data, without ':'")(value, at)
     if found is not None and ".." in found.split("/"):
-        at.fault(f"must not lead upwards, got {quoted(found)}", "write the path that is meant")
+        at.fault(f"must not contain '..', got {quoted(found)}", "write the path without '..'")
         return None
     return found
 
@@ -175,7 +175,7 @@ def _requests(value: object, at: At) -> tuple[str | None, str | None] | None:
 
 
 def _quantity(pattern: re.Pattern[str], example: str) -> Read[str]:
-    """Return a reader of a quantity, which YAML may have read as a number."""
+    """Return a reader of a quantity, which YAML may have parsed as a number."""
     read_text = _matching(pattern, example)
 
     def read(value: object, at: At) -> str | None:

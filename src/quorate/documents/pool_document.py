@@ -1,4 +1,4 @@
-"""Pool and System documents: how nodes are shared, and what holds everywhere."""
+"""Pool and System documents: how nodes are shared, and settings of the installation."""
 
 from __future__ import annotations
 
@@ -49,8 +49,11 @@ _PLACEMENT: Final = values.choice(Placement)
 _EXECUTOR: Final = values.choice(PoolExecutor)
 _COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
 _SECOND_UP: Final = duration(low_ms=SECOND_MS)
-"""Seconds are for experiments. The cool-down, which is never below a minute, keeps runs from ending
-each other in turn before any of them has made progress."""
+"""The least round length, notice and minRuntime; seconds are useful in experiments.
+
+The cool-down of a pool is at least a minute: otherwise runs could stop each other in turn, and none
+would make progress.
+"""
 _PERIOD_DAYS: Final = values.whole(low=1, high=KEPT_MS // DAY_MS)
 _HALF_LIFE: Final = duration(low_ms=HOUR_MS)
 _COST: Final = values.decimal_of(
@@ -98,7 +101,7 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
 
 
 def _costs(value: object, at: At) -> tuple[tuple[str, int], ...] | None:
-    """Return what a GPU of each flavor costs for an hour, in millionths."""
+    """Return the cost of one GPU-hour of each flavor, in millionths."""
     if value == {}:
         at.fault("must give the cost of at least one flavor", "add one, e.g. {v100: 2.48}")
         return None
@@ -134,7 +137,7 @@ def _check_rounds(fields: Fields, discipline: Discipline) -> None:
 
 def read_system(spec: object, at: At, head: Head) -> System | None:
     """Return the system's settings, or None with their faults reported."""
-    del head  # there is one System, and it stores no name
+    del head  # There is one System, and it stores no name.
     fields = fields_of(spec, at, _SYSTEM)
     if fields is None:
         return None
@@ -150,8 +153,8 @@ def read_system(spec: object, at: At, head: Head) -> System | None:
 
 
 def _instant_ppm(value: object, at: At) -> int | None:
-    """Return how much of a share is what an owner has now, in millionths."""
-    fields = fields_of(value, at, _WEIGHTS, {"decayedShare": "write instantShare; it is the rest"})
+    """Return the weight of the present share of an owner against its past share, in millionths."""
+    fields = fields_of(value, at, _WEIGHTS, {"decayedShare": "write 1 minus it as instantShare"})
     if fields is None:
         return None
     return fields.optional("instantShare", _PART, System().instant_weight_ppm)

@@ -1,9 +1,10 @@
-"""The rates that a pool knows of types of jobs, in the format of the published tables.
+"""The throughputs of types of jobs in a pool, in the format of Gavel's published tables.
 
-Under each flavor a type, written ``('resnet', 2)``, has ``null``, its rate alone, and the types
-that it can share GPUs with: its own rate, then the other's. A pair is listed under one of its
-types, or under both with the same rates; ``[0, 0]`` is a pair that cannot share, and is dropped. A
-type that is listed only beside others has the rate 0 alone. Flavors that no node has are allowed.
+Each flavor lists types of jobs, such as ``('resnet', 2)``. The key ``null`` of a type has its rate
+without other jobs. Each other key is a type that can share GPUs with it, with two rates: that of
+the listed type, then that of the other. A pair is listed under one of its types, or under both with
+the same rates. The pair ``[0, 0]`` cannot share GPUs, and is dropped. A type that occurs only as
+the second of a pair has the rate 0 by itself. A table may have flavors that no node has.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from quorate.model.job_types import ALONE_KEY, JobType, parse_type
 from quorate.model.specs import FlavorRates, TypeRates
 
 RATES_MAX: Final = 20_000
-"""How many rates a table may have, pairs counted as often as they are written. The published ones
-have 10,830. The event of a pool has them all."""
+"""The maximal number of rates in a table; a pair counts each time it is written.
+
+The published tables have 10,830 rates. The pool's event in the ledger holds the whole table.
+"""
 
 _Pair = tuple[int, int]
 
 
 class _Reading:
-    """The rates of one flavor as far as they were read."""
+    """The rates of one flavor that have been read so far."""
 
     def __init__(self) -> None:
         self.alone: dict[JobType, int] = {}
@@ -40,7 +43,9 @@ def throughputs(value: object, at: At) -> tuple[FlavorRates, ...] | None:
         return None
     rates = _rates_in(value) if isinstance(value, dict) else 0
     if rates > RATES_MAX:
-        at.fault(f"has {rates} rates, over {RATES_MAX}", "leave out what no run of the pool is")
+        at.fault(
+            f"has {rates} rates, over {RATES_MAX}", "leave out types that the pool does not run"
+        )
         return None
     found = mapped(value, at, key=values.name, read=_flavor)
     if found is None:
@@ -49,13 +54,13 @@ def throughputs(value: object, at: At) -> tuple[FlavorRates, ...] | None:
 
 
 def _rates_in(table: dict[object, object]) -> int:
-    """Return how many rates are in a table, as far as it has the right shape."""
+    """Return the number of rates in a table; parts with a wrong shape are not counted."""
     flavors = [each for each in table.values() if isinstance(each, dict)]
     return sum(len(each) for types in flavors for each in types.values() if isinstance(each, dict))
 
 
 def _flavor(value: object, at: At) -> tuple[TypeRates, ...] | None:
-    """Return the rates of one flavor, sorted, each pair once."""
+    """Return the rates of one flavor, sorted; each pair occurs once."""
     before = len(at.faults)
     entries = _entries(value, at)
     if entries is None:
@@ -73,7 +78,7 @@ def _flavor(value: object, at: At) -> tuple[TypeRates, ...] | None:
 
 
 def _entries(value: object, at: At) -> dict[str, object] | None:
-    """Return the mapping ``value`` with text for keys; YAML reads a bare null as none."""
+    """Return the mapping ``value`` with strings as keys; YAML reads an unquoted null as None."""
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write its entries as name: value")
         return None
@@ -104,10 +109,10 @@ def _read_type(reading: _Reading, job_type: JobType, value: object, at: At) -> N
     if entries is None:
         return
     if job_type in reading.alone:
-        at.fault(f"is the type {job_type.key} again", "keep one of the two")
+        at.fault(f"repeats the type {job_type.key}", "keep one of the two")
         return
     if ALONE_KEY not in entries:
-        at.child(ALONE_KEY).fault("is required", "add the rate alone, 0 where it cannot run")
+        at.child(ALONE_KEY).fault("is required", "add the rate alone, 0 if it cannot run")
     for key, entry in entries.items():
         place = at.child(key)
         if key == ALONE_KEY:
@@ -122,7 +127,7 @@ def _read_type(reading: _Reading, job_type: JobType, value: object, at: At) -> N
 def _rate(value: object, at: At) -> int | None:
     """Return a rate in millionths."""
     if value is None:
-        at.fault("has no value", "give it one, 0 where it cannot run")
+        at.fault("has no value", "give it one, 0 if it cannot run")
         return None
     found = rate(value, at)
     if found is None:
@@ -139,19 +144,22 @@ def _pair(value: object, at: At) -> _Pair | None:
 
 
 def _check_pair(reading: _Reading, pair: tuple[JobType, JobType]) -> None:
-    """Report a pair of two sizes, or with different rates under its two types; add its mirror."""
+    """Report a pair whose types have different GPU counts or whose two entries differ.
+
+    Otherwise add the entry of the other type.
+    """
     one, other = pair
     rates, at = reading.beside[pair]
     mirror = reading.beside.get((other, one))
     if one.scale != other.scale:
-        at.fault("is a type of other GPUs", "remove it; only jobs with as many GPUs share them")
+        at.fault("has another number of GPUs", "remove it; both types need equally many GPUs")
     elif mirror is None:
         reading.beside[other, one] = rates[::-1], at
         reading.alone.setdefault(other, 0)
     elif mirror[0] != rates[::-1] and one <= other:
         at.fault(
-            f"is not what {other.key} says of {one.key}",
-            "write the same two rates in both places, the other way round in one",
+            f"differs from the rates that {other.key} lists for {one.key}",
+            "write the same two rates in both places, in the opposite order",
         )
 
 

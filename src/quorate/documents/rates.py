@@ -1,4 +1,4 @@
-"""Rates and weights of runs that share in rounds, within the bounds that policies can work with."""
+"""Throughputs and weights of runs in pools with rounds, with the bounds that policies need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quorate.model.rounds_bounds import RATE_MAX, RATE_MIN, WEIGHT_MAX, WEIGHT_M
 
 
 def rate(value: object, at: At) -> float | None:
-    """Return ``value`` where it is 0, or a rate of ``RATE_MIN`` to ``RATE_MAX`` steps a second."""
+    """Return ``value`` if it is 0, or from ``RATE_MIN`` to ``RATE_MAX`` steps per second."""
     exact = values.number(value, at)
     if exact is None:
         return None
@@ -18,13 +18,13 @@ def rate(value: object, at: At) -> float | None:
         return found
     at.fault(
         f"must be 0, or from {RATE_MIN:f} to {RATE_MAX:.0f} steps a second, got {shown(value)}",
-        "count larger or smaller steps, everywhere alike; 0 is where it cannot run",
+        "count larger or smaller steps, in all rates alike; 0 means that it cannot run",
     )
     return None
 
 
 def weight(value: object, at: At) -> float | None:
-    """Return ``value`` where it is a weight of ``WEIGHT_MIN`` to ``WEIGHT_MAX``."""
+    """Return ``value`` if it is a weight from ``WEIGHT_MIN`` to ``WEIGHT_MAX``."""
     exact = values.number(value, at)
     if exact is None:
         return None
@@ -33,6 +33,6 @@ def weight(value: object, at: At) -> float | None:
         return found
     at.fault(
         f"must be from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}, got {shown(value)}",
-        "use a weight in that range: it counts only beside those of the owner's other runs",
+        "use a weight in that range: it is relative to the owner's other runs",
     )
     return None

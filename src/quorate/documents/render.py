@@ -1,7 +1,8 @@
-"""Specs back to documents: what ``get -o yaml`` shows is what ``apply -f`` takes.
+"""Writes specs as documents: ``apply -f`` accepts what ``get -o yaml`` prints.
 
-``parse(render(x)) == x`` for every spec that a document can state. Fields that have their default
-are left out; times are RFC 3339 in UTC, durations ``90m``, amounts exact decimals.
+``parse(render(x)) == x`` for every spec that a document can state. Fields with their default value
+are left out. Times are RFC 3339 in UTC, durations are written as ``90m``, and amounts as exact
+decimals.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ Tree = dict[str, object]
 
 
 def kind_of(spec: Declared) -> str:
-    """Return the kind of document that states ``spec``."""
+    """Return the kind of the document for ``spec``."""
     match spec:
         case Node():
             return NODE
@@ -79,7 +80,7 @@ def kind_of(spec: Declared) -> str:
 
 
 def render(spec: Declared) -> Tree:
-    """Return ``spec`` as the tree of a document, fields in the order people write them."""
+    """Return ``spec`` as the tree of a document, with fields in their usual order."""
     match spec:
         case Node():
             return _document(spec, spec.name, _node(spec), labels=_labels(spec))
@@ -108,7 +109,7 @@ def _document(spec: Declared, name: str, body: Tree, *, labels: Tree | None = No
 
 
 def _set(**fields: object) -> Tree:
-    """Return the fields with content: None and empty lists, mappings and texts are left out."""
+    """Return the fields that have a value; None, empty lists, mappings and strings are left out."""
     return {
         name: value
         for name, value in fields.items()
@@ -117,7 +118,7 @@ def _set(**fields: object) -> Tree:
 
 
 def _unless(value: object, default: object) -> object:
-    """Return ``value`` as a field, or None when it is the default."""
+    """Return ``value``, or None if it is the default."""
     return None if value == default else value
 
 
@@ -229,7 +230,7 @@ def _pool(pool: Pool) -> Tree:
 
 
 def _type_rates(rates: FlavorRates) -> Tree:
-    """Return the rates of one flavor as a table has them: each pair under both of its types."""
+    """Return the rates of one flavor as a table; each pair is listed under both of its types."""
     found: dict[str, Tree] = {}
     for each in rates.types:
         found.setdefault(_key(each, each.job_type), {})[ALONE_KEY] = fraction(each.alone)
@@ -344,7 +345,7 @@ def _funding(funding: Funding) -> Tree:
 
 
 def _array(array: TaskArray, task: int | None) -> Tree:
-    """Return the array; a document of its own says of which array it is which task."""
+    """Return the array field; in the document of a task, it names the array and the index."""
     found: Tree = {"tasks": tasks_text(array)}
     return found if task is None else {"name": array.name, **found, "task": task}
 

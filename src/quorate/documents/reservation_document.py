@@ -1,7 +1,7 @@
-"""Reservation documents: checked for ``calc validate`` only, because Quorate makes reservations.
+"""Checks Reservation documents for ``calc validate``; only Quorate makes reservations.
 
-Whether the paying envelope matches the slice and its window covers the start needs the budget,
-and is checked where reservations are made.
+Whether the paying envelope matches the slice, and whether its window covers the start, is not
+checked here: that needs the budget.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _run_ref(value: object, at: At) -> str | None:
 
 
 def _envelope_name(value: object, at: At) -> str | None:
-    """Return an envelope's name or id, ``budget/envelope``."""
+    """Return the name of an envelope, or its id ``budget/envelope``."""
     if isinstance(value, str) and value.count("/") == 1:
         parts = [values.name(part, at) for part in value.split("/")]
         return None if None in parts else value
@@ -54,7 +54,7 @@ def _slice(value: object, at: At) -> bool | None:
 
 
 def _domain(value: object, at: At) -> bool | None:
-    """Return True for a domain: its name or key, or a mapping of the labels that say which."""
+    """Return True for a domain: its name, its key, or a mapping with its labels."""
     if not isinstance(value, dict):
         return values.line(value, at) is not None
     fields = fields_of(value, at, _DOMAIN)

@@ -1,7 +1,7 @@
-"""Run documents: one piece of work, what it needs, who may pay and what it does.
+"""Run documents: the resources that a run needs, its funding and its command.
 
-Independent parts (what it runs, how it borrows, what it follows, its work in a rounds pool) are in
-``run_parts``; this module reads the fields that depend on each other.
+``run_parts`` reads the parts that do not depend on others: command, borrowing, follow, and work in
+a rounds pool. This module reads the fields that depend on each other.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _REPLACE: Final = values.choice(Replace)
 _ON_QUOTA: Final = values.choice(OnQuota)
 _PROCESSES: Final = values.choice(Processes)
 _NO_BORROWING: Final = Funding()
-# Looking a member up in its enumeration is slow in Python 3.11, and these are for most runs.
+# Python 3.11 looks up members of an enumeration slowly, and most runs have these.
 _SAME_DOMAIN: Final = Replace.SAME_DOMAIN
 _REFUSE: Final = OnQuota.REFUSE
 _PER_GPU: Final = Processes.GPU
@@ -125,8 +125,8 @@ _Runtime = tuple[int | None, int]
 def read_run(spec: object, at: At, head: Head) -> Run | None:
     """Return the run, or None with its faults reported.
 
-    A lenient head lets the owner be left out: the calculus also reads bare shapes. So does a head
-    that needs none: then the caller knows the owner.
+    The owner may be left out if ``head`` is lenient, for ``calc``, or if ``head.needs_owner`` is
+    false, because the caller knows the owner.
     """
     return in_own_words(spec, at, _WORDS, lambda tree: _own_run(tree, at, head))
 
@@ -204,11 +204,11 @@ def _follow(fields: Fields, head: Head) -> Follow | None:
 def _array(
     fields: Fields, head: Head, follow: Follow | None
 ) -> tuple[TaskArray | None, int | None]:
-    """Return the array that is asked for, and the index where the document is that of a task."""
+    """Return the array, and the index if the document is that of a task."""
     if "array" not in fields:
         if follow is not None and follow.after_task:
             fields.at("follow").child("afterTask").fault(
-                "is for arrays: each of their tasks follows the task of the same index",
+                "is for arrays: each task follows the task with the same index",
                 "add array, or use after",
             )
         return None, None
@@ -236,7 +236,7 @@ def _workload(fields: Fields) -> str | None:
     for other in ("command", "image"):
         if found is not None and other in fields:
             fields.at("workload").fault(
-                f"has its own program, and {other} is another",
+                f"has its own program, so that {other} cannot be set",
                 f"remove {other}, or remove workload",
             )
     return found
@@ -323,7 +323,7 @@ def _malleable(value: object, at: At) -> Malleable | None:
 
 
 def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
-    """Report too many steps of all flavors together: each is tried where the run cannot start."""
+    """Report too many steps of all flavors together: admission tries every step of each."""
     wide = malleable.gpus_max - malleable.gpus_min
     steps = wide // malleable.gpus_step
     if flavors > 1 and STEPS_MAX // flavors < steps <= STEPS_MAX:
@@ -335,7 +335,7 @@ def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
 
 
 def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:
-    """Report ``gpus`` outside of the range, with the text ``bounds``, or between two steps."""
+    """Report ``gpus`` that is out of range, with the text ``bounds``, or between two steps."""
     low, high, step = malleable.gpus_min, malleable.gpus_max, malleable.gpus_step
     if not low <= gpus <= high:
         at.fault(f"{bounds}, {low} to {high}, got {gpus}", f"use {low} to {high}")
@@ -343,7 +343,7 @@ def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None
     below = gpus - (gpus - low) % step
     if below == gpus:
         return
-    # The maximum itself is no bound while it is being checked.
+    # The maximum itself is not yet known to be on the grid.
     fits_above = below + step <= high or not bounds
     at.fault(
         f"{gpus} is not on the grid of stepGPUs {step} from minTotalGPUs {low}",

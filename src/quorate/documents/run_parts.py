@@ -1,4 +1,4 @@
-"""The independent parts of a Run document."""
+"""The parts of a Run document that do not depend on other parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from quorate.model.task_arrays import INDEX_MAX, indexes_of, read_array, task_na
 RENDEZVOUS: Final = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "NODE_RANK", "LOCAL_RANK", "NNODES"}
 )
-"""Variables by which the processes of a run find each other; Quorate sets them."""
+"""Variables that Quorate sets, so that the processes of a run find each other."""
 
 ROUNDS_FIELDS: Final = frozenset({"jobType", "throughputs", "totalSteps", "weight", "slo"})
 
@@ -38,7 +38,7 @@ _FUNDING: Final = frozenset({"allowBorrow", "maxBorrowGPUs", "sponsors"})
 _FOLLOW: Final = frozenset({"after", "afterAny", "afterTask", "onUpstreamFailure", "grace"})
 _ARRAY: Final = frozenset({"tasks", "name", "task"})
 _MAIL: Final = frozenset({"to", "kinds"})
-# Jobtree's name for grace, read where its manifests are.
+# The name of the grace period in Jobtree's manifests.
 _LENIENT_FOLLOW: Final = _FOLLOW | {"upstreamFailureGrace"}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _RUN_KIND: Final = values.choice(RUN_KINDS)
@@ -49,7 +49,7 @@ _SLO: Final = values.decimal_of(factor=SECOND_MS, unit="millisecond", low=1, hig
 
 
 def funding(value: object, at: At) -> Funding | None:
-    """Return whether, from whom and how much a run may borrow."""
+    """Return whether a run may borrow, from which sponsors, and how many GPUs."""
     fields = fields_of(value, at, _FUNDING)
     if fields is None:
         return None
@@ -69,7 +69,7 @@ def funding(value: object, at: At) -> Funding | None:
 
 
 def follow_reader(name: str, *, lenient: bool) -> Read[Follow]:
-    """Return a reader of what the run called ``name`` follows."""
+    """Return a reader of the field ``follow`` of the run ``name``."""
 
     def after(value: object, at: At) -> tuple[str, ...] | None:
         if value == []:
@@ -110,7 +110,7 @@ def follow_reader(name: str, *, lenient: bool) -> Read[Follow]:
 
 
 def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
-    """Return a reader of the array that the document called ``name`` asks for, or is a task of."""
+    """Return a reader of the field ``array`` of the document ``name``: an array, or one task."""
 
     def read(value: object, at: At) -> tuple[TaskArray, int | None] | None:
         fields = fields_of(value, at, _ARRAY)
@@ -129,7 +129,7 @@ def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
             or task_name(array, task) != name
         ):
             at.fault(
-                "name and task are those of a task, and this is not its document",
+                "name and task belong to one task, and this document is not that of a task",
                 "leave name and task out: Quorate sets them",
             )
             return None
@@ -150,11 +150,11 @@ def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
 
 
 def mail(value: object, at: At) -> RunMail | None:
-    """Return who is mailed which notices of the run."""
+    """Return the mail address of a run, and the kinds of notices that it gets."""
     fields = fields_of(value, at, _MAIL)
     if fields is None:
         return None
-    to = fields.required("to", _mail_address, remedy="say whom, e.g. to: ada@lab.example")
+    to = fields.required("to", _mail_address, remedy="name the address, e.g. to: ada@lab.example")
     if to is None:
         return None
     return RunMail(to=to, kinds=fields.optional("kinds", _mail_kinds, RunMail(to=to).kinds))
@@ -215,7 +215,7 @@ def _variable(value: object, at: At) -> str | None:
 
 
 def nonce(value: object, at: At) -> str | None:
-    """Return the client's contribution to the lottery's seed."""
+    """Return the nonce, which the client adds to the seed of the lottery."""
     found = values.line(value, at)
     if found is not None and len(found) > values.NAME_CHARS_MAX:
         at.fault(
@@ -226,7 +226,7 @@ def nonce(value: object, at: At) -> str | None:
 
 
 def rounds_work(fields: Fields) -> RoundsWork | None:
-    """Return what a run declares for a rounds pool, or None when it declares nothing."""
+    """Return the fields of a run for a rounds pool; None if the run has none of them."""
     if not fields.has_any(ROUNDS_FIELDS):
         return None
     if "jobType" in fields and "throughputs" in fields:

@@ -1,7 +1,8 @@
-"""Other words for our fields: those of the systems that Quorate descends from.
+"""Field names of the systems that Quorate descends from, read as Quorate's own.
 
-A synonym is read as our word, and written back as our word. Beside our word it must have the same
-value. Faults of its value are reported where it was written.
+A synonym is read as the field that it stands for. Documents that Quorate writes have the field's
+own name. If a document has both, the values must be equal. Faults of the value are reported at the
+synonym.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from quorate.documents.field_reader import At
 
 T = TypeVar("T")
 Words = Mapping[Path, Path]
-"""The path of a synonym -> the path of our word for it, both below one mapping."""
+"""The path of a synonym -> the path of the field that it stands for, below one mapping."""
 
 
 def in_own_words(value: object, at: At, words: Words, read: Callable[[object], T]) -> T:
-    """Return what ``read`` makes of the mapping ``value``, every synonym of ``words`` replaced.
+    """Replace the synonyms ``words`` in the mapping ``value``, and return the result of ``read``.
 
-    Faults that ``read`` reports at our word are moved to the place of the synonym.
+    A fault that ``read`` reports at a field is moved to the synonym that was written.
     """
     used = {ours: theirs for theirs, ours in words.items() if _has(value, theirs)}
     if not used:
@@ -43,12 +44,12 @@ def in_own_words(value: object, at: At, words: Words, read: Callable[[object], T
 
 
 def _move(tree: object, at: At, theirs: Path, ours: Path) -> None:
-    """Move the value at ``theirs`` to ``ours``, or report that both have different values."""
+    """Move the value at ``theirs`` to ``ours``; report a fault if ``ours`` has another value."""
     value = _taken(tree, theirs)
     above = tree
     for key in ours[:-1]:
         if not isinstance(above, dict):
-            return  # Reported by the code that reads the value as a mapping.
+            return  # The reader of the mapping reports this.
         above = above.setdefault(key, {})
     if not isinstance(above, dict):
         return
@@ -74,14 +75,14 @@ def _has(value: object, path: Path) -> bool:
 
 
 def _copied(value: object) -> object:
-    """Return a copy of ``value``, as deep as synonyms may occur; the rest is shared."""
+    """Return a copy of ``value``, as deep as synonyms can occur; deeper values are shared."""
     assert isinstance(value, dict), value
     kinds = (dict, list)
     return {key: each.copy() if isinstance(each, kinds) else each for key, each in value.items()}
 
 
 def _taken(tree: object, path: Path) -> object:
-    """Return the value at ``path`` and remove it, and the mapping or list that it leaves empty."""
+    """Remove and return the value at ``path``, and remove containers that become empty."""
     assert isinstance(tree, dict), tree
     key, *rest = path
     if not rest:

@@ -1,8 +1,8 @@
-"""From bytes or text to plain trees that know their lines: the only door for documents.
+"""Reads bytes or text into plain trees with line numbers: all documents pass through here.
 
-Text that begins with ``{`` or ``[`` is JSON and is read by the standard library, fast; everything
-else is YAML 1.2. Either way the result is mappings, lists, texts, truth values, ints and exact
-decimals, and nothing else: no tag can construct an object.
+Text that begins with ``{`` or ``[`` is JSON, which the standard library reads fast. All other text
+is YAML 1.2. The result has only mappings, lists, strings, booleans, integers and exact decimals: no
+YAML tag can construct an object.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from quorate.documents.json_text import read_json
 from quorate.documents.located_tree import SourceDocument, Unreadable
 
 TEXT_CHARS_MAX: Final = 64 * 1024 * 1024
-"""How much text is read at once: far more than any fleet needs, and still quick."""
+"""The maximal length of a text: more than any fleet needs, and still read quickly."""
 
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _BOMS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
 
 def read_source(text: str | bytes) -> tuple[SourceDocument, ...] | Unreadable:
-    """Return the documents of ``text`` in order, or the first thing that makes it unreadable.
+    """Return the documents of ``text`` in order, or why it cannot be read.
 
-    Empty YAML documents (a stray ``---``) are left out. Never raises for what is in ``text``.
+    Empty YAML documents, such as after a stray ``---``, are left out. Raises no exception for a
+    faulty ``text``.
     """
     decoded = _decoded(text) if isinstance(text, bytes) else text
     if isinstance(decoded, Unreadable):
@@ -40,13 +41,13 @@ def read_source(text: str | bytes) -> tuple[SourceDocument, ...] | Unreadable:
     if decoded.lstrip()[:1] in ("{", "["):
         found = read_json(decoded)
     else:
-        # Reading YAML costs a heavy import, which JSON and `--help` do without.
+        # The YAML parser is slow to import, and JSON and `--help` do not need it.
         from quorate.documents.yaml_text import read_yaml  # noqa: PLC0415
 
         found = read_yaml(decoded)
     if not isinstance(found, Unreadable) and not found:
         return Unreadable(
-            message="there are no documents here",
+            message="the text has no documents",
             remedy="write at least one, with apiVersion, kind, metadata and spec",
         )
     return found

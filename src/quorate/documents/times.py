@@ -1,7 +1,7 @@
-"""Times and durations as people write them: RFC 3339, ``1h30m``, ``PT1H30M``.
+"""Times and durations: RFC 3339, ``1h30m``, ``PT1H30M``.
 
-Both are read to whole milliseconds exactly or refused; ``time_text`` and ``duration_text`` are
-the inverse.
+Both are read exactly, in whole milliseconds, or refused; ``time_text`` and ``duration_text`` write
+them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_M
 
 
 def time_ms(value: object, at: At) -> int | None:
-    """Return the RFC 3339 time ``value`` in Unix milliseconds; its offset must be written."""
+    """Return the RFC 3339 time ``value`` in Unix milliseconds; it must have an offset."""
     if not isinstance(value, str):
         at.fault(f"must be a time, got {shown(value)}", "write it like 2026-01-31T09:00:00Z")
         return None
@@ -100,7 +100,7 @@ def _fraction_ms(digits: str | None, value: str, at: At) -> int | None:
 
 
 def time_text(at_ms: int) -> str:
-    """Return ``at_ms`` as RFC 3339 in UTC, with milliseconds only where there are any."""
+    """Return ``at_ms`` as RFC 3339 in UTC; milliseconds are written only if they are not 0."""
     seconds, ms = divmod(at_ms, SECOND_MS)
     written = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{written}.{ms:03d}Z" if ms else f"{written}Z"
@@ -149,9 +149,9 @@ def _duration_ms(value: str, at: At) -> int | None:
 
 @lru_cache(maxsize=1_024)
 def _short_ms(value: str) -> int | None:
-    """Return ``value``, such as ``1h30m``, in milliseconds; None when it is not written that way.
+    """Return ``value``, such as ``1h30m``, in milliseconds; None if it has another form.
 
-    Kept, because documents write the same few over and over.
+    Cached, because documents repeat a few durations.
     """
     short = _SHORT.fullmatch(value) if value else None
     if short is None:
@@ -164,7 +164,7 @@ def _short_ms(value: str) -> int | None:
 
 
 def _with_units(number: object) -> str:
-    """Return ``number`` as the durations that it may be meant for."""
+    """Return ``number`` with each unit, as suggestions for a duration without a unit."""
     return f"{number}h, {number}m or {number}s"
 
 
@@ -190,7 +190,7 @@ positive_duration = duration(low_ms=1)
 
 
 def duration_text(ms: int) -> str:
-    """Return ``ms`` in the largest unit that measures it exactly: ``90m``, ``2d``, ``1500ms``."""
+    """Return ``ms`` in the largest unit that divides it: ``90m``, ``2d``, ``1500ms``."""
     if ms == 0:
         return "0s"
     unit, unit_ms = next((unit, unit_ms) for unit, unit_ms in _UNITS if ms % unit_ms == 0)

@@ -1,8 +1,8 @@
-"""Checked scalars: names, texts, whole numbers, exact decimals, hours, choices.
+"""Readers of scalars: names, strings, integers, exact decimals, hours, choices.
 
-Each is a ``Read``: it takes the plain value that YAML or JSON gave, and returns the value in the
-core's units, or reports a fault with a remedy and returns None. Decimals are exact: 0.1 hours is
-360,000 ms and not nearly so.
+Each is a ``Read``: it takes the plain value from YAML or JSON, and returns the value in the core's
+units, or reports a fault with a remedy and returns None. Decimals are exact: 0.1 hours is exactly
+360,000 ms.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from quorate.model.amounts import GPUS_MAX, HOUR_MS, TIME_MS_MAX
 NAME_CHARS_MAX: Final = 128
 LINE_CHARS_MAX: Final = 256
 TEXT_CHARS_MAX: Final = 131_072
-"""What one argument or environment variable may hold: the limit Linux sets for one of them."""
+"""The maximal length of an argument or environment variable, which is the limit of Linux."""
 
 GPU_MS_MAX: Final = GPUS_MAX * TIME_MS_MAX
-"""More GPU-milliseconds than any fleet can use before the last time a document may name."""
+"""More GPU-milliseconds than any fleet can use before the latest time that a document accepts."""
 
 COUNT_MAX: Final = GPUS_MAX
 RATE_MAX: Final = 10**12
@@ -43,7 +43,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def text_at(value: object, at: At) -> str | None:
-    """Return ``value`` when it is text; report a number or truth value that lacks quotes."""
+    """Return ``value`` if it is a string; for a number or boolean, ask for quotes."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float | Decimal):
@@ -55,7 +55,7 @@ def text_at(value: object, at: At) -> str | None:
 
 
 def name(value: object, at: At) -> str | None:
-    """Return ``value`` when it may name something."""
+    """Return ``value`` if it is a valid name."""
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     if text_at(value, at) is not None:
@@ -64,17 +64,17 @@ def name(value: object, at: At) -> str | None:
 
 
 def is_name(value: object) -> bool:
-    """Return whether ``value`` may name something."""
+    """Return whether ``value`` is a valid name."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def name_prefix(value: object, at: At) -> str | None:
-    """Return ``value`` when a name may begin with it, with room for what is added."""
+    """Return ``value`` if it can be the prefix of a generated name."""
     if isinstance(value, str) and len(value) <= NAME_CHARS_MAX // 2 and is_name(value + "0"):
         return value
     if text_at(value, at) is not None:
         at.fault(
-            f"must be at most {NAME_CHARS_MAX // 2} characters that a name may begin with, "
+            f"must be at most {NAME_CHARS_MAX // 2} characters that are valid in a name, "
             f"got {shown(value)}",
             "write a prefix like train-",
         )
@@ -82,21 +82,21 @@ def name_prefix(value: object, at: At) -> str | None:
 
 
 def line(value: object, at: At) -> str | None:
-    """Return ``value`` when it is one non-empty line of text."""
+    """Return ``value`` if it is one non-empty line of text."""
     found = text_at(value, at)
     if found is None:
         return None
     if not found or len(found) > LINE_CHARS_MAX or _CONTROL.search(found):
         at.fault(
             f"must be one line of 1 to {LINE_CHARS_MAX} characters, got {shown(found)}",
-            "write that many, without control characters",
+            "write one line without control characters",
         )
         return None
     return found
 
 
 def text(value: object, at: At) -> str | None:
-    """Return ``value`` when it is text that a process can be given."""
+    """Return ``value`` if it is text that a process can take as an argument or variable."""
     found = value if isinstance(value, str) else text_at(value, at)
     if found is None:
         return None
@@ -110,7 +110,7 @@ def text(value: object, at: At) -> str | None:
 
 
 def truth(value: object, at: At) -> bool | None:
-    """Return ``value`` when it is true or false, in exactly those words."""
+    """Return ``value`` if it is a boolean; other words for true and false are refused."""
     if isinstance(value, bool):
         return value
     at.fault(f"must be true or false, got {shown(value)}", "write true or false without quotes")
@@ -133,7 +133,7 @@ def whole(*, low: int, high: int) -> Read[int]:
 def _refuse_whole(value: object, at: At, *, low: int, high: int) -> None:
     sized = value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
     if isinstance(sized, Decimal) and not (sized.is_finite() and sized.adjusted() >= _DIGITS_MAX):
-        sized = None  # a fraction, infinite or NaN: not a whole number rather than too large
+        sized = None  # reported as no whole number: a fraction, infinity or NaN
     if sized is None:
         remedy = f"write a whole number from {low} to {high}"
         if isinstance(value, str) and _WHOLE.fullmatch(value):
@@ -154,9 +154,9 @@ count = whole(low=0, high=COUNT_MAX)
 
 
 def number(value: object, at: At) -> Decimal | None:
-    """Return ``value`` as an exact, finite decimal of sensible length.
+    """Return ``value`` as an exact, finite decimal with a limited number of digits.
 
-    Text is a number only where it has to be: when no double holds what it writes out.
+    A string is accepted only if it is a number that a double cannot hold.
     """
     found: Decimal | None = wide_number(value) if isinstance(value, str) else None
     if isinstance(value, Decimal):
@@ -184,14 +184,14 @@ def number(value: object, at: At) -> Decimal | None:
 
 
 def scaled(value: Decimal, factor: int) -> int | None:
-    """Return ``value`` times ``factor`` when that is a whole number, exactly; else None."""
+    """Return ``value`` times ``factor`` if that is a whole number, else None."""
     numerator, denominator = value.as_integer_ratio()
     product, rest = divmod(numerator * factor, denominator)
     return product if rest == 0 else None
 
 
 def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
-    """Return a reader of decimals that are a whole number, ``low`` to ``high``, of ``unit``s."""
+    """Return a reader of decimals that are ``low`` to ``high`` whole ``unit``s."""
     step = _decimal_step(factor)
 
     def read(value: object, at: At) -> int | None:
@@ -221,9 +221,9 @@ def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
 
 
 def _decimal_step(factor: int) -> int:
-    """Return the least number of units that is a decimal with an end when divided by ``factor``.
+    """Return the least number of units that, divided by ``factor``, is a finite decimal.
 
-    9 ms are 0.0000025 hours; 1 ms is 0.000000277... and cannot be written down.
+    9 ms are 0.0000025 hours, but 1 ms is 0.000000277... hours, which no finite decimal equals.
     """
     for prime in (2, 5):
         while factor % prime == 0:
@@ -236,7 +236,7 @@ node_hours = decimal_of(factor=HOUR_MS, unit="node-millisecond", low=0, high=GPU
 
 
 def rate(value: object, at: At) -> float | None:
-    """Return ``value`` as a float of at least 0; only policies compute with it."""
+    """Return ``value`` as a float of at least 0. Only policies use floats."""
     found = number(value, at)
     if found is None:
         return None
@@ -256,7 +256,7 @@ def weight(value: object, at: At) -> float | None:
 
 
 def choice(options: Iterable[E]) -> Read[E]:
-    """Return a reader of the values of ``options``, spelled exactly."""
+    """Return a reader that accepts exactly the values of ``options``."""
     by_value = {str(option.value): option for option in options}
     listing = " or ".join(quoted(value) for value in by_value)
 
@@ -274,14 +274,14 @@ def choice(options: Iterable[E]) -> Read[E]:
 
 
 def unique_names(value: object, at: At) -> tuple[str, ...] | None:
-    """Return ``value`` when it is a list of names, each listed once."""
+    """Return ``value`` if it is a list of names without repetition."""
     found = listed(value, at, name)
     refuse_repeats(found, at)
     return complete(found)
 
 
 def few_names(most: int) -> Read[tuple[str, ...]]:
-    """Return a reader of up to ``most`` names, each listed once."""
+    """Return a reader of a list of at most ``most`` names without repetition."""
 
     def read(value: object, at: At) -> tuple[str, ...] | None:
         if isinstance(value, list) and len(value) > most:

@@ -1,4 +1,4 @@
-"""Amounts in the core's units, as documents write them: exact decimals."""
+"""Converts amounts from the core's units to the exact decimals that documents write."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _WIDE: Final = re.compile(r"-?[0-9]{1,60}(?:\.[0-9]{1,60})?(?:[eE][+-]?[0-9]{1,2
 
 
 def hours(gpu_ms: int) -> int | Decimal:
-    """Return GPU- or node-milliseconds in hours, exactly for every amount a document can state.
+    """Return GPU- or node-milliseconds in hours, exact for every amount that a document can have.
 
-    Those are the multiples of 9 ms; a computed amount in between is given to 40 digits.
+    These amounts are multiples of 9 ms. Another amount is rounded to 40 digits.
     """
     return divided(gpu_ms, HOUR_MS)
 
 
 def fraction(ppm: int) -> int | Decimal:
-    """Return parts per million as a fraction of one, exactly."""
+    """Return parts per million as an exact fraction of one."""
     return divided(ppm, PPM)
 
 
 def seconds(ms: int) -> int | Decimal:
-    """Return milliseconds in seconds, exactly."""
+    """Return milliseconds as exact seconds."""
     return divided(ms, 1_000)
 
 
@@ -36,7 +36,7 @@ def hours_text(gpu_ms: int) -> str:
 
 
 def divided(amount: int, unit: int) -> int | Decimal:
-    """Return ``amount`` in ``unit``s, exactly where that is a decimal of at most 40 digits."""
+    """Return ``amount`` in ``unit``s, exact if that needs at most 40 digits."""
     if amount % unit == 0:
         return amount // unit
     with localcontext() as context:
@@ -45,9 +45,9 @@ def divided(amount: int, unit: int) -> int | Decimal:
 
 
 def wide_number(text: str) -> Decimal | None:
-    """Return the number that ``text`` writes out because no double holds it; None for any other.
+    """Return the number in the string ``text`` if no double can hold it, else None.
 
-    Protobuf's trees have only doubles: what these cannot hold travels as text.
+    Trees in protobuf have only doubles, so that such numbers are sent as strings.
     """
     if not _WIDE.fullmatch(text):
         return None

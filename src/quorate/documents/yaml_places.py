@@ -1,7 +1,8 @@
-"""Where the values of a YAML document were written, by their paths.
+"""The positions of the values of a YAML document, by path.
 
-Reading notes the place of each key and list entry in their order. Most documents are sound, and
-no caller asks for paths; those of a faulty one follow from its tree, which has the same order.
+The parser records the positions of keys and list entries in order, without paths. Most documents
+are valid, and need no paths. For a faulty document the paths are computed from its tree, which has
+the same order.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from quorate.documents.document_problem import Path
 from quorate.documents.located_tree import Position
 
 Mark = yaml.error.Mark | yaml._yaml.Mark | None  # noqa: SLF001 - what the types of events say
-"""Where an event begins; of a parsed text, every event has one."""
+"""The position where a YAML event begins."""
 
 
 @dataclass(slots=True)
 class Marks:
-    """The lines of the keys and the list entries of one document, in their order."""
+    """The lines of the keys and list entries of one document, in order."""
 
     found: list[Mark] = field(default_factory=list)
     aliased: set[int] = field(default_factory=set)
-    """Which of them have an alias as their value, whose inside was written elsewhere."""
+    """Indexes of entries whose value is an alias: what is inside has its lines elsewhere."""
 
 
 def position(mark: Mark) -> Position:
@@ -35,11 +36,11 @@ def position(mark: Mark) -> Position:
 
 
 def places(tree: object, marks: Marks) -> Mapping[Path, Position]:
-    """Return where each key and list entry of ``tree`` was written, by its path."""
+    """Return the position of each key and list entry of ``tree``, by path."""
     found: dict[Path, Position] = {}
     if not marks.found:
         return found
-    # Of each mapping and list that the walk is in: its path, and its entries that are left.
+    # For each mapping and list on the current path: its path, and its remaining entries.
     walks = [_Walk((), tree)]
     for number, mark in enumerate(marks.found):
         while (entry := next(walks[-1].entries, None)) is None:
@@ -52,7 +53,7 @@ def places(tree: object, marks: Marks) -> Mapping[Path, Position]:
 
 
 class _Walk:
-    """The entries of a mapping or list that are left, in the order in which they were written."""
+    """The remaining entries of a mapping or list, in the order of the text."""
 
     __slots__ = ("entries", "path")
 

@@ -1,4 +1,4 @@
-"""What an unquoted scalar of YAML means, by the core schema of YAML 1.2 (section 10.3)."""
+"""The values of unquoted scalars in the core schema of YAML 1.2 (section 10.3)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _INT_CHARS_MAX: Final = 40
 
 
 def plain_scalar(written: str) -> bool | int | Decimal | str | None:
-    """Return what the unquoted scalar ``written`` means."""
+    """Return the value of the unquoted scalar ``written``."""
     if written in _WORDS:
         return _WORDS[written]
     return _number(written) if written[0] in _NUMERIC else written
 
 
 def _number(written: str) -> int | Decimal | str:
-    """Return the number that ``written`` is, or itself if it is none."""
+    """Return the number ``written``, or ``written`` itself if it is not a number."""
     if _INT.fullmatch(written):
         return int(written) if len(written) <= _INT_CHARS_MAX else Decimal(written)
     if len(written) <= _INT_CHARS_MAX and (_OCTAL.fullmatch(written) or _HEX.fullmatch(written)):

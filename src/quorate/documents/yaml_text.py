@@ -1,12 +1,12 @@
-"""YAML 1.2 to plain trees, built from the events of libyaml's parser.
+"""Reads YAML 1.2 into plain trees, from the events of libyaml's parser.
 
-Events and not a loader, because a loader constructs what tags ask for, reads ``no`` and ``1:30``
-by older rules, and forgets lines. Scalars follow the core schema of YAML 1.2 (section 10.3):
-``no`` and ``1:30`` are text, ``0o17`` is 15. Aliases are shared, not copied, and what they would
-amount to written out is counted.
+A loader is not used, because it constructs the objects that tags name, reads ``no`` and ``1:30`` by
+the rules of YAML 1.1, and drops line numbers. Scalars follow the core schema of YAML 1.2 (section
+10.3): ``no`` and ``1:30`` are strings, ``0o17`` is 15. Aliases are shared, not copied; the limit on
+values counts them as if they were copied.
 
-What a text costs is bounded by its length: how many values it may hold, how deep they nest, and
-how many tags it declares. Paths of values are made once a document turns out to be faulty.
+The length of a text limits the number of its values, their nesting depth, and the number of tags
+that it declares. Paths are computed only for a faulty document.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from quorate.documents.yaml_places import Mark, Marks, places, position
 from quorate.documents.yaml_scalar import plain_scalar
 
 VALUES_FREE: Final = 5_000
-"""How many values any text may hold."""
+"""A text of any length may hold this many values."""
 CHARS_PER_VALUE: Final = 9
-"""How many characters a text needs for each further value; documents have 12 or more."""
+"""A text may hold one further value per this many characters; documents need 12."""
 TAGS_DECLARED_MAX: Final = 100
-"""How many tags a text may declare: the parser compares each with all others."""
+"""The maximal number of declared tags: the parser compares each with all others."""
 
 _CORE_TAG: Final = "tag:yaml.org,2002:"
 _TEXT_TAGS: Final = frozenset({"!", _CORE_TAG + "str"})
@@ -57,23 +57,23 @@ _PLAIN_TAGS: Final = _TEXT_TAGS | {
     _CORE_TAG + name for name in ("map", "seq", "int", "float", "bool", "null")
 }
 _TAG_DECLARED: Final = re.compile(r"(?:^|[\r\n])%TAG")
-# The parser takes some of these for the end of a line, as YAML 1.1 did, and refuses the others.
+# libyaml reads some of these as the end of a line, as YAML 1.1 did, and refuses the others.
 _ESCAPED_ONLY: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 _MEND: Final = "check the indentation and punctuation here"
 _REMEDIES: Final = {
     "mapping values are not allowed": "put text that holds ': ' in quotes, and check the "
     "indentation",
     "cannot start any token": "put text that begins with a special character in quotes",
-    "Unicode character escape": "check escapes: write the character itself, and never half of one",
+    "Unicode character escape": "check escapes: write the character itself, or both surrogates",
     "escape": "check escapes: double the backslash, or use one of YAML's",
     "quoted scalar": "close the quotes",
     "flow": "close the bracket or brace, and separate entries with commas",
 }
-"""A part of what the parser says -> what to do about it; the first that is there counts."""
+"""Part of a parser message -> remedy; the first part that occurs in the message applies."""
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
-    """Carries the reason why out of the walk over the events."""
+    """Carries the reason out of the loop over the events."""
 
     def __init__(self, message: str, remedy: str, at: Position | None) -> None:
         super().__init__(message)
@@ -84,7 +84,7 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
 
 @dataclass(slots=True)
 class _Count:
-    """How many values a text holds so far, aliases written out, and how many it may hold."""
+    """The number of values so far, with aliases expanded, and the limit."""
 
     values: int
     values_max: int
@@ -92,7 +92,7 @@ class _Count:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list whose end has not come yet; in a mapping, the key whose value is next."""
+    """A mapping or list that is not complete yet; in a mapping, with the key of the next value."""
 
     value: dict[str, object] | list[object]
     anchor: str | None
@@ -102,14 +102,14 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Anchored:
-    """What an alias refers to, and how many values that is written out."""
+    """The value of an anchor, and the number of values in it with aliases expanded."""
 
     value: object
     values: int
 
 
 def read_yaml(text: str) -> tuple[SourceDocument, ...] | Unreadable:
-    """Return the documents of ``text``, empty ones left out, or what makes it unreadable."""
+    """Return the documents of ``text`` without empty ones, or why it cannot be read."""
     found: list[SourceDocument] = []
     try:
         _check_text(text)
@@ -131,7 +131,7 @@ def read_yaml(text: str) -> tuple[SourceDocument, ...] | Unreadable:
 
 
 def values_allowed(length: int) -> int:
-    """Return how many values a text of ``length`` characters may hold, but for aliases."""
+    """Return the maximal number of values in a text of ``length`` characters, without aliases."""
     return min(VALUES_MAX, VALUES_FREE + length // CHARS_PER_VALUE)
 
 
@@ -146,12 +146,12 @@ def _unreadable(refused: _Refused, document_index: int) -> Unreadable:
 
 
 def _check_text(text: str) -> None:
-    """Refuse what the parser would read otherwise than YAML 1.2 says, or at great cost."""
+    """Refuse a text that libyaml would read differently from YAML 1.2, or very slowly."""
     special = _ESCAPED_ONLY.search(text)
     if special is not None:
         code = ord(special[0])
         raise _Refused(
-            f"character U+{code:04X} may not be written as it is",
+            f"character U+{code:04X} must be escaped",
             f'write "\\u{code:04x}" in double quotes instead',
             _offset_position(text, special.start()),
         )
@@ -159,7 +159,7 @@ def _check_text(text: str) -> None:
     if len(declared) > TAGS_DECLARED_MAX:
         raise _Refused(
             f"the text declares {len(declared)} tags, over {TAGS_DECLARED_MAX}",
-            "remove the %TAG lines; documents are plain",
+            "remove the %TAG lines; documents use no tags",
             None,
         )
 
@@ -187,7 +187,7 @@ def _check_version(event: DocumentStartEvent) -> None:
 
 
 class _Builder:
-    """Builds one document's tree from its events, without recursion."""
+    """Builds the tree of one document from its events, without recursion."""
 
     __slots__ = ("_anchors", "_count", "_marks", "_open", "_start", "root")
 
@@ -200,7 +200,7 @@ class _Builder:
         self._start: Mark = None
 
     def take(self, event: object) -> bool:
-        """Add ``event`` and return whether the document is complete with it."""
+        """Add ``event`` and return whether the document is now complete."""
         if isinstance(event, ScalarEvent):
             self._scalar(event)
         elif isinstance(event, MappingStartEvent):
@@ -258,7 +258,7 @@ class _Builder:
         self._open.append(_Open(value, event.anchor, self._count.values))
 
     def _end(self, ended: _Open) -> None:
-        # An anchor counts from here on only, so that nothing can hold itself.
+        # The anchor is known from here on, so that no value can contain itself.
         if ended.anchor is not None:
             values = self._count.values - ended.values_before
             self._anchors[ended.anchor] = _Anchored(ended.value, values)
@@ -268,7 +268,7 @@ class _Builder:
         target = self._anchors.get(event.anchor)
         if target is None:
             raise _Refused(
-                f"alias {quoted('*' + event.anchor)} names no anchor that is complete before it",
+                f"alias {quoted('*' + event.anchor)} names no anchor that ends before it",
                 "define the anchor first, in the same document",
                 position(event.start_mark),
             )
@@ -281,7 +281,7 @@ class _Builder:
             raise self._too_many(event.start_mark)
 
     def _place(self, value: object, inside: _Open | None, mark: Mark) -> None:
-        """Put ``value`` where it belongs, the document itself or what is open."""
+        """Add ``value`` to the open mapping or list, or make it the document."""
         if inside is None:
             self._start, self.root = mark, value
         elif isinstance(inside.value, list):
@@ -304,7 +304,7 @@ class _Builder:
         if allowed == VALUES_MAX:
             return _Refused(TOO_MANY, SPLIT, position(mark))
         return _Refused(
-            f"the text holds over {allowed} values, for which it is too short",
+            f"the text holds over {allowed} values, the limit for its length",
             "remove empty documents and empty parts",
             position(mark),
         )
@@ -313,7 +313,7 @@ class _Builder:
 def _check_tag(tag: str, mark: Mark) -> None:
     if tag not in _PLAIN_TAGS:
         raise _Refused(
-            f"the tag {quoted(tag)} is not read here",
-            "remove it; documents are plain",
+            f"the tag {quoted(tag)} is not supported",
+            "remove it; documents use no tags",
             position(mark),
         )

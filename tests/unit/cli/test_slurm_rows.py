@@ -151,9 +151,9 @@ def test_a_format_has_widths_that_cut() -> None:
 @pytest.mark.parametrize(
     ("template", "text"),
     [
-        ("%Y", "there is no column %Y; there are: %i JOBID, %T STATE"),
+        ("%Y", "unknown column %Y; use %i JOBID, %T STATE"),
         ("plain", "'plain' has no column"),
-        ("%i %", "'%' is no column"),
+        ("%i %", "'%' is not a column"),
     ],
 )
 def test_a_format_that_cannot_be_read_says_why(template: str, text: str) -> None:
@@ -171,5 +171,5 @@ def test_named_columns_have_widths_and_separators() -> None:
     ]
     bare = named_lines(columns, ["ab"], has_head=False, between="|")
     assert bare == ["ab|AB"]
-    with pytest.raises(FormatError, match="there is no column 'Stat'; did you mean State"):
+    with pytest.raises(FormatError, match="unknown column 'Stat'; did you mean State"):
         named_fields("JobID,Stat", NAMED)

@@ -81,7 +81,7 @@ ENVELOPE: list[tuple[str, list[tuple[str, str, str]]]] = [
             ("lending.to[0]", f'{NAME_RULE}, got "a*b"', NAME_REMEDY),
             (
                 "lending.to[1]",
-                'must be an owner\'s name, or the beginning of one and *, got "**"',
+                'must be an owner\'s name, or a prefix of names and *, got "**"',
                 "write one * and only at the end, e.g. org:ai:*",
             ),
             ("lending.to", 'lists "x" more than once', "list it once"),

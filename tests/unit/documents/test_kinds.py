@@ -75,7 +75,7 @@ def test_every_fault_of_a_nodes_labels_is_told() -> None:
         Told(
             5,
             'metadata.labels["a b"]',
-            'has a label key that cannot be read back: "a b"',
+            'has an invalid label key: "a b"',
             "use 1 to 253 letters, digits, '.', '_', '/' or '-'",
         ),
         Told(5, "metadata.labels.tier", "must be text, got 3", 'write "3" in quotes'),
@@ -278,7 +278,7 @@ def test_weights_say_how_much_of_a_share_is_what_an_owner_has_now() -> None:
             "{decayedShare: 0.5}",
             ".decayedShare",
             "unknown field 'decayedShare'",
-            "write instantShare; it is the rest",
+            "write 1 minus it as instantShare",
         ),
         ("0.5", "", "must be a mapping, got 0.5", "write its fields as name: value"),
     ],
@@ -449,7 +449,7 @@ def test_only_a_run_can_have_its_name_generated() -> None:
         ("metadata.generateName", "is set beside name"),
         (
             "metadata.generateName",
-            'must be at most 64 characters that a name may begin with, got "a/"',
+            'must be at most 64 characters that are valid in a name, got "a/"',
         ),
     ]
 
@@ -528,7 +528,7 @@ def test_a_document_of_many_faults_is_cut_short() -> None:
     unknown = "".join(f"  x{i}: 1\n" for i in range(500))
     found = faults(RUN + unknown)
     assert len(found) == 101
-    assert Told(1, "document", "has more than 100 faults", "mend these first, then try again") in (
+    assert Told(1, "document", "has more than 100 faults", "correct these first, and retry") in (
         found
     )
 

@@ -102,7 +102,7 @@ def test_what_a_queue_keeps_and_what_it_lends_are_envelopes_of_their_own(
 def test_a_cohort_that_is_called_like_a_queue_gets_another_name() -> None:
     trees = (queue("vision", cohort="vision"), manifest("Cohort", "vision"))
     assert documents(*trees)["Owner/vision"] == {"parents": ["cohort:vision"]}
-    assert "is called cohort:vision" in notes(*trees)["Cohort/vision"]
+    assert "becomes owner cohort:vision" in notes(*trees)["Cohort/vision"]
 
 
 def test_labels_of_a_flavor_name_its_gpus_and_places() -> None:
@@ -124,7 +124,7 @@ def test_a_flavor_that_its_product_does_not_tell_apart_keeps_its_own_name(
     (envelope,) = documents(queue(), *flavors)["Budget/vision"]["envelopes"]
     assert envelope["flavor"] == "h100"
     said = notes(queue(), *flavors)["ResourceFlavor/h100 spec.nodeLabels"]
-    assert "write flavor: h100 in the Node documents" in said
+    assert "write flavor: h100 in the document of each Node" in said
 
 
 def test_a_named_cluster_gets_a_pool_and_its_envelopes_pay_there() -> None:
@@ -219,7 +219,7 @@ def test_a_note_has_file_line_object_and_field() -> None:
         (manifest("LocalQueue", "v", {}), "spec.clusterQueue: is required"),
         (manifest("Topology", "v"), "spec.levels: is required"),
         (manifest("ClusterQueue", "v", version="v1alpha1"), "apiVersion: must be"),
-        (manifest("Cohort", "v", {"parentName": "v"}), "makes a circle"),
+        (manifest("Cohort", "v", {"parentName": "v"}), "makes a cohort its own ancestor"),
         (
             manifest("ResourceFlavor", "v", {"nodeLabels": {"region": "a b"}}),
             "nodeLabels.region: must name a place",

@@ -102,18 +102,26 @@ def test_yaml_may_say_null_without_quotes() -> None:
             f'.f["{A}"]["{A}"][1]',
             "must be 0, or from 0.000001 to",
         ),
-        ({"f": {A: {"null": 1, A: [1, 2]}}}, f'.f["{A}"]["{A}"]', f"is not what {A} says of {A}"),
+        (
+            {"f": {A: {"null": 1, A: [1, 2]}}},
+            f'.f["{A}"]["{A}"]',
+            f"differs from the rates that {A} lists for {A}",
+        ),
         (
             {"f": {A: {"null": 1, B: [1, 2]}, B: {"null": 1, A: [1, 2]}}},
             f'.f["{A}"]["{B}"]',
-            f"is not what {B} says of {A}",
+            f"differs from the rates that {B} lists for {A}",
         ),
         (
             {"f": {A: {"null": 1, "('a', 2)": [1, 2]}}},
             f'.f["{A}"]["(\'a\', 2)"]',
-            "is a type of other GPUs",
+            "has another number of GPUs",
         ),
-        ({"f": {A: {"null": 1}, '("a", 1)': {"null": 1}}}, '.f["(\\"a\\", 1)"]', "is the type"),
+        (
+            {"f": {A: {"null": 1}, '("a", 1)': {"null": 1}}},
+            '.f["(\\"a\\", 1)"]',
+            "repeats the type",
+        ),
     ],
 )
 def test_every_fault_has_its_place(table: object, path: str, message: str) -> None:

@@ -274,7 +274,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
             (
                 "user",
                 r'must be one line of 1 to 256 characters, got "a\nb"',
-                "write that many, without control characters",
+                "write one line without control characters",
             )
         ],
     ),
@@ -292,7 +292,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
             (
                 "throughputs.v100",
                 "must be 0, or from 0.000001 to 1000000 steps a second, got -1",
-                "count larger or smaller steps, everywhere alike; 0 is where it cannot run",
+                "count larger or smaller steps, in all rates alike; 0 means that it cannot run",
             ),
             ("throughputs.p100", "must be a finite number, got Infinity", "write a number"),
         ],
@@ -366,7 +366,7 @@ def test_rounds_work_needs_a_source_of_rates() -> None:
             9,
             "spec.weight",
             "must be from 0.001 to 1000, got 0",
-            "use a weight in that range: it counts only beside those of the owner's other runs",
+            "use a weight in that range: it is relative to the owner's other runs",
         ),
         Told(10, "spec.totalSteps", "must be positive, got 0", "use 1 or more"),
     ]

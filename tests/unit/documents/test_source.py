@@ -118,7 +118,7 @@ def test_several_documents_are_read_in_order(text: str) -> None:
 
 
 def test_an_empty_list_holds_no_documents() -> None:
-    assert _refused("[]").message == "there are no documents here"
+    assert _refused("[]").message == "the text has no documents"
 
 
 def test_stray_separators_are_no_documents() -> None:
@@ -135,8 +135,8 @@ def test_plain_tags_are_read() -> None:
 
 
 UNREADABLE: list[tuple[str | bytes, int | None, int | None, str, str]] = [
-    ("", None, None, "there are no documents here", "write at least one"),
-    ("# nothing\n---\n", None, None, "there are no documents here", "write at least one"),
+    ("", None, None, "the text has no documents", "write at least one"),
+    ("# nothing\n---\n", None, None, "the text has no documents", "write at least one"),
     ("a:\n\t- b\n", 2, 1, "a tab may not indent", "indent with spaces"),
     ("a: b: c\n", 1, 5, "mapping values are not allowed", "in quotes"),
     ("a: [1, 2\n", 2, 1, "flow sequence", "close the bracket"),
@@ -145,14 +145,14 @@ UNREADABLE: list[tuple[str | bytes, int | None, int | None, str, str]] = [
     ("a: 1\nb: 2\na: 3\n", 3, 1, 'the key "a" is here twice', "keep one"),
     ("a: *x\n", 1, 4, 'alias "*x" names no anchor', "define the anchor first"),
     ("a: &a [*a]\n", 1, 8, 'alias "*a" names no anchor', "define the anchor first"),
-    ("a: !!python/object:os.system x\n", 1, 4, "is not read here", "remove it"),
-    ("a: !x {}\n", 1, 4, 'the tag "!x" is not read here', "remove it"),
+    ("a: !!python/object:os.system x\n", 1, 4, "is not supported", "remove it"),
+    ("a: !x {}\n", 1, 4, 'the tag "!x" is not supported', "remove it"),
     ("%YAML 1.1\n---\na: 1\n", 1, 1, "only YAML 1.2 is read", "remove the %YAML line"),
     ("? [a]\n: b\n", 1, 3, "a key must be plain text", "one word"),
     ('a: "\\U00110000"\n', 1, 7, "Unicode character escape", "check escapes"),
-    ('a: "\\ud83d\\ude00"\n', 1, 7, "Unicode character escape", "never half of one"),
+    ('a: "\\ud83d\\ude00"\n', 1, 7, "Unicode character escape", "or both surrogates"),
     ('a: "\\q"\n', 1, 5, "unknown escape", "double the backslash"),
-    ("a: x\u2028y\n", 1, 5, "U+2028 may not be written as it is", '"\\u2028" in double quotes'),
+    ("a: x\u2028y\n", 1, 5, "U+2028 must be escaped", '"\\u2028" in double quotes'),
     ("%TAG !a! b\n" * 101, None, None, "declares 101 tags, over 100", "remove the %TAG lines"),
     ("%TAG !a! b\r" * 101, None, None, "declares 101 tags, over 100", "remove the %TAG lines"),
     (f"a: {'[' * 100}", 1, 4 + DEPTH_MAX - 1, f"deeper than {DEPTH_MAX} levels", "no document"),

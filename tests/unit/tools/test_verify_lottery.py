@@ -184,13 +184,13 @@ def _nonce(block: list[Event]) -> None:
 
 
 FORGED: Final[dict[str, tuple[int, Callable[[list[Event]], None], str]]] = {
-    "another chain": (0, _replace(LotteryCommitted, commitment="ab" * 32), "it skips a link"),
-    "a chain too short": (0, _replace(LotteryCommitted, length=0), "it skips a link"),
-    "another nonce submitted": (0, _nonce, "is not as it was submitted"),
+    "another chain": (0, _replace(LotteryCommitted, commitment="ab" * 32), "a link is skipped"),
+    "a chain too short": (0, _replace(LotteryCommitted, length=0), "a link is skipped"),
+    "another nonce submitted": (0, _nonce, "is not as submitted"),
     "no such run": (
         1,
         _replace(ConflictDeclared, tokens=(token("ada", "a9"),)),
-        "a9 is not as it was submitted",
+        "a9 is not as submitted",
     ),
     "a run twice": (
         1,
@@ -198,11 +198,11 @@ FORGED: Final[dict[str, tuple[int, Callable[[list[Event]], None], str]]] = {
         "a run enters twice",
     ),
     "a token too large": (1, _replace(ConflictDeclared, size_max=7), "too large to enter"),
-    "a link skipped": (1, _replace(ConflictDeclared, preimage_index=2), "it skips a link"),
+    "a link skipped": (1, _replace(ConflictDeclared, preimage_index=2), "a link is skipped"),
     "another commitment": (
         1,
         _replace(ConflictDeclared, commitment=link(1).hex()),
-        "it skips a link",
+        "a link is skipped",
     ),
     "another scope": (
         1,
@@ -223,50 +223,54 @@ FORGED: Final[dict[str, tuple[int, Callable[[list[Event]], None], str]]] = {
         "a wrong preimage",
     ),
     "no preimage": (2, _replace(ConflictResolved, preimage=""), "a wrong preimage"),
-    "a beacon": (2, _replace(ConflictResolved, beacon="x"), "a beacon is shown"),
+    "a beacon": (2, _replace(ConflictResolved, beacon="x"), "or a beacon"),
     "not cleared": (
         2,
         _replace(ConflictResolved, outcome=ConflictOutcome.INSUFFICIENT),
-        "it cuts or draws, and is not cleared",
+        "cuts or draws, but not Cleared",
     ),
-    "no draw": (2, _replace(ConflictResolved, draws=(), cuts=()), "a seed or a beacon is shown"),
-    "no victim": (2, _replace(ConflictResolved, cuts=()), "it cuts others than its victims"),
-    "spared and ended": (2, _spare, "it cuts others than its victims"),
+    "no draw": (
+        2,
+        _replace(ConflictResolved, draws=(), cuts=()),
+        "a seed without draws, or a beacon",
+    ),
+    "no victim": (2, _replace(ConflictResolved, cuts=()), "the cut runs are not the victims"),
+    "spared and ended": (2, _spare, "the cut runs are not the victims"),
     "a victim that was not drawn": (
         2,
         _replace(ConflictResolved, cuts=(Cut(CutStep.LOTTERY, "a1", 0, 8, ("lease of a1",)),)),
-        "it cuts others than its victims",
+        "the cut runs are not the victims",
     ),
-    "a lease of somebody else": (2, _other_lease, "it cuts others than its victims"),
+    "a lease of somebody else": (2, _other_lease, "the cut runs are not the victims"),
     "another conflict": (2, _replace(ConflictResolved, conflict="c-9"), "'conflict c-9'"),
     "somebody ended by chance": (
         2,
         _replace(LeaseEnding, lease="lease of a1"),
-        "its seed is not shown",
+        "the seed is not shown",
     ),
     "an end without the seed": (
         2,
         _replace(LeaseEnded, detail=""),
-        "its seed is not shown",
+        "the seed is not shown",
     ),
     "ended by chance before": (
         0,
         lambda block: block.append(
             LeaseEnding(0, "root", "lease of a1", EndReason.RANDOM_PREEMPT, 0, "ab" * 32)
         ),
-        "its seed is not shown",
+        "the seed is not shown",
     ),
     "a second chain": (
         2,
         lambda block: block.append(
             LotteryCommitted(block[-1].at_ms, "root", link(0).hex(), LENGTH)
         ),
-        "the chain before it is not used up",
+        "the chain before has unused links",
     ),
     "a declaration again": (
         2,
         lambda block: block.append(structs.replace(declaration(2), at_ms=block[-1].at_ms)),
-        "it was declared before",
+        "it is declared twice",
     ),
 }
 
@@ -295,7 +299,7 @@ def test_of_two_open_conflicts_with_one_link_only_one_may_draw() -> None:
     ledger = honest()
     first, second = declaration(1), declaration(1, conflict="c-2")
     ledger.blocks = [ledger.blocks[0], [first, second], [outcome(first)], [outcome(second)]]
-    assert "its link was used by another lottery" in fault(ledger.export().encode())
+    assert "another lottery used the link" in fault(ledger.export().encode())
 
 
 def test_what_is_shown_must_be_what_was_hashed() -> None:
@@ -303,7 +307,7 @@ def test_what_is_shown_must_be_what_was_hashed() -> None:
     block = json.loads(lines[1])
     block["events"][0]["deficit"] += 1
     lines[1] = json.dumps(block, separators=(",", ":"), ensure_ascii=False) + "\n"
-    assert fault("".join(lines).encode()).endswith("what is shown is not what was hashed")
+    assert fault("".join(lines).encode()).endswith("the shown event is not the hashed one")
 
 
 @pytest.mark.slow

@@ -1,1 +1,1 @@
-"""Commands for people who submit work and follow it: one module each."""
+"""Commands of users who submit runs: one module each."""

@@ -41,11 +41,11 @@ _OPTIONS: Final = {
     "--gpus",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many GPUs instead, where nodes differ; they must make up whole nodes.",
+    help="The number of GPUs instead of nodes, if nodes differ; must make up whole nodes.",
 )
-@click.option("--for", "duration", metavar="DURATION", required=True, help="For how long: 8h, 2d.")
-@click.option("--user", metavar="USER", help="For whom.  [default: the caller]")
-@click.option("--pool", metavar="POOL", help="In which pool.  [default: default]")
+@click.option("--for", "duration", metavar="DURATION", required=True, help="The duration: 8h, 2d.")
+@click.option("--user", metavar="USER", help="The user who gets the nodes.  [default: the caller]")
+@click.option("--pool", metavar="POOL", help="The pool.  [default: default]")
 @click.option(
     "--select",
     "labels",
@@ -55,7 +55,9 @@ _OPTIONS: Final = {
 )
 @click.option("--one-domain", is_flag=True, help="All nodes in one domain.")
 @click.option(
-    "--checkpoint", metavar="DURATION", help="How long before its end the work is warned to stop."
+    "--checkpoint",
+    metavar="DURATION",
+    help="How long before its end the work gets the stop signal.",
 )
 @writer
 @click.pass_obj
@@ -75,19 +77,19 @@ def claim(
     checkpoint: str | None,
     dry_run: bool,
 ) -> None:
-    """Take whole nodes for one user and sensitive work, until a stated end.
+    """Claim whole nodes for sensitive work of one user, until a stated end.
 
-    Granted at once or refused: there is no queue for claims. The owner's own envelopes pay for all
-    of it from the start, whether anything works there or not; what is left when it is released
-    early is theirs again. No other run is placed on these nodes, nothing there is cut or drawn, and
-    each node is wiped before another user gets it. The claim is recorded first.
+    A claim is granted at once or refused: claims do not queue. The owner's own envelopes pay for
+    the whole time from the start, even if no work runs there; an early release returns the rest. No
+    other run is placed on these nodes, no conflict cuts their work, and each node is wiped before
+    another user gets it. The claim is recorded first.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.claim_handlers import claim_document
     from quorate.operations.fleet.fleet_operations import ClaimNodes
 
     if (nodes is None) == (gpus is None):
-        raise click.UsageError("give either --nodes N or --gpus N")
+        raise click.UsageError("give one of --nodes N and --gpus N")
     asked = ClaimNodes(
         name=name,
         owner=owner,
@@ -102,8 +104,8 @@ def claim(
         checkpoint=checkpoint,
         dry_run=dry_run,
     )
-    # Checked here first, so that errors name the flag; the GPUs of a node are not known here, and
-    # one will do.
+    # Checked here first, so that errors name the option. The GPUs of a node are not known here, so
+    # that the check uses one GPU.
     claim_document(asked, gpus or 1, words=_OPTIONS)
     ask(settings, "claim-nodes", asked)
 
@@ -132,9 +134,8 @@ def _selector(labels: tuple[str, ...]) -> dict[str, str]:
 def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Give the nodes of a claim back before its end.
 
-    What was held for the rest of its time is released. The nodes take no other work before they
-    have been wiped: the executor does that, or an operator records it with: quorate node wiped
-    NODE.
+    The hold for the rest of its time is released. The nodes take no other work until they are
+    wiped: the executor does that, or an operator records it with `quorate node wiped NODE`.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note

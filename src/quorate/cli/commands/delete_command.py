@@ -20,7 +20,7 @@ _ELSEWHERE: Final = {
     "token": "quorate token revoke ID",
     "context": "quorate context delete NAME",
 }
-"""What ends the things that people try to delete and that are not deleted here."""
+"""Kind that cannot be deleted -> the command that ends such a resource."""
 _REASON_CHARS_MAX: Final = 1000
 
 
@@ -42,10 +42,10 @@ def delete(
     """Remove nodes, pools, budgets and owners that nothing depends on.
 
     KIND is node, pool, budget or owner. A node must have no work on it (quorate node drain), a pool
-    no runs, a budget no runs that it pays for, an owner neither runs nor children; its idle budgets
-    and its tokens go with it. Firm starts that were to
-    use a node or a budget are planned anew. What happened stays in the ledger, and a resource of
-    the same name may be applied again.
+    must have no runs, a budget must pay for no runs, and an owner must have neither runs nor
+    children. The idle budgets and the tokens of an owner are removed with it. Firm starts that need
+    a removed node or budget are planned again. The ledger keeps the history, and a resource of the
+    same name can be applied again.
     """
     from quorate.cli.ask_and_print import ask, ask_each
     from quorate.operations.resources.resource_operations import DeleteThing
@@ -57,7 +57,9 @@ def delete(
     kind, names = split_target(kind, names)
     other = kind.lower().removesuffix("s")
     if other in _ELSEWHERE:
-        raise click.UsageError(f"a {other} is not deleted; to end it, write: {_ELSEWHERE[other]}")
+        raise click.UsageError(
+            f"a {other} cannot be deleted; to end it, write: {_ELSEWHERE[other]}"
+        )
     found = kind_named("owner" if other == "tenant" else kind).name
     if found not in _DELETED:
         raise click.UsageError(f"{found}: cannot be deleted; delete a node, pool, budget or owner")

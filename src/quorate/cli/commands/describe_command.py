@@ -16,15 +16,15 @@ from quorate.views.exits import CommandError
 @reader
 @click.pass_obj
 def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
-    """Show everything about one thing.
+    """Show everything about one resource.
 
-    Of a run: what it asked for, why it waits and since when, its planned start, the conflicts it
-    went through, its leases with nodes, slots and payers, the steps and figures that its work
-    reported last, who paid how much, and its events with their sequence numbers. Of a budget: what
-    each envelope was granted, has spent, holds and lends, and its caps. Of a node: its status, the
-    leases on it and its events. Of an owner: its family, quota, budgets and runs. Of a reservation:
-    when and where its run starts, who pays, and what moved it. Of a resolveroutcome: who entered
-    the lottery with which odds, seed, draws and cuts.
+    Run: its request, why it waits and since when, its planned start, its conflicts, its leases with
+    nodes, slots and payers, the steps and metrics that it reported last, who paid how much, and its
+    events with their sequence numbers. Budget: what each envelope was granted, has spent, holds and
+    lends, and its caps. Node: its status, the leases on it and its events. Owner: its family,
+    quota, budgets and runs. Reservation: when and where its run starts, who pays, and why it was
+    moved. Resolveroutcome: the runs in the lottery with their odds, the seed, the draws and the
+    cuts.
     """
     from quorate.cli.ask_and_print import ask_each
     from quorate.operations.resources.resource_operations import GetSystem, GetThing
@@ -43,7 +43,7 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
         return
     if not names:
         raise click.UsageError(f"which {found.name}? list them: quorate get {found.plural}")
-    # The queue is no resource; a waiting run is described as a run.
+    # The queue is not a resource; a waiting run is described as a run.
     told = "run" if found.name == "queue" else found.name
     if told == "run":
         from quorate.cli.typed_names import run_names

@@ -1,4 +1,4 @@
-"""``quorate diff``: what applying files would change, document by document."""
+"""``quorate diff``: what applying files would change, for each document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _MADE: Final = ("nonce", "user")
-"""Fields of a run that are made where it is submitted, if it does not say them."""
+"""Fields of a run that the service sets if the document does not."""
 
 
 @click.command(
@@ -36,11 +36,10 @@ _MADE: Final = ("nonce", "user")
 def diff(settings: Settings, files: tuple[str, ...]) -> int:
     """Show what applying files would change.
 
-    Prints, for each document, the lines that are there and not in the file with -, and those of the
-    file with +. What a resource has and its document does not say is shown as removed, because
-    `apply` replaces the whole resource. Nothing is recorded; for the effect on runs see `quorate
-    apply --dry-run`. The exit code is 0 where nothing differs, 1 where something does, and 2 or
-    more where that could not be found out.
+    Prints a diff for each document: lines with - are in the resource only, lines with + are in the
+    file only. A field that the file does not have is shown as removed, because `apply` replaces the
+    whole resource. Nothing is recorded; for the effect on runs see `quorate apply --dry-run`. The
+    exit code is 0 without differences, 1 with differences, and 2 or more after an error.
     """
     from quorate.views.exits import CommandError, Exit
 
@@ -49,13 +48,13 @@ def diff(settings: Settings, files: tuple[str, ...]) -> int:
     except CommandError as error:
         if error.code is not Exit.REFUSED:
             raise
-        # 1 says that something differs.
+        # Exit code 1 means a difference.
         raise CommandError(Exit.UNUSABLE, *error.lines, fault=error.fault) from None
     return Exit.REFUSED if has_differed else Exit.OK
 
 
 def _print_differences(settings: Settings, files: tuple[str, ...]) -> bool:
-    """Return whether something differs, and print what does; raises ``CommandError``."""
+    """Print the differences, and return whether there are any; raises ``CommandError``."""
     from quorate.cli.sources import read_sources
 
     sources = read_sources(files, needs_owner=settings.service() is None)
@@ -69,14 +68,14 @@ def _print_differences(settings: Settings, files: tuple[str, ...]) -> bool:
 
 
 class _Resources:
-    """What there is, asked for once for each kind."""
+    """The present resources; each kind is requested once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._known: dict[str, dict[str, Any]] = {}
 
     def find(self, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the resource that ``wanted`` states, as it is; None where there is none."""
+        """Return the present resource of the kind and name of ``wanted``; None if it is missing."""
         from quorate.views.kind_names import kind_named
 
         name = wanted["metadata"].get("name")
@@ -105,7 +104,7 @@ class _Resources:
 
 
 def difference(there: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a unified diff from ``there``, None where it is new, to ``wanted``."""
+    """Yield the lines of a unified diff from ``there``, None for a new resource, to ``wanted``."""
     from difflib import unified_diff
 
     from quorate.documents import to_yaml
@@ -123,7 +122,7 @@ def difference(there: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> It
     yield from unified_diff(
         before,
         to_yaml(wanted).splitlines(),
-        f"{name} as it is" if there is not None else "/dev/null",
+        f"{name} at present" if there is not None else "/dev/null",
         f"{name} in the file",
         lineterm="",
     )

@@ -1,4 +1,4 @@
-"""``quorate explain``: what holds a run, and what would start it now."""
+"""``quorate explain``: why a run waits, and what would start it now."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from quorate.cli.settings import Settings
 @reader
 @click.pass_obj
 def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
-    """Say why a run waits and what would start it.
+    """Show why a run waits and what would start it.
 
-    Each listed change was tried by a dry run of that command, and starts the run now. For a run
-    with a firm start it shows how that came about; for one that was cut the conflict, its seed and
-    the odds. Nothing is changed.
+    Each listed change starts the run now: a dry run of that command has verified it. For a run with
+    a firm start, the output shows why it has that start. For a run that was cut, it shows the
+    conflict, its seed and the odds. Nothing is changed.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.typed_names import run_name

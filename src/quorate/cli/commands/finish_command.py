@@ -1,4 +1,4 @@
-"""``quorate complete``, ``fail``, ``cancel`` and ``tick``: ends of runs, and passing time."""
+"""``quorate complete``, ``fail``, ``cancel`` and ``tick``: end runs, or do what is due."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ _SHOWN_MAX: Final = 5
     )
 )
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=names_of("run"))
-@click.option("--note", metavar="TEXT", default="", help="How it went; kept in the ledger.")
+@click.option(
+    "--note", metavar="TEXT", default="", help="A note on the result; kept in the ledger."
+)
 @writer
 @click.pass_obj
 def complete(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) -> None:
     """Record that the work of runs is done.
 
-    Their slots are free at once, what they held and did not use is released, and runs that wait are
-    tried.
+    Their slots become free at once, the unused rest of their holds is released, and the scheduler
+    tries to start waiting runs.
     """
     _end(settings, "complete-run", runs, note, dry_run=dry_run)
 
@@ -41,14 +43,15 @@ def complete(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool
     )
 )
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=names_of("run"))
-@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+@click.option("--note", metavar="TEXT", default="", help="The reason; kept in the ledger.")
 @writer
 @click.pass_obj
 def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) -> None:
-    """Record that the work of runs has ended badly.
+    """Record that the work of runs has failed.
 
-    A failed run is over and is not tried again; runs that follow it wait to be withdrawn, or fail.
-    Its slots are free at once. For a machine that broke see: quorate node fail.
+    A failed run is over and does not start again. Runs that follow it wait until they are
+    cancelled, or fail, too. Its slots become free at once. For a broken machine see `quorate node
+    fail`.
     """
     _end(settings, "fail-run", runs, note, dry_run=dry_run)
 
@@ -57,7 +60,7 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
     epilog=examples(
         "quorate cancel train-1",
         "quorate cancel $(quorate get runs --phase Running -o name)",
-        "quorate cancel --all --dry-run         # every run of yours",
+        "quorate cancel --all --dry-run         # all your runs",
         "quorate cancel sweep                   # an array: its tasks that wait or run",
         "quorate cancel 'sweep[3]' 'sweep[10-19]'     # tasks of an array",
         "quorate cancel --all --owner vision --dry-run",
@@ -70,22 +73,26 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
     "--all",
     "is_all",
     is_flag=True,
-    help="Every run of yours that waits or runs; needs --yes.",
+    help="All your runs that wait or run; needs --yes.",
 )
 @click.option("--user", metavar="USER", help="With --all: the runs of this user instead.")
 @click.option(
-    "--owner", metavar="OWNER", help="With --all: the runs of this owner, of all users or --user."
+    "--owner",
+    metavar="OWNER",
+    help="With --all: the runs of this owner, of --user or of all users.",
 )
 @click.option(
-    "--all-users", is_flag=True, help="With --all: the runs of all users that you may see."
+    "--all-users",
+    is_flag=True,
+    help="With --all: the runs of all users, as far as you may see them.",
 )
-@click.option("--yes", is_flag=True, help="Cancel what --all finds without another question.")
+@click.option("--yes", is_flag=True, help="Confirm --all: cancel the runs that it selects.")
 @click.option(
     "--now",
     is_flag=True,
-    help="Kill the work at once: no grace to checkpoint, also where it is stopping already.",
+    help="Kill the work at once: no grace to checkpoint, even if it is already stopping.",
 )
-@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+@click.option("--note", metavar="TEXT", default="", help="The reason; kept in the ledger.")
 @writer
 @click.pass_obj
 def cancel(
@@ -103,22 +110,22 @@ def cancel(
 ) -> None:
     """Stop runs, or withdraw them from the queue.
 
-    The work of a run that stops has its grace to checkpoint; with --now it has none, and what it
-    has not saved is lost. The firm start of a cancelled run, if any, is dropped. The owner of a
-    cancelled run that has just started by a conflict may not call another one for the pool's
-    cool-down. A run that is cancelled already stays so.
+    A running run has its grace period to checkpoint; with --now it has none, and loses what it has
+    not saved. The firm start of a cancelled run, if any, is dropped. If the run has just started by
+    a conflict, its owner cannot cause another conflict during the pool's cool-down. Cancelling a
+    cancelled run changes nothing.
 
-    Of several runs, those that can be cancelled are; at the end the others are named, and the exit
-    code is 1.
+    With several runs, a refusal for one does not stop the others; the refusals are listed at the
+    end, and the exit code is 1.
     """
     if is_all == bool(runs):
         raise click.UsageError(
             "name the runs: quorate cancel RUN..., or write: quorate cancel --all --yes"
         )
     if not is_all and (owner is not None or user is not None or all_users):
-        raise click.UsageError("--owner, --user and --all-users go with --all")
+        raise click.UsageError("--owner, --user and --all-users need --all")
     if all_users and user is not None:
-        raise click.UsageError("write --user or --all-users, not both")
+        raise click.UsageError("give --user or --all-users, not both")
     if is_all:
         from quorate.cli.ask_and_print import own_runs
 
@@ -142,12 +149,12 @@ def cancel(
 @writer
 @click.pass_obj
 def tick(settings: Settings, dry_run: bool) -> None:
-    """Do what time has made due.
+    """Carry out what is due by now.
 
-    Holds that ran out are extended, handed over to the next payer, or their runs stopped when no
-    money is left; firm starts that are due are kept, conflicts that are due are settled, and what
-    cannot be kept moves, with its cause; waiting runs are tried, and malleable ones grow when no
-    run waits. Every command that writes does this too.
+    A hold that has run out is extended, or handed over to the next payer; if no payer has money,
+    the run is stopped. Runs with a firm start that is due start, and conflicts that are due are
+    settled. A firm start that cannot be kept is moved, with its cause. Then waiting runs are tried,
+    and malleable runs grow if no run waits. Every command that writes does all this, too.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.fleet_operations import Tick
@@ -164,7 +171,7 @@ def _end(
     dry_run: bool,
     now: bool = False,
 ) -> None:
-    """Ask for one of the operations that end a run, for each of ``runs``."""
+    """Request an operation that ends a run, for each of ``runs``."""
     from quorate.cli.ask_and_print import ask_each
     from quorate.cli.typed_names import names_of_typed, typed_run
     from quorate.operations.resources.run_operations import CancelRun, EndRun
@@ -175,7 +182,7 @@ def _end(
         typed = typed_run(word)
         names = names_of_typed(typed)
         if operation == "cancel-run":
-            # Tasks of an array are cancelled together, so that none starts in between.
+            # Tasks of an array are cancelled in one request, so that none starts in between.
             whole = names[0] if len(names) == 1 else typed
             asked.append(CancelRun(run=whole, note=told, dry_run=dry_run, now=now))
         else:
@@ -185,19 +192,18 @@ def _end(
 
 def _none_found(user: str | None, *, is_mine: bool) -> str:
     if user is None:
-        return "no run waits or runs"
+        return "there is no waiting or running run"
     others = "; for others: --user USER, --owner OWNER or --all-users" if is_mine else ""
-    return f"no run of {user} waits or runs{others}"
+    return f"{user} has no waiting or running run{others}"
 
 
 def _live_runs(
     settings: Settings, owner: str | None, user: str | None, *, has_below: bool
 ) -> tuple[str, ...]:
-    """Return the runs of an owner and a user, or of any, that wait or run and may be seen.
+    """Return the waiting and running runs of an owner and a user, or of all.
 
-    ``has_below``: those of owners below ``owner`` are meant too, as far as they are listed for it.
-    Those that wait come first, the newest of them first: a run that waits for another to be over
-    must not start when that is cancelled.
+    With ``has_below`` also runs of owners below ``owner``. Waiting runs come first, newest first:
+    otherwise a run that follows another one would start when that one is cancelled.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.resources.resource_operations import ListRuns
@@ -218,5 +224,5 @@ def _live_runs(
 
 
 def checked_note(note: str) -> str:
-    """Return ``note``, which is empty or one line; raises ``CommandError`` otherwise."""
+    """Return ``note``; raises ``CommandError`` unless it is empty or one line."""
     return one_line(note, "--note", NOTE_CHARS_MAX) if note else ""

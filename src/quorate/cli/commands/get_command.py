@@ -1,4 +1,4 @@
-"""``quorate get``: tables or documents of one kind."""
+"""``quorate get``: lists resources of one kind, as tables or documents."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from quorate.operations.resources.resource_operations import ListThings
 
 PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
-"""The phases of ``quorate.model``, named here so that ``--help`` need not import it."""
+"""The phases of a run, repeated here so that ``--help`` need not import ``quorate.model``."""
 
 
 @click.command(
     epilog=examples(
         "quorate get runs",
         "quorate get domains               # free and total GPUs, largest group",
-        "quorate get queue                 # who waits, in order, and why",
+        "quorate get queue                 # waiting runs, in order, and why",
         "quorate get reservations          # planned starts, firm and tentative",
-        "quorate get resolveroutcomes      # every conflict: who entered, who was cut",
-        "quorate get claims                # sensitive nodes: whose, until when, wiped or not",
-        "quorate get charges               # who paid; adds up to the millisecond",
+        "quorate get resolveroutcomes      # conflicts: lottery entries and cuts",
+        "quorate get claims                # sensitive nodes: user, end, wiped or not",
+        "quorate get charges               # who paid, exact to the millisecond",
         "quorate get envelopes -o wide",
         "quorate get run train-1 -o json",
         "quorate get runs sweep            # an array, its tasks counted by phase",
@@ -37,7 +37,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get runs --owner rai --phase Running --limit 20",
         "quorate get nodes -l region=us-west --sort-by .status.freeGPUs",
         "quorate get runs --field spec.resources.gpuType=H100",
-        "timeout 2 quorate get runs -w || true     # each row again that changes; Ctrl-C ends it",
+        "timeout 2 quorate get runs -w || true     # prints rows that change; Ctrl-C ends it",
         "quorate get runs -o name          # run/NAME lines, for other commands",
         "quorate get nodes -o csv > nodes.csv",
         "quorate get runs -o jsonpath='{.items[*].metadata.name}'",
@@ -57,19 +57,21 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
     type=click.IntRange(min=1),
     help="At most N: the newest N runs, or the first N of another list.",
 )
-@click.option("--tasks", is_flag=True, help="Each task of an array, and not the array.")
-@click.option("-l", "--selector", "labels", metavar="LABELS", help="Only with these: region=eu.")
+@click.option("--tasks", is_flag=True, help="List each task of an array instead of the array.")
+@click.option(
+    "-l", "--selector", "labels", metavar="LABELS", help="Only with these labels: region=eu."
+)
 @click.option(
     "--field",
     "fields",
     metavar="PATH=VALUE",
     multiple=True,
-    help="Only with this value: spec.owner=rai, or != for any other. May be repeated.",
+    help="Only with this field value: spec.owner=rai, or != for others. May be repeated.",
 )
-@click.option("--sort-by", "sort_path", metavar="PATH", help="By this value: .status.submitted.")
 @click.option(
-    "-w", "--watch", "is_watched", is_flag=True, help="Go on: print each row again that changes."
+    "--sort-by", "sort_path", metavar="PATH", help="Sort by this field: .status.submitted."
 )
+@click.option("-w", "--watch", "is_watched", is_flag=True, help="Keep printing rows that change.")
 @get_reader
 @click.pass_obj
 def get(
@@ -86,15 +88,16 @@ def get(
     is_watched: bool,
     tasks: bool,
 ) -> None:
-    """List what there is.
+    """List resources of one kind.
 
     KIND is one of nodes, domains, pools, owners, budgets, envelopes, caps, runs, queue,
     reservations, resolveroutcomes, leases, claims, charges, system; singular and short names work
     too. Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds. -l, --field and
-    --sort-by look at what `-o json` prints for the whole list, so they do not go with --limit.
+    --sort-by apply to the whole list in the form of `-o json`, so they cannot be combined with
+    --limit.
 
-    With -w the table stays, and rows that have changed are printed again below it, until Ctrl-C
-    (exit code 130); what changes with time alone, such as an age, is no change.
+    With -w the command prints the table, and then each row that changes, until Ctrl-C (exit code
+    130). A value that changes with time alone, such as an age, does not count as a change.
     """
     from quorate.operations.resources.resource_operations import (
         GetSystem,
@@ -116,14 +119,14 @@ def get(
     is_chosen = labels is not None or bool(fields) or sort_path is not None
     if is_watched and (is_chosen or not settings.is_table):
         raise click.UsageError(
-            "-w prints tables of whole lists: leave out -l, --field, --sort-by "
-            "and -o, but for -o wide"
+            "-w prints tables of whole lists: remove -l, --field, --sort-by "
+            "and -o; only -o wide is possible"
         )
     if is_chosen:
         from quorate.cli.choosing import Choosing
 
         if found.name == "system" or limit is not None:
-            raise click.UsageError("-l, --field and --sort-by are for whole lists, without --limit")
+            raise click.UsageError("-l, --field and --sort-by need the whole list: remove --limit")
         listing: ListThings = ListThings(names=names)
         if is_run:
             listing = ListRuns(names=names, owner=owner, phase=phase, grouped=not tasks)
@@ -151,7 +154,7 @@ def get(
 def _show(
     settings: Settings, kind: str, operation: str, asked: Struct, *, is_watched: bool
 ) -> None:
-    """Print what is asked for, once, or again as it changes."""
+    """Print the response once, or again whenever it changes."""
     if is_watched:
         from quorate.cli.live.watch_rows import follow_rows
 
@@ -163,7 +166,7 @@ def _show(
 def _print_chosen(
     settings: Settings, kind: str, operation: str, asked: ListThings, choosing: Choosing
 ) -> None:
-    """Print those of a list that are chosen, in the order that was typed."""
+    """Print the resources of a list that match the selectors, in the requested order."""
     from quorate.cli.ask_and_print import ask, tree_asked
     from quorate.cli.choosing import ChoiceError
     from quorate.operations.resources.resource_operations import NAMES_MAX
@@ -179,18 +182,18 @@ def _print_chosen(
         return
     names = tuple(each["metadata"]["name"] for each in tree["items"])
     if not names:
-        click.echo(f"no {kind} is chosen by that", err=True)
+        click.echo(f"no {kind} matches", err=True)
     elif len(names) > NAMES_MAX:
         raise click.UsageError(
-            f"{len(names)} are chosen, and a table has {NAMES_MAX} at most then; choose fewer, or "
-            "write -o name or -o json"
+            f"{len(names)} match, and such a table has at most {NAMES_MAX} rows; select fewer, "
+            "or use -o name or -o json"
         )
     else:
         ask(settings, operation, type(asked)(names=names))
 
 
 def _print(settings: Settings, kind: str, operation: str, asked: Struct) -> None:
-    """Ask for the operation, and print the response in the form that was typed."""
+    """Request the operation, and print the response in the requested format."""
     from quorate.cli.ask_and_print import ask, tree_asked
 
     if settings.output == NAME or settings.output.startswith(JSON_PATH):
@@ -200,7 +203,7 @@ def _print(settings: Settings, kind: str, operation: str, asked: Struct) -> None
 
 
 def _print_tree(settings: Settings, kind: str, tree: Any) -> None:
-    """Print a response for programs in the form that was typed."""
+    """Print a response tree in the requested format."""
     if settings.output == NAME:
         for each in tree.get("items", [tree]):
             click.echo(f"{kind}/{each['metadata']['name']}")

@@ -1,4 +1,4 @@
-"""``quorate logs``: what the work of a run has written."""
+"""``quorate logs``: the output of a run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from quorate.operations.fleet.looking_operations import LogLine, RunLogs
 
 TAIL_MAX: Final = 1_000
-"""How many lines one answer has at most."""
+"""The maximal number of lines in one response."""
 PAUSE_S: Final = 0.5
-"""How long to wait for more lines in a ledger's file."""
+"""The wait between two reads of the output beside a ledger's file."""
 _CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -34,9 +34,12 @@ _CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x
 )
 @click.argument("run", shell_complete=names_of("run"))
 @click.option(
-    "-f", "--follow", is_flag=True, help="Go on until the run is over; wait where it has not begun."
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Print new lines until the run is over; wait for its start.",
 )
-@click.option("--prefix", is_flag=True, help="Say which rank, node and stream wrote each line.")
+@click.option("--prefix", is_flag=True, help="Begin each line with its rank, node and stream.")
 @click.option(
     "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="Begin at line N."
 )
@@ -47,10 +50,15 @@ _CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x
     help="Begin with the last N lines.",
 )
 @click.option(
-    "--pods", is_flag=True, help="Of a run in a cluster: read its pods with kubectl, as you."
+    "--pods",
+    is_flag=True,
+    help="For a run in Kubernetes: read its pods with kubectl and your rights.",
 )
 @click.option(
-    "-n", "--namespace", metavar="NAME", help="With --pods: where they are.  [default: the owner's]"
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="With --pods: their namespace.  [default: the owner's]",
 )
 @reader
 @click.pass_obj
@@ -65,20 +73,20 @@ def logs(
     pods: bool,
     namespace: str | None,
 ) -> None:
-    """Show what the work of a run has written.
+    """Show the output of a run.
 
-    Output is kept by the executor that runs the work; that of the local one is read beside a
-    ledger's file as well. Where there is none this says so, with exit code 1. The output of pods is
-    in their cluster: --pods has kubectl read it there, with your own rights.
+    The executor that runs the work stores its output; a ledger's file has the output of the local
+    executor beside it. If there is no stored output, the exit code is 1. The output of pods is in
+    their cluster: with --pods, kubectl reads it there, with your own rights.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.typed_names import run_name
     from quorate.operations.fleet.looking_operations import RunLogs
 
     if pods and (first or not settings.is_table):
-        raise click.UsageError("--pods prints lines as kubectl does; leave out --from and -o")
+        raise click.UsageError("--pods prints lines as kubectl does; remove --from and -o")
     if namespace is not None and not pods:
-        raise click.UsageError("-n says where pods are; add --pods")
+        raise click.UsageError("-n is the namespace of pods; add --pods")
     name = run_name(run)
     if pods:
         from quorate.cli.ask_and_print import tree_asked
@@ -95,12 +103,10 @@ def logs(
         try:
             _print_lines(settings, asked, follow=follow, prefix=prefix)
         except KeyboardInterrupt:
-            # The usual way to stop reading: not an error.
+            # Ctrl-C is the usual way to stop reading, so it is not an error.
             raise CommandError(Exit.INTERRUPTED) from None
     elif follow or prefix:
-        raise click.UsageError(
-            "-f and --prefix print lines; leave out -o, or leave out -f and --prefix"
-        )
+        raise click.UsageError("-f and --prefix print lines; remove -o, or remove -f and --prefix")
     else:
         ask(settings, "run-logs", asked)
 
@@ -119,11 +125,11 @@ def _print_lines(settings: Settings, asked: RunLogs, *, follow: bool, prefix: bo
 
 
 def harmless(text: str) -> str:
-    """Return a line of output as a terminal may have it: with colours and without other controls.
+    """Return a line of output with its colours and without other control sequences.
 
-    A terminal obeys more than colours: it can be made to rename its window, to move its cursor over
-    other lines, or to answer as if a person typed. Of what a program wrote over itself, as progress
-    bars do, the last is shown.
+    Other control sequences could rename the window, move the cursor over other lines, or send input
+    as if the user had typed it. If the program overwrote its line, as progress bars do, the last
+    text is shown.
     """
     last = text.rstrip("\r").rpartition("\r")[2]
     return _CONTROLS.sub(lambda found: found["colour"] or ascii(found[0])[1:-1], last)
@@ -141,7 +147,7 @@ def _lines(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogL
 
 
 def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
-    """Yield the lines kept beside a ledger's file, page by page; with ``follow`` until the end."""
+    """Yield the stored lines beside a ledger's file; with ``follow`` until the run is over."""
     from msgspec import convert
     from msgspec.structs import replace
 
@@ -160,7 +166,7 @@ def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLi
 
 
 def _prefix(line: LogLine) -> str:
-    """Return who wrote a line: a process, or the executor itself."""
+    """Return the writer of a line: a process, or the executor."""
     if line.rank is None:
         return "[quorate]"
     return f"[{line.rank}/{line.node}/{line.stream}]"

@@ -1,4 +1,4 @@
-"""``quorate notices``: what concerns you, as it was recorded, and as it is."""
+"""``quorate notices``: the notices of the caller, past and new."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quorate.operations.notices.notice_operations import WatchNotices
 
 _LOOK_S: Final = 1.0
-"""How often the ledger's file is read."""
+"""The interval between two reads of the ledger's file."""
 
 
 @click.command(
@@ -27,22 +27,22 @@ _LOOK_S: Final = 1.0
         "quorate notices -f --from 1 --count 1",
     )
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is recorded from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Print new notices as they are recorded.")
 @click.option(
     "--kind", "kinds", metavar="KIND", multiple=True, help="Only this kind.  May be repeated."
 )
 @click.option(
-    "--owner", metavar="NAME", help="Only of this owner.", shell_complete=names_of("owner")
+    "--owner", metavar="NAME", help="Only notices of this owner.", shell_complete=names_of("owner")
 )
 @click.option("--from", "first", metavar="SEQ", type=click.IntRange(min=1), help="Begin here.")
 @click.option(
     "--limit",
     metavar="N",
     type=click.IntRange(min=1, max=1_000),
-    help="At most N: the first from --from on, else the last.  [default: 50]",
+    help="At most N notices: the first N after --from, else the last N.  [default: 50]",
 )
 @click.option(
-    "--count", metavar="N", type=click.IntRange(min=1), help="With -f: end after N of them."
+    "--count", metavar="N", type=click.IntRange(min=1), help="With -f: end after N notices."
 )
 @reader
 @click.pass_obj
@@ -56,12 +56,12 @@ def notices(
     limit: int | None,
     count: int | None,
 ) -> None:
-    """Show the notices that concern you, and follow them.
+    """Show your notices.
 
-    Starts, cuts, lotteries, thresholds, lost nodes and money that has ended: each with its numbers
-    and the next command to type. They are derived from the ledger, so that they can be read again
-    at any time. With -f new ones are printed as they are recorded, one a line (with -o json one
-    JSON object a line), until Ctrl-C or --count.
+    Notices report starts, cuts, lotteries, thresholds, lost nodes and exhausted budgets, each with
+    its numbers and the next command to type. They are derived from the ledger, so that past notices
+    can be read at any time. With -f, new notices are printed as they are recorded, one per line
+    (with -o json one JSON object per line), until Ctrl-C or --count.
     """
     from quorate.operations.notices.notice_operations import (
         NOTICES_SHOWN,
@@ -71,13 +71,13 @@ def notices(
 
     if follow:
         if limit is not None:
-            raise click.UsageError("-f goes on without end; leave out --limit, or -f")
+            raise click.UsageError("-f has no limit; remove --limit, or use --count N")
         if settings.output == "yaml":
-            raise click.UsageError("-f prints lines as they come; choose -o json, or leave out -o")
+            raise click.UsageError("-f prints one notice per line; use -o json, or remove -o")
         _follow(settings, WatchNotices(first=first, kinds=kinds, owner=owner), count)
         return
     if count is not None:
-        raise click.UsageError("--count ends -f; give --limit N, or add -f")
+        raise click.UsageError("--count is for -f; add -f, or use --limit N")
     from quorate.cli.ask_and_print import ask
 
     asked = ListNotices(first=first, kinds=kinds, owner=owner, limit=limit or NOTICES_SHOWN)
@@ -101,12 +101,12 @@ def _follow(settings: Settings, asked: WatchNotices, count: int | None) -> None:
             for notice in islice(client.notices(asked), count):
                 _print(settings, to_builtins(notice))
     except KeyboardInterrupt:
-        # The usual way to stop following: not an error, and nothing is left half done.
+        # Ctrl-C is the usual way to stop following, so it is not an error.
         raise CommandError(Exit.INTERRUPTED) from None
 
 
 def _of_file(settings: Settings, asked: WatchNotices) -> Iterator[dict[str, Any]]:
-    """Yield what is recorded in the ledger's file, which is read again and again."""
+    """Yield the notices in the ledger's file, and read it again and again."""
     from time import sleep
 
     from quorate.cli.session import clock_of, open_to_read
@@ -138,7 +138,7 @@ def _from(asked: WatchNotices, cursor: int | None) -> WatchNotices:
 
 
 def _print(settings: Settings, tree: dict[str, Any]) -> None:
-    """Print one notice and flush."""
+    """Print one notice, and flush."""
     import json
 
     if settings.is_table:

@@ -1,4 +1,4 @@
-"""``quorate patch``: change single fields of what was applied."""
+"""``quorate patch``: change single fields of a resource."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ def patch(
     assignments: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Change fields of what was applied.
+    """Change fields of a resource.
 
-    KIND is node, owner, budget, pool or system. PATH is as in the document; an element of a list
-    is named in brackets by its name or position. VALUE is JSON where it is JSON, else text.
+    KIND is node, owner, budget, pool or system. PATH is that of the field in the document; an
+    element of a list is given in brackets, by its name or position. VALUE is read as JSON if it is
+    valid JSON, otherwise as a string.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.resource_operations import PatchDocument, PatchSystem
@@ -55,7 +56,7 @@ def patch(
         raise click.UsageError(f"which {found}? write: quorate patch {found} NAME --set PATH=VALUE")
     if found == "system" and names not in ((), ("system",)):
         raise click.UsageError(
-            f"there is one system and it has no name {names[0]!r}; "
+            f"the system has no name, got {names[0]!r}; "
             "write: quorate patch system --set PATH=VALUE"
         )
     if found == "system":

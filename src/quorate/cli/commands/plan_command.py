@@ -1,4 +1,4 @@
-"""``quorate plan``: when a run starts, why not now, who pays, what helps, whom it could cost."""
+"""``quorate plan``: when a run starts, why not now, who pays, and which runs it could stop."""
 
 from __future__ import annotations
 
@@ -25,36 +25,40 @@ from quorate.cli.settings import Settings
     "files",
     metavar="FILE",
     multiple=True,
-    help="YAML or JSON with Runs that are not submitted; needs --dry-run. May be repeated.",
+    help="YAML or JSON with Runs that are not submitted yet; needs --dry-run. May be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="With -f: plan as if they were submitted now.")
+@click.option(
+    "--dry-run", is_flag=True, help="With -f: plan the runs as if they were submitted now."
+)
 @exact
 @reader
 @click.pass_obj
 def plan(
     settings: Settings, *, run: str | None, files: tuple[str, ...], dry_run: bool, is_exact: bool
 ) -> None:
-    """Say when a run starts, and what that rests on.
+    """Show when a run starts, and what that depends on.
 
-    Shows the start with a countdown, when it could start by itself and by a conflict, why it does
-    not start now, who pays, which changes would start it now (each tried by dry run), and whom it
-    could cost: what a conflict would cut, the odds of being drawn first, and how often each run is
-    cut in 1,000 dummy draws. Of a running run: which conflicts could end it.
+    Shows the planned start with a countdown, the start without a conflict and by a conflict, why
+    the run does not start now, who pays, and which changes would start it now (each verified by a
+    dry run). It also shows what a conflict for this run would stop: the cuts, the odds of being
+    drawn first, and how often each run is cut in 1,000 simulated draws. For a running run it shows
+    which conflicts could stop it.
 
-    A start is firm (recorded; it moves later only for a recorded cause), tentative (it follows the
-    queue), not before an instant (it is behind those that are planned) or none (waiting alone will
-    not help). With --exact all that wait before it are planned, too, up to 10,000: then a start
-    that is behind those that are planned is tentative as well. The confidence is certain (it waits
-    for no running work), expected (if running work ends when declared, or by a conflict) or rough
-    (it waits for work that is overdue).
+    A start is firm (recorded; moved later only for a recorded cause), tentative (it changes with
+    the queue), "not before" a time (the run is further back than the pool plans) or none (waiting
+    alone will not help). With --exact up to 10,000 runs before it are planned, too, so that such a
+    run also has a tentative start. The confidence is certain (no running work is in the way),
+    expected (if running work ends when declared, or by a conflict) or rough (the run waits for
+    overdue work).
+
     Nothing is written.
     """
     if (run is None) == (not files):
-        raise click.UsageError("give either RUN or -f FILE --dry-run")
+        raise click.UsageError("give one of RUN and -f FILE --dry-run")
     if files and not dry_run:
         raise click.UsageError(
-            "-f plans runs that are not there yet, so it needs --dry-run; "
-            "to have them carried out: quorate submit -f FILE"
+            "-f plans runs that are not submitted yet, so it needs --dry-run; "
+            "to submit them: quorate submit -f FILE"
         )
     from quorate.cli.ask_and_print import ask
     from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
@@ -68,7 +72,7 @@ def plan(
     from quorate.operations.request_documents import RUNS, check_only_runs
 
     sources = read_sources(files, needs_owner=settings.service() is None, bare=RUNS)
-    # A change that is proposed for one of several runs is no change of a file.
+    # With several runs, a change that helps one of them is not offered as a change of the file.
     source = files[0] if len(sources.documents) == 1 else "FILE"
     with sources.located():
         check_only_runs(sources.documents)

@@ -1,7 +1,7 @@
-"""The output of a run's pods, read with ``kubectl`` and the rights of the person who types.
+"""Prints the output of a run's pods with ``kubectl`` and the rights of the caller.
 
-The service does not stand in between: it would need a connection to each pod, and would show people
-what their own rights in the cluster do not.
+The service does not read it: that would need a connection to each pod, and could show output that
+the caller may not read in the cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.adapters.kubernetes.pod_manifest import RUN_LABEL
 from quorate.views.exits import CommandError, Exit
 
 PODS_MAX: Final = 1_000
-"""How many pods are followed at once."""
+"""The maximal number of pods that are followed at once."""
 
 
 def kubectl_words(
@@ -28,9 +28,9 @@ def kubectl_words(
     prefix: bool = False,
     tail: int | None = None,
 ) -> list[str]:
-    """Return the command that prints the output of the pods of ``run``, as programs are given it.
+    """Return the arguments of the ``kubectl`` command that prints the output of a run's pods.
 
-    Without a ``namespace`` it is that of the run's owner, or of the workload that it names.
+    The default ``namespace`` is that of the run's workload, if it has one, else that of its owner.
     """
     spec = run["spec"]
     workload = workload_of(spec["workload"]) if "workload" in spec else None
@@ -49,14 +49,14 @@ def kubectl_words(
 
 
 def print_pods(words: list[str]) -> None:
-    """Run ``kubectl``, which prints; raises ``CommandError`` where it cannot."""
+    """Run ``kubectl``, which prints; raises ``CommandError`` if it fails."""
     if shutil.which(words[0]) is None:
         raise CommandError(
-            Exit.UNUSABLE, "--pods: there is no kubectl on the path; install it, or add it there"
+            Exit.UNUSABLE, "--pods: kubectl is not on the path; install it, or add it to PATH"
         )
     done = subprocess.run(words, check=False)  # noqa: S603 - the words are made here
     if done.returncode:
         raise CommandError(
             Exit.UNUSABLE,
-            f"--pods: kubectl ended with code {done.returncode}; it was: {' '.join(words)}",
+            f"--pods: kubectl ended with code {done.returncode}; it ran: {' '.join(words)}",
         )

@@ -1,4 +1,4 @@
-"""``quorate queue``: who waits, in which order, and why."""
+"""``quorate queue``: the waiting runs, in order, and why they wait."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from quorate.cli.settings import Settings
 @reader
 @click.pass_obj
 def queue(settings: Settings, *, owner: str | None, limit: int | None) -> None:
-    """Show which runs wait, in order, and why.
+    """Show the waiting runs, in order, and why they wait.
 
-    The same as `quorate get queue`. `quorate explain RUN` says why a run has its position, and what
-    would start it.
+    The same as `quorate get queue`. `quorate explain RUN` shows why a run has its position, and
+    what would start it.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.resource_operations import ListRuns

@@ -1,4 +1,4 @@
-"""``quorate resolve``: GPUs freed by hand, after the notice period, by the rules for all."""
+"""``quorate resolve``: an operator frees GPUs, after the notice period."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ _MANY: Final = frozenset({"domain", "region", "cluster"})
     metavar="GPUS",
     type=click.IntRange(min=1),
     required=True,
-    help="How many GPUs to free, besides those that are free now.",
+    help="How many GPUs to free, in addition to those that are free now.",
 )
 @writer
 @click.pass_obj
 def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> None:
     """Free GPUs in a scope by hand, after the notice period.
 
-    The conflict is declared at once, with all entrants of its lottery, and settled when the pool's
-    notice is over: overstayed backfill first, then spares, steps of malleable runs, and the
-    lottery. Nothing is ended unless all cuts together are enough. A domain is given by its key,
-    region/cluster/domain, or by its last part where that is not ambiguous; region and cluster leave
-    the domains that are in one of them. Without a pool it is `default`, or the only one that has
-    the flavor. With a cap, GPUs are freed among those that it bounds.
+    The conflict is declared at once, with all runs in its lottery, and settled after the pool's
+    notice period. It stops overstayed backfill first, then spares, then steps of malleable runs,
+    and draws the lottery last. If all cuts together do not free enough GPUs, nothing is stopped.
+    Give a domain by its key, region/cluster/domain, or by its last part if that is unique; region
+    and cluster select all domains in them. The default pool is `default`, or the only one that has
+    the flavor. With a cap, the GPUs are freed among the runs that count against it.
 
-    With --dry-run: what would be cut, which runs would enter with which odds, and a dummy draw.
+    With --dry-run: shows what would be cut, the runs in the lottery with their odds, and a
+    simulated draw.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.fleet_operations import Resolve
@@ -68,7 +69,7 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
 
 
 def _parsed(scope: str) -> dict[str, list[str]]:
-    """Return the values of each key of ``scope``; raises ``CommandError`` for what is none."""
+    """Return the values of each key of ``scope``; raises ``CommandError`` for an unknown key."""
     found: dict[str, list[str]] = {}
     for part in scope.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -86,7 +87,7 @@ def _parsed(scope: str) -> dict[str, list[str]]:
     if "cap" in found:
         others = [key for key in found if key != "cap"]
         if others:
-            raise _wrong(f"cap says which GPUs are meant; leave out {others[0]}")
+            raise _wrong(f"cap already selects the GPUs; remove {others[0]}")
     elif "flavor" not in found:
         raise _wrong("the scope has no flavor; write it like flavor=H100,domain=A")
     return found

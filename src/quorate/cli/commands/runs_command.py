@@ -1,7 +1,7 @@
-"""``quorate runs`` and ``kubectl runs``: the commands of people who have runs, under one word.
+"""``quorate runs`` and ``kubectl runs``: the commands for runs as one group.
 
-Most of them are the commands that ``quorate`` has itself. ``kubectl`` runs the program
-``kubectl-runs`` for ``kubectl runs``.
+Most of them are also commands of ``quorate`` itself. ``kubectl`` runs the program ``kubectl-runs``
+for ``kubectl runs``.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ _SAME: Final = (
     *("submit", "plan", "watch", "explain", "shrink", "resolve"),
     *("queue", "logs", "complete", "cancel"),
 )
-"""The commands that ``quorate`` has by the same name."""
+"""The commands that ``quorate`` has with the same name."""
 TABLE: Final[CommandTable] = {
     **{name: COMMANDS[name] for name in _SAME},
-    "budgets": (_OWN, "budgets", "Show how many GPUs each envelope pays for, and could."),
-    "leases": (_OWN, "leases", "List the leases of a run, or of all."),
+    "budgets": (_OWN, "budgets", "Show how many GPUs each envelope pays for, and its headroom."),
+    "leases": (_OWN, "leases", "List the leases of a run, or of all runs."),
     "sponsors": (_OWN, "sponsors", "Show who lends to a run, or ask for more lenders."),
 }
 
 
 _NAMED: Final = frozenset(TABLE) - {"submit", "resolve", "queue", "budgets"}
-"""The commands that are about runs which are there."""
+"""The commands whose argument is an existing run."""
 _NAMESPACE: Final = ("-n", "--namespace")
 
 
 class RunsGroup(LazyGroup):
-    """The commands, which take ``-n NAMESPACE`` wherever it stands, as those of kubectl do."""
+    """The group of commands; as in kubectl, ``-n NAMESPACE`` may be anywhere on the line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return what is left of ``args``; the namespace is taken before the command is."""
+        """Parse the namespace first, and return the remaining arguments."""
         return super().parse_args(ctx, with_namespace_first(args))
 
 
 def with_namespace_first(args: Sequence[str]) -> list[str]:
-    """Return ``args`` with the namespace before the command; what follows ``--`` stays there.
+    """Return ``args`` with the namespace before the command; words after ``--`` do not move.
 
-    Raises ``UsageError`` where its name is missing.
+    Raises ``UsageError`` if the name of the namespace is missing.
     """
     end = list(args).index("--") if "--" in args else len(args)
     first: list[str] = []
@@ -95,23 +95,23 @@ def run() -> None:
 @click.option(
     *_NAMESPACE,
     metavar="NAME",
-    help="RUN is a custom resource in this namespace, which kubectl reads, as you.",
+    help="RUN is a custom resource in this namespace; kubectl reads it with your rights.",
 )
 @ledger_options
 @output_option
 @actor_option
 @click.pass_context
 def runs(ctx: click.Context, *, namespace: str | None) -> None:
-    """Submit, plan, watch and shrink runs: what `kubectl runs` does.
+    """Submit, plan, watch and shrink runs, as `kubectl runs` does.
 
     With the program `kubectl-runs` on the path, `kubectl runs explain train-1` is the same as
-    `quorate runs explain train-1`. Which service is asked is said as for every other command.
+    `quorate runs explain train-1`. The service is chosen as for every other command.
     """
     if namespace is None:
         return
     if ctx.invoked_subcommand not in _NAMED:
         word = ctx.invoked_subcommand
-        raise click.UsageError(f"-n says where a run is; {word} names none: leave it out")
+        raise click.UsageError(f"-n is the namespace of a run; {word} has no run: remove -n")
     ctx.meta[NAMESPACE] = namespace
 
 
@@ -132,11 +132,11 @@ def runs(ctx: click.Context, *, namespace: str | None) -> None:
 @reader
 @click.pass_obj
 def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
-    """Show how many GPUs each envelope pays for, and could.
+    """Show how many GPUs each envelope pays for, and its headroom.
 
-    OWNED are GPUs of the owner's own runs, SHARED those of its family's, BORROWED those lent to
-    others. HEADROOM is how many more it can pay for at once, by its own limit and the caps over it;
-    it is 0 outside the envelope's window.
+    OWNED are GPUs of the owner's own runs, SHARED those of its family's runs, BORROWED those lent
+    to others. HEADROOM is how many more GPUs the envelope can pay for now, within its own limit and
+    its caps; it is 0 outside the envelope's window.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.printing import print_lines, print_tree
@@ -145,7 +145,7 @@ def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
     from quorate.views.money.envelope_usage import COLUMNS, envelope_usage
     from quorate.views.table import table
 
-    del what  # There is one thing to show.
+    del what  # There is only one thing to show.
     trees = [
         tree_asked(settings, f"list-{kind}", ListThings())["items"]
         for kind in ("envelopes", "caps", "leases")
@@ -169,10 +169,10 @@ def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
 @reader
 @click.pass_obj
 def leases(settings: Settings, *, run: str | None) -> None:
-    """List the leases of a run, or of all.
+    """List the leases of a run, or of all runs.
 
     A lease is a group of GPUs that one envelope pays for. PAID-UNTIL is extended while the run
-    works and there is money.
+    works and the envelope has money.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.printing import print_lines, print_tree
@@ -257,7 +257,7 @@ def list_sponsors(settings: Settings, *, run: str) -> None:
     "gpus_max",
     metavar="GPUS",
     type=click.IntRange(min=1),
-    help="Borrow this many at most.  [default: as the run says]",
+    help="The maximal number of borrowed GPUs.  [default: that of RUN]",
 )
 @click.option("--name", metavar="NEW", required=True, help="The name of the new run.")
 @writer
@@ -273,8 +273,8 @@ def add_sponsors(
 ) -> None:
     """Submit a copy of a run that may borrow from more owners.
 
-    What a run may spend is part of it and does not change, so that its payers can rely on it: the
-    copy is a new run. Cancel the old one when the copy is there.
+    The funding of a submitted run does not change, so that its payers can rely on it; therefore the
+    copy is a new run. Cancel the old run after you have submitted the copy.
     """
     import json
 
@@ -293,7 +293,7 @@ def add_sponsors(
 
 
 def _checked_run(settings: Settings, word: str) -> dict[str, Any]:
-    """Return the run that ``word`` names, for programs."""
+    """Return the run ``word`` as a tree."""
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.typed_names import run_name
     from quorate.operations.resources.resource_operations import GetThing

@@ -1,4 +1,4 @@
-"""``quorate sacct`` and ``sinfo``: jobs of the past and nodes of now, as Slurm shows them."""
+"""``quorate sacct`` and ``sinfo``: past jobs and present nodes, in the form of Slurm."""
 
 from __future__ import annotations
 
@@ -30,11 +30,21 @@ _DEFAULT: Final = "JobID,JobName,Partition,Account,AllocGPUS,State,ExitCode"
 )
 @click.option("-j", "--jobs", "jobs", metavar="JOB", multiple=True, help="Only these jobs.")
 @click.option("-o", "--format", "names_shown", metavar="LIST", help=f"Columns: {_DEFAULT}.")
-@click.option("-S", "--starttime", "since", metavar="TIME", help="Jobs of this time or later.")
-@click.option("-E", "--endtime", "until", metavar="TIME", help="Jobs of before this time.")
-@click.option("-n", "--noheader", "no_head", is_flag=True, help="Leave the titles out.")
-@click.option("-P", "--parsable2", "is_bare", is_flag=True, help="Columns with | between them.")
-@click.option("-X", "--allocations", is_flag=True, expose_value=False, help="As it is anyway.")
+@click.option(
+    "-S",
+    "--starttime",
+    "since",
+    metavar="TIME",
+    help="Jobs that ended at this time or later, or have not ended.",
+)
+@click.option(
+    "-E", "--endtime", "until", metavar="TIME", help="Jobs that were submitted before this time."
+)
+@click.option("-n", "--noheader", "no_head", is_flag=True, help="Print no header.")
+@click.option("-P", "--parsable2", "is_bare", is_flag=True, help="Separate columns with |.")
+@click.option(
+    "-X", "--allocations", is_flag=True, expose_value=False, help="Accepted, and has no effect."
+)
 @past_choice_options
 @ledger_options
 @click.pass_obj
@@ -50,10 +60,11 @@ def sacct(
     is_bare: bool,
     **which: Any,
 ) -> None:
-    """List jobs of the past and of now, as Slurm's sacct does.
+    """List past and present jobs, as Slurm's sacct does.
 
-    Without -S and without jobs: those that ran or waited today, by UTC. A job is a run; its account
-    is its owner and its partition its pool. What jobs cost: quorate usage, quorate statement.
+    Without -S and without jobs, lists the jobs that ran or waited today (UTC). A job is a run, its
+    account is its owner, and its partition is its pool. For the cost of jobs see `quorate usage`
+    and `quorate statement`.
     """
     from quorate.cli.slurm.asked_jobs import asked_jobs, chosen, now_of
     from quorate.cli.slurm.slurm_format import FormatError, named_fields, named_lines
@@ -78,7 +89,7 @@ def sacct(
 
 
 def _instant(text: str | None, option: str) -> datetime | None:
-    """Return the instant that ``text`` says: a date or a time, UTC where it names no zone."""
+    """Return the time in ``text``, a date or a time; it is UTC without an offset."""
     from datetime import UTC, datetime
 
     if text is None:
@@ -87,13 +98,13 @@ def _instant(text: str | None, option: str) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(
-            f"{option}: must be such as 2026-11-01 or 2026-11-01T09:00:00, got {text!r}"
+            f"{option}: write a time like 2026-11-01 or 2026-11-01T09:00:00, got {text!r}"
         ) from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def _fields(now: datetime) -> dict[str, Field[JobRow]]:
-    """Return the columns of sacct by their name."""
+    """Return the columns of sacct by name."""
     from quorate.cli.slurm.job_rows import full_span, node_list
     from quorate.cli.slurm.slurm_format import Field
 
@@ -130,9 +141,9 @@ def _fields(now: datetime) -> dict[str, Field[JobRow]]:
     )
 )
 @click.option("-p", "--partition", "pool", metavar="POOL", help="Only this pool.")
-@click.option("-N", "--Node", "each_node", is_flag=True, help="A line for each node.")
+@click.option("-N", "--Node", "each_node", is_flag=True, help="Print one line per node.")
 @click.option("-o", "--format", "template", metavar="FORMAT", help="Columns: such as '%P %t %N'.")
-@click.option("-h", "--noheader", "no_head", is_flag=True, help="Leave the line of titles out.")
+@click.option("-h", "--noheader", "no_head", is_flag=True, help="Print no header.")
 @ledger_options
 @click.pass_obj
 def sinfo(
@@ -140,8 +151,8 @@ def sinfo(
 ) -> None:
     """List pools and their nodes, as Slurm's sinfo does.
 
-    A partition is a pool. Nodes of one pool, state and kind of GPU share a line. FORMAT is Slurm's:
-    % with a width and a letter.
+    A partition is a pool. Nodes with the same pool, state and flavor share a line. FORMAT is
+    Slurm's: % with a width and a letter.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.slurm.node_rows import NODE_FIELDS, node_rows

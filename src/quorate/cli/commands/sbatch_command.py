@@ -1,4 +1,4 @@
-"""``quorate sbatch``: a job as Slurm takes it, submitted as a run or as an array."""
+"""``quorate sbatch``: submits a Slurm job as a run or an array."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from quorate.cli.slurm.sbatch_script import Script
 
 _SLURM: Final = "quorate.sbatch"
-"""Where the options of Slurm, and the script, are kept while click reads our own."""
+"""The keys under which Slurm's options and the script are kept while click parses the rest."""
 
 
 class _SlurmLine(click.Command):
-    """A command that takes the options of sbatch beside its own, before the script."""
+    """A command that takes sbatch's options and its own, before the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep Slurm's options and the script aside, and parse the rest as any command does."""
+        """Set Slurm's options and the script aside, and parse the rest as any command does."""
         from quorate.cli.slurm.sbatch_options import split_command_line
         from quorate.cli.slurm.sbatch_script import KNOWN
 
@@ -40,7 +40,7 @@ class _SlurmLine(click.Command):
 
 
 def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
-    """Return our options; ``-o`` and ``--output`` are Slurm's where a file is named, not a form."""
+    """Return the command's own options; ``-o FILE`` is Slurm's, and ``-o FORMAT`` is not."""
     for at, word in enumerate(args):
         name, equals, value = word.partition("=")
         if name in ("-o", "--output"):
@@ -74,7 +74,7 @@ def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
     "--for",
     "duration",
     metavar="TIME",
-    help="How long it is expected to take; by default as long as its limit, --time.",
+    help="The expected duration; by default its limit, --time.",
 )
 @click.option(
     "--pool",
@@ -85,7 +85,7 @@ def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
 @click.option(
     "--name",
     metavar="NEW",
-    help="The name of the run; by default one that begins with --job-name.",
+    help="The name of the run; by default generated from --job-name.",
 )
 @writer
 @click.pass_context
@@ -94,16 +94,17 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
 
     Write SCRIPT [ARGUMENT]... after the options, or --wrap=COMMAND among them.
 
-    Options of sbatch are understood before the script and in its #SBATCH lines; typed ones win:
-    job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes, ntasks, ntasks-per-node, time,
-    account, partition, chdir, export, array, dependency=afterok|afterany|aftercorr|singleton, wrap,
-    mail-user, mail-type, parsable and test-only. Ignored options are listed on standard error, line
-    by line; an option that would change the meaning, such as begin, is refused. What follows the
-    script belongs to the script.
+    Options of sbatch may be given before the script and in its #SBATCH lines; the former take
+    precedence: job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes, ntasks,
+    ntasks-per-node, time, account, partition, chdir, export, array,
+    dependency=afterok|afterany|aftercorr|singleton, wrap, mail-user, mail-type, parsable and
+    test-only. Ignored options are listed on standard error, one per line; an option that would
+    change the meaning of the job, such as begin, is refused. Words after the script are its
+    arguments.
 
-    An array is one document. A task of it is a run called NAME_INDEX; `NAME[1-3]` names several of
-    them, and NAME all. The script is not copied: it must be there, under the same path, when the
-    run starts.
+    An array is one document. Each task is a run with the name NAME_INDEX; `NAME[1-3]` names several
+    tasks, and NAME the whole array. The script is not copied: it must still exist under the same
+    path when the run starts.
     """
     from quorate.cli.slurm.sbatch_options import CommandLine
     from quorate.cli.typed_run import worded
@@ -117,13 +118,13 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
         click.echo(each, err=True)
     for word in _meant_for_us(ctx, arguments):
         click.echo(
-            f"{word}: comes after {line.rest[0]}, so it is handed to the script; to give it to "
-            "quorate, write it before",
+            f"{word}: is after {line.rest[0]}, so it is an argument of the script; to pass it to "
+            "quorate, write it before the script",
             err=True,
         )
     if path:
         click.echo(
-            f"{line.rest[0]}: is not copied; {path} must be there when the run starts", err=True
+            f"{line.rest[0]}: is not copied; {path} must still exist when the run starts", err=True
         )
     is_dry = dry_run or "test-only" in script.asked
     with worded(settings, tree, _FIELDS):
@@ -131,7 +132,7 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
 
 
 def _submit(settings: Settings, tree: dict[str, Any], *, is_dry: bool, is_parsable: bool) -> None:
-    """Submit the run or the array; print what became of it, or for a script the name alone."""
+    """Submit the run or the array; print the outcome, or with ``--parsable`` only the name."""
     from quorate.cli.ask_and_print import ask, tree_asked
     from quorate.operations.resources.run_operations import SubmitRun
 
@@ -144,7 +145,7 @@ def _submit(settings: Settings, tree: dict[str, Any], *, is_dry: bool, is_parsab
 
 
 def _meant_for_us(ctx: click.Context, arguments: Sequence[str]) -> list[str]:
-    """Return the words after a script that are also options of this command."""
+    """Return the arguments of the script that are also options of this command."""
     from quorate.cli.slurm.sbatch_script import KNOWN
 
     ours = {name for each in ctx.command.params for name in each.opts}
@@ -158,13 +159,13 @@ _INSTEAD: Final = (
     ("team", "account", "--team"),
     ("name", "job-name", "--name"),
 )
-"""Parameter, the script's option that it replaces, and what is typed."""
+"""Parameter, the option of the script that it replaces, and the option that was typed."""
 
 
 def _read(
     options: Sequence[Option], words: Sequence[str], typed: Mapping[str, Any]
 ) -> tuple[Script, str, tuple[str, ...]]:
-    """Return what the job asks for, the path of its script, empty for ``--wrap``, and its words."""
+    """Return the job's request, the path of its script, empty for ``--wrap``, and its arguments."""
     from pathlib import Path
 
     from quorate.cli.slurm.sbatch_script import read_script, read_wrapped
@@ -172,7 +173,9 @@ def _read(
     wrapped = next((each.value for each in options if each.key == "wrap"), None)
     if wrapped is not None:
         if words:
-            raise CommandError(Exit.USAGE, f"--wrap: has the command; leave {words[0]!r} out")
+            raise CommandError(
+                Exit.USAGE, f"--wrap: already gives the command; remove {words[0]!r}"
+            )
         return read_wrapped(wrapped, options), "", ()
     if not words:
         raise CommandError(
@@ -194,12 +197,12 @@ def _text(script: str) -> str:
     if script == "-":
         raise CommandError(
             Exit.USAGE,
-            "standard input is not read: a script is read again when the run starts, so save it, "
+            "standard input is not read: the script must exist when the run starts; save it, "
             "and write: quorate sbatch job.sh; or give --wrap=COMMAND",
         )
     if not Path(script).is_file():
         raise CommandError(
-            Exit.UNUSABLE, f"there is no file {script}; name a script that is there to be read"
+            Exit.UNUSABLE, f"there is no readable file {script}; name an existing script"
         )
     data = read_bytes(script)
     if len(data) > SCRIPT_BYTES_MAX or b"\0" in data:
@@ -232,8 +235,7 @@ def _document(
     if team is None:
         raise CommandError(
             Exit.INVALID,
-            f"{what}: does not say whose work it is; add #SBATCH --account=OWNER, or give "
-            "--account=OWNER",
+            f"{what}: has no owner; add #SBATCH --account=OWNER, or give --account=OWNER",
         )
     flavor = typed["flavor"] or script.flavor
     job_name = typed["name"] or script.name or (Path(path).name or "wrap")
@@ -260,7 +262,7 @@ def _document(
 
 
 def _others(settings: Settings, job_name: str) -> tuple[str, ...]:
-    """Return the runs of the same job name and user that wait or run: what a singleton follows."""
+    """Return the caller's waiting and running runs with this job name: a singleton follows them."""
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.common_requests import Nothing
     from quorate.operations.resources.resource_operations import ListRuns
@@ -291,4 +293,4 @@ _FIELDS: Final = {
     "spec.mail": "--mail-user",
     "spec.command": "the script",
 }
-"""Fields of a Run document -> what they were taken from."""
+"""Field of a Run document -> the options that set it."""

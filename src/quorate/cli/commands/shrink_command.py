@@ -1,4 +1,4 @@
-"""``quorate shrink``: a malleable run gives steps back."""
+"""``quorate shrink``: takes steps from a malleable run."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from quorate.cli.settings import Settings
     epilog=examples(
         "quorate shrink train-1 --to 16",
         "quorate shrink train-1 --by 8",
-        "quorate shrink train-1 --to 16 --dry-run     # who would start in its place?",
+        "quorate shrink train-1 --to 16 --dry-run     # which runs would start instead?",
     )
 )
 @click.argument("run", shell_complete=names_of("run"))
+@click.option("--to", "to", metavar="GPUS", type=click.IntRange(min=1), help="The new width.")
 @click.option(
-    "--to", "to", metavar="GPUS", type=click.IntRange(min=1), help="The width to go on with."
-)
-@click.option(
-    "--by", "by", metavar="GPUS", type=click.IntRange(min=1), help="By how much, instead."
+    "--by",
+    "by",
+    metavar="GPUS",
+    type=click.IntRange(min=1),
+    help="The number of GPUs to give back, instead of --to.",
 )
 @writer
 @click.pass_obj
 def shrink(settings: Settings, *, run: str, to: int | None, by: int | None, dry_run: bool) -> None:
     """Shrink a malleable run to fewer GPUs.
 
-    Whole steps are given back, the highest first; the minimum stays. Runs that wait are tried on
-    what becomes free. The run does not grow beyond that again by itself.
+    The run gives back whole steps, the highest first, and keeps its minimum. The scheduler tries to
+    start waiting runs on the free GPUs. The run does not grow above the new width by itself.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.typed_names import run_name
     from quorate.operations.resources.run_operations import ShrinkRun
 
     if (to is None) == (by is None):
-        raise click.UsageError("give either --to GPUS or --by GPUS")
+        raise click.UsageError("give one of --to GPUS and --by GPUS")
     ask(settings, "shrink-run", ShrinkRun(run=run_name(run), gpus=to, by=by, dry_run=dry_run))

@@ -1,4 +1,4 @@
-"""``quorate squeue`` and ``scancel``: jobs that wait or run, as Slurm shows and ends them."""
+"""``quorate squeue`` and ``scancel``: list and cancel jobs in the form of Slurm."""
 
 from __future__ import annotations
 
@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 )
 @click.option("-j", "--jobs", "jobs", metavar="JOB", multiple=True, help="Only these jobs.")
 @click.option("-o", "--format", "template", metavar="FORMAT", help="Columns: such as '%i %T %R'.")
-@click.option("-h", "--noheader", "no_head", is_flag=True, help="Leave the line of titles out.")
-@click.option("-r", "--array", "each_task", is_flag=True, help="A line for each task of an array.")
-@click.option("-l", "--long", "is_long", is_flag=True, help="With states in full and limits.")
+@click.option("-h", "--noheader", "no_head", is_flag=True, help="Print no header.")
+@click.option(
+    "-r", "--array", "each_task", is_flag=True, help="Print one line per task of an array."
+)
+@click.option(
+    "-l", "--long", "is_long", is_flag=True, help="Also print full state names and time limits."
+)
 @click.option("--start", "is_start", is_flag=True, help="Show when waiting jobs start.")
 @choice_options
 @ledger_options
@@ -51,8 +55,8 @@ def squeue(
 ) -> None:
     """List jobs that wait or run, as Slurm's squeue does.
 
-    A job is a run; its account is its owner and its partition its pool. Tasks of an array that wait
-    for the same reason share a line. FORMAT is Slurm's: % with a width and a letter.
+    A job is a run, its account is its owner, and its partition is its pool. Tasks of an array that
+    wait for the same reason share a line. FORMAT is Slurm's: % with a width and a letter.
     """
     from quorate.cli.slurm.asked_jobs import LIVE, asked_jobs, chosen, now_of
     from quorate.cli.slurm.job_rows import grouped
@@ -84,7 +88,7 @@ def squeue(
 
 
 def _fields(now: datetime) -> dict[str, Field[JobRow]]:
-    """Return the columns of squeue by their letter."""
+    """Return the columns of squeue by letter."""
     from quorate.cli.slurm.job_rows import COMPACT, node_list, span
     from quorate.cli.slurm.slurm_format import Field
 
@@ -146,9 +150,9 @@ _KILL: Final = ("KILL", "9")
     "-s",
     "--signal",
     metavar="KILL",
-    help="Kill the work at once, without grace; no other signal can be sent.",
+    help="KILL stops the work at once, without grace; other signals are refused.",
 )
-@click.option("-v", "--verbose", "is_long", is_flag=True, help="Print all that is recorded.")
+@click.option("-v", "--verbose", "is_long", is_flag=True, help="Print every recorded change.")
 @writer
 @click.pass_obj
 def scancel(
@@ -163,9 +167,9 @@ def scancel(
 ) -> None:
     """Cancel jobs, as Slurm's scancel does.
 
-    JOB is a run, an array, or tasks of one, as in sweep_[3-5]. Options choose among the jobs that
-    wait or run. Jobs that wait are cancelled first, the newest of them first, so that none starts
-    because another is cancelled. Jobs that are over are passed by without a word.
+    JOB is a run, an array, or tasks of one, as in sweep_[3-5]. The options select among the jobs
+    that wait or run. Waiting jobs are cancelled first, newest first, so that none starts because
+    another one is cancelled. Jobs that are over are skipped silently.
     """
     from quorate.cli.ask_and_print import ask_each
     from quorate.cli.slurm.asked_jobs import LIVE, asked_jobs, chosen
@@ -180,11 +184,11 @@ def scancel(
     if found.is_all:
         raise click.UsageError("name the jobs, or choose them: quorate scancel --me")
     names = [row.run for phase in LIVE for row in reversed(asked_jobs(settings, (phase,), found))]
-    # A job that is not there is answered as any other command answers it, after the others.
+    # A job that does not exist is reported as in other commands, after the other jobs.
     names += _missing(settings, jobs)
     if not names:
         if any(which.values()):
-            click.echo("no job is chosen by that", err=True)
+            click.echo("no job matches", err=True)
         return
     done = "would be cancelled (dry run)" if dry_run else "cancelled"
     ask_each(
@@ -196,7 +200,7 @@ def scancel(
 
 
 def _missing(settings: Settings, jobs: Sequence[str]) -> list[str]:
-    """Return those of ``jobs`` that name no run and no array, neither of now nor of the past."""
+    """Return the ``jobs`` that name no run and no array, neither present nor past."""
     from quorate.cli.slurm.asked_jobs import Chosen, asked_jobs, job_words
     from quorate.cli.typed_names import run_names
 

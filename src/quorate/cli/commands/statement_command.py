@@ -1,4 +1,4 @@
-"""``quorate statement``: granted, spent, held and free money of every envelope in a month."""
+"""``quorate statement``: what each envelope granted, spent and holds in a month."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from quorate.cli.settings import Settings
     "prices",
     metavar="FLAVOR=PRICE",
     multiple=True,
-    help="What a GPU-hour of a flavor costs; may be repeated.",
+    help="The price of a GPU-hour of a flavor; may be repeated.",
 )
 @csv_reader
 @ledger_options
@@ -40,16 +40,17 @@ def statement(
 ) -> None:
     """State what each envelope granted, spent, holds and lent.
 
-    As of the end of the month, or now; granted is always spent + held + free. Below that: who used
-    it in the month, and what was borrowed from whom. Tables show GPU-hours with two decimals; json,
-    yaml and csv have exact GPU-milliseconds. A past month says the same whenever it is asked for.
+    The amounts are those at the end of the month, or now; granted is always spent + held + free.
+    Below them are the users of each envelope in the month, and what was borrowed from which owner.
+    Tables show GPU-hours with two decimals; json, yaml and csv have exact GPU-milliseconds. The
+    statement of a past month never changes.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.money.money_operations import GetStatement
     from quorate.operations.money.statement_handlers import prices_named
     from quorate.views.month import month_named
 
-    # Checked here first, so that errors name the flag.
+    # Checked here first, so that errors name the option.
     prices_named(prices, "--price")
     if month is not None:
         month_named(month, "--month")

@@ -1,4 +1,4 @@
-"""``quorate submit``: runs from files, from one command line, or a changed copy of one."""
+"""``quorate submit``: submits runs from files, from options, or as a copy of another run."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 
 class _AfterDashes(click.Command):
-    """A command whose words follow ``--``: a word before it is an error, not the program's name."""
+    """A command line that follows ``--``; any other word before ``--`` is an error."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse ``args``; raises ``UsageError`` for a word before ``--`` that is no option's."""
+        """Parse ``args``; raises ``UsageError`` for a word before ``--`` that no option takes."""
         before = args[: args.index("--")] if "--" in args else args
         given, _, _ = self.make_parser(ctx).parse_args(list(before))
         strays = given.get("command")
-        # Without words some versions of click give a value of their own instead of an empty tuple.
+        # Without a command, some versions of click give another value than an empty tuple.
         if isinstance(strays, tuple) and strays and not ctx.resilient_parsing:
             raise click.UsageError(_stray_words(strays, before, args[len(before) + 1 :]), ctx)
         return super().parse_args(ctx, args)
 
 
 def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[str]) -> str:
-    """Return what is wrong with words that stand where no command is expected."""
+    """Return the error message for words before ``--``."""
     import shlex
 
     if strays[0].endswith((".yaml", ".yml", ".json")):
         return f"{strays[0]!r} is no option; to submit a file, write: quorate submit -f {strays[0]}"
     if after:
-        return f"{strays[0]!r} is before --, and no option; the command is what follows --"
+        return f"{strays[0]!r} is before -- and not an option; the command follows --"
     options = list(reversed(before))
     for stray in reversed(strays):
         options.remove(stray)
     typed = shlex.join(["quorate", "submit", *reversed(options), "--", *strays])
-    return f"{strays[0]!r} is no option; the command follows --, as in: {typed}"
+    return f"{strays[0]!r} is not an option; the command follows --, as in: {typed}"
 
 
 @click.command(
@@ -56,7 +56,7 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
         "quorate submit --gpus 8 --team rai --flavor H100 --for 4h --env SEED=1 -- python train.py",
         "quorate submit --gpus 1 --team rai --array 0-9%4 -- sh -c 'echo $QUORATE_ARRAY_TASK_ID'",
         "quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run",
-        "timeout 2 quorate submit --watch -f run.yaml || true     # follow it, as watch does",
+        "timeout 2 quorate submit --watch -f run.yaml || true     # then watch it",
         "quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null",
     ),
 )
@@ -75,7 +75,7 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
     "--owner",
     "team",
     metavar="OWNER",
-    help="Whose work it is.  [default, of a service: your tenant]",
+    help="The owner of the run.  [default with a service: your tenant]",
     shell_complete=names_of("owner"),
 )
 @click.option(
@@ -83,14 +83,22 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
     "flavors",
     metavar="KIND",
     multiple=True,
-    help="The kind of GPU; repeated, in order of preference. Needed where there are several.",
+    help="The flavor of GPU; repeat it by preference. Required if the fleet has several.",
 )
-@click.option("--group-gpus", metavar="N", type=click.IntRange(min=1), help="In groups of N.")
-@click.option("--for", "duration", metavar="TIME", help="How long it is expected to take: 4h.")
 @click.option(
-    "--env", "variables", metavar="NAME=VALUE", multiple=True, help="A variable. May be repeated."
+    "--group-gpus", metavar="N", type=click.IntRange(min=1), help="Place the GPUs in groups of N."
 )
-@click.option("--dir", "folder", metavar="DIR", help="Where it works.  [default: this folder]")
+@click.option("--for", "duration", metavar="TIME", help="The expected duration: 4h.")
+@click.option(
+    "--env",
+    "variables",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An environment variable. May be repeated.",
+)
+@click.option(
+    "--dir", "folder", metavar="DIR", help="The working directory.  [default: this directory]"
+)
 @click.option(
     "--processes",
     metavar="gpu|node|run",
@@ -104,7 +112,7 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
 @click.option(
     "--mail",
     metavar="ADDRESS",
-    help="Mail it when the run has completed or failed, if the service sends mail.",
+    help="The address that gets a mail when the run ends, if the service sends mail.",
 )
 @click.option(
     "--mail-kind",
@@ -117,27 +125,27 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
 @click.option(
     "--like",
     metavar="RUN",
-    help="Submit a copy of this run instead; needs --name.",
+    help="Submit a copy of this run; needs --name.",
     shell_complete=names_of("run"),
 )
 @click.option(
     "--name",
     metavar="NEW",
-    help="The name of the run; by default one that begins with the name of the program.",
+    help="The name of the run; by default generated from the name of the program.",
 )
 @click.option(
     "--set",
     "assignments",
     metavar="PATH=VALUE",
     multiple=True,
-    help="Change a field first; null removes it. May be repeated.",
+    help="Set a field of the document; null removes it. May be repeated.",
 )
 @click.option(
     "-w",
     "--watch",
     "is_watched",
     is_flag=True,
-    help="Then watch the run until it is over; exit code 1 if it failed or was cancelled.",
+    help="Watch the run until it is over; exit code 1 if it failed or was cancelled.",
 )
 @writer
 @click.pass_obj
@@ -157,9 +165,9 @@ def submit(
     """Submit runs, and start them if possible.
 
     Prints where a run started and who pays, or why it waits. A run that waits is accepted and
-    starts by itself when it can; the exit code is 0.
+    starts when it can; the exit code is 0.
 
-    What follows -- is the command of the run, word by word; no shell reads it.
+    The words after -- are the command of the run; no shell interprets them.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.run_operations import SubmitRun
@@ -171,13 +179,17 @@ def submit(
             "give either -f FILE or --like RUN, or --gpus N --team OWNER -- COMMAND"
         )
     if typed and not is_typed:
-        raise click.UsageError(f"{typed[0]} is for a run by command line; use --set with a file")
+        raise click.UsageError(
+            f"{typed[0]} is only for a run without a file; use --set with a file"
+        )
     if like is not None and name is None:
         raise click.UsageError("--like RUN and --name NEW go together")
     if files and name is not None:
         raise click.UsageError("--name is not for files; use --set metadata.name=NEW")
     if is_watched and (dry_run or not settings.is_table):
-        raise click.UsageError("--watch follows a run that was submitted: no --dry-run, and no -o")
+        raise click.UsageError(
+            "--watch needs a submitted run and prints no documents: remove --dry-run and -o"
+        )
     send = _submit_and_watch if is_watched else ask
     if like is not None:
         asked = SubmitRun(like=like, name=name, assignments=assignments, dry_run=dry_run)
@@ -196,7 +208,7 @@ def submit(
 def _submit_and_watch(settings: Settings, operation: str, asked: Struct) -> None:
     """Submit one run, and watch it until it is over; raises ``CommandError`` unless it completed.
 
-    The picture of the run has all that the outcome of the request has.
+    The first picture of ``watch`` shows the outcome of the request.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.commands.watch_command import watch_run
@@ -256,7 +268,7 @@ def _submit_files(
             for tree in trees
         ]
         trees = tuple(map(tree_of, changed))
-    # The set fields are not in the files.
+    # The fields of --set are not in the files, so that they have no line.
     with nullcontext() if assignments else sources.located():
         send(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
 
@@ -264,7 +276,7 @@ def _submit_files(
 def _typed_run(
     settings: Settings, command: Sequence[str], name: str | None, said: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the Run document of one command line."""
+    """Return the Run document for the options and the command."""
     from pathlib import Path
 
     from quorate.cli.typed_run import flavors_or_only, team_or_own, variables
@@ -275,14 +287,14 @@ def _typed_run(
     if not command:
         raise CommandError(
             Exit.USAGE,
-            "what is to be run? write it after --, as in: quorate submit --gpus 8 --team "
+            "the command is missing; write it after --, as in: quorate submit --gpus 8 --team "
             f"{said['team'] or 'OWNER'} -- python train.py",
         )
     if said["mail_kinds"] and said["mail"] is None:
-        raise click.UsageError("--mail-kind: who is mailed? add --mail ADDRESS")
+        raise click.UsageError("--mail-kind: the address is missing; add --mail ADDRESS")
     team = team_or_own(settings, said["team"])
     if team is None:
-        raise click.UsageError("whose work is it? a run by command line needs --team OWNER")
+        raise click.UsageError("the owner is missing; add --team OWNER")
     work = Work(
         gpus=said["gpus"],
         team=team,
@@ -319,4 +331,4 @@ _FIELDS = {
     "spec.pool": "--pool",
     "spec.command": "the command",
 }
-"""Fields of a Run document -> the option they were typed as."""
+"""Field of a Run document -> the option that sets it."""

@@ -1,4 +1,4 @@
-"""``quorate top``: the fleet at a glance."""
+"""``quorate top``: the use of the fleet, live."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from quorate.views.exits import CommandError, Exit
     )
 )
 @click.option("--pool", metavar="POOL", help="Only this pool.", shell_complete=names_of("pool"))
-@click.option("--nodes", is_flag=True, help="Show each node, and who has how much of it; once.")
-@click.option("--once", is_flag=True, help="Print it once, also on a terminal.")
+@click.option("--nodes", is_flag=True, help="Show each node with its owners; prints once.")
+@click.option("--once", is_flag=True, help="Print once, also on a terminal.")
 @click.option(
     "--interval",
     "interval_s",
@@ -25,22 +25,22 @@ from quorate.views.exits import CommandError, Exit
     type=click.FloatRange(min=0.2),
     default=3.0,
     show_default=True,
-    help="How often a terminal is redrawn.",
+    help="The interval of redrawing.",
 )
 @reader
 @click.pass_obj
 def top(
     settings: Settings, *, pool: str | None, nodes: bool, once: bool, interval_s: float
 ) -> None:
-    """Show the fleet, and who has how much of it.
+    """Show the use of the fleet.
 
-    On a terminal it is redrawn with the runs that work and wait: q ends it, s changes the order
-    (GPUs, time, owner, name), r reverses it, / leaves all runs out that do not have a text, w those
-    that wait or work, arrows scroll. NO_COLOR turns colours off.
+    On a terminal the screen is redrawn, with running and waiting runs. Keys: q quits, s changes the
+    sort order (GPUs, time, owner, name), r reverses it, / filters the runs by a text, w switches
+    between waiting and running runs, arrows scroll. NO_COLOR turns colours off.
 
-    Anywhere else, and with --once or -o, it is printed once: by flavor, by domain and by owner. In
-    a bar # is in use, x out of service and . free. QUEUED are the GPUs that waiting runs ask for.
-    Owners that are not yours to see are shown together, as (others).
+    Without a terminal, and with --once or -o, the output is printed once: by flavor, by domain and
+    by owner. In a bar, # is in use, x out of service and . free. QUEUED is the number of GPUs that
+    waiting runs request. Owners that you may not see are combined as (others).
     """
     if settings.output == "table" and not (once or nodes) and _is_terminal():
         from quorate.cli.live.top_live import watch_fleet

@@ -1,4 +1,4 @@
-"""``quorate usage``: GPU-hours and node-hours, of a tenant or of a user."""
+"""``quorate usage``: GPU-hours and node-hours of a tenant or a user."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from quorate.operations.money.money_operations import DAYS_MAX, TenantUsageReque
 @click.option(
     "--tenant",
     metavar="NAME",
-    help="What the runs of this owner used.",
+    help="Usage of the runs of this owner.",
     shell_complete=names_of("owner"),
 )
-@click.option("--user", metavar="NAME", help="What the runs of this user used.  [default: you]")
+@click.option("--user", metavar="NAME", help="Usage of the runs of this user.  [default: you]")
 @click.option(
     "--days",
     metavar="N",
     type=click.IntRange(min=1, max=DAYS_MAX),
-    help="How many days back from now.  [default: the System's budgetPeriodDays]",
+    help="The number of days up to now.  [default: the System's budgetPeriodDays]",
 )
 @actor_option
 @csv_reader
@@ -38,9 +38,9 @@ from quorate.operations.money.money_operations import DAYS_MAX, TenantUsageReque
 def usage(settings: Settings, tenant: str | None, user: str | None, days: int | None) -> None:
     """Show GPU-hours and node-hours used.
 
-    Usage follows the owner of a run, whichever envelope paid. It counts leases from their start to
-    their end, or to now, inside the last N days; a node that several leases share counts once.
-    Tables show hours with two decimals; json, yaml and csv have exact milliseconds besides.
+    Usage counts for the owner of a run, whichever envelope paid. It counts leases from their start
+    to their end, or to now, inside the last N days; a node that several leases share counts once.
+    Tables show hours with two decimals; json, yaml and csv also have exact milliseconds.
     """
     from quorate.cli.ask_and_print import ask
 

@@ -1,4 +1,4 @@
-"""``quorate watch``: what happens to a run, to reservations or in a pool, as it is recorded."""
+"""``quorate watch``: shows what happens to a run, to reservations or in a pool."""
 
 from __future__ import annotations
 
@@ -34,18 +34,16 @@ _RESERVATIONS: Final = "reservations"
 @click.option(
     "--pool",
     metavar="POOL",
-    help="Only what happens in this pool.",
+    help="Only events of this pool.",
     shell_complete=names_of("pool"),
 )
 @click.option(
     "--interval",
     metavar="DURATION",
-    help="How often to look: 500ms, 2s, 1m.  [default: 2s]",
+    help="The interval of redrawing: 500ms, 2s, 1m.  [default: 2s]",
 )
-@click.option(
-    "--count", metavar="N", type=click.IntRange(min=1), help="Look N times, and end then."
-)
-@click.option("--once", is_flag=True, help="Look once: the same as --count 1.")
+@click.option("--count", metavar="N", type=click.IntRange(min=1), help="Redraw N times, then end.")
+@click.option("--once", is_flag=True, help="Print once: the same as --count 1.")
 @ledger_options
 @click.pass_obj
 def watch(
@@ -57,16 +55,16 @@ def watch(
     count: int | None,
     once: bool,
 ) -> None:
-    """Follow a run, the reservations or a pool.
+    """Watch a run, the reservations or a pool.
 
-    On a terminal the picture is redrawn, with countdowns. Anywhere else it is printed once, and
-    then a line for each new event. Of a run at work it shows the steps, rate and figures that it
-    reports with runtime.report, and when the last step is expected. Nothing is written, and the
-    ledger is read again only when something was recorded. A service reports that by itself; a
-    connection that is cut is resumed where it was.
+    On a terminal the screen is redrawn, with countdowns. Without a terminal the state is printed
+    once, and then a line for each new event. For a running run the output shows the steps, rate and
+    metrics that it reports with runtime.report, and when the last step is expected. Nothing is
+    written. A ledger's file is read again only after a commit; a service sends new events by
+    itself, and the client reconnects after a lost connection.
 
-    Ends with exit code 0 when the run it watches is over, however it ended, or after --count; with
-    130 on Ctrl-C.
+    Ends with exit code 0 when the run is over, however it ended, or after --count; with 130 on
+    Ctrl-C.
     """
     from quorate.cli.live.looking import Looking
 
@@ -81,7 +79,7 @@ def watch(
 
 
 def watch_run(settings: Settings, run: str) -> None:
-    """Follow a run until it is over, as the command does by default."""
+    """Watch a run until it is over, with the defaults of the command."""
     from quorate.cli.live.looking import Looking
     from quorate.operations.ledger.plan_operations import PictureRequest
 
@@ -90,7 +88,7 @@ def watch_run(settings: Settings, run: str) -> None:
 
 
 def _follow(settings: Settings, watched: PictureRequest, looking: Looking) -> None:
-    """Follow ``watched`` in a ledger's file, or by a service."""
+    """Watch ``watched`` in a ledger's file or through a service."""
     target = settings.service()
     try:
         if target is None:
@@ -102,7 +100,7 @@ def _follow(settings: Settings, watched: PictureRequest, looking: Looking) -> No
 
             follow_service(settings, target, watched, looking)
     except KeyboardInterrupt:
-        # The usual way to stop watching: not an error, and nothing is left half done.
+        # Ctrl-C is the usual way to stop watching, so it is not an error.
         raise CommandError(Exit.INTERRUPTED) from None
 
 

@@ -1,1 +1,1 @@
-"""The demo: five scenes on this machine."""
+"""The demo of Quorate: five scenes on this machine."""

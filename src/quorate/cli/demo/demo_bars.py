@@ -1,7 +1,6 @@
 """The demo's picture of the fleet: one letter for each GPU, by domain and by owner.
 
-On a terminal it is drawn again and again while something is waited for; elsewhere only lines are
-written, each of them once.
+On a terminal the picture is redrawn while the demo waits; elsewhere each line is written once.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _COLORS: Final = ("cyan", "magenta", "yellow", "green", "blue")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node: where it is, and a letter for each of its GPUs."""
+    """A node: its domain, and a letter for each of its GPUs."""
 
     domain: str
     flavor: str
@@ -33,9 +32,9 @@ class Machine:
 def machines(
     nodes: Iterable[Any], leases: Iterable[Any], owners: Mapping[str, str]
 ) -> list[Machine]:
-    """Return the nodes with who is on them, as ``quorate get`` prints both for programs.
+    """Return the nodes with their owners, from the trees that ``quorate get`` prints.
 
-    An owner is shown by its first letter, a small one where the GPU is kept as a spare.
+    The letter of a GPU is the first letter of its owner, in lower case for a spare.
     """
     taken: dict[tuple[str, int], str] = {}
     for lease in leases:
@@ -55,7 +54,7 @@ def machines(
 
 
 def bars(fleet: Sequence[Machine], owners: Iterable[str], *, color: bool = False) -> list[str]:
-    """Return a line for each domain: its machines, and how many GPUs each owner has there."""
+    """Return a line for each domain: its nodes, and the number of GPUs of each owner there."""
     names = sorted(set(owners))
     domains = {machine.domain: machine.flavor for machine in fleet}
     cells = {
@@ -73,7 +72,7 @@ def bars(fleet: Sequence[Machine], owners: Iterable[str], *, color: bool = False
 
 
 def _words(count: Counter[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield how many GPUs each owner has, how many of them are spares, and how many no run has."""
+    """Yield the GPUs of each owner, the spares among them, and the number of free GPUs."""
     for name in names:
         spare, works = count[name[0]], count[name[0].upper()]
         if spare + works:
@@ -95,7 +94,7 @@ def _colored(cells: str, names: Sequence[str]) -> str:
 
 
 class Screen:
-    """Where the demo is seen: ``is_live`` where lines can be drawn again."""
+    """The output of the demo; ``is_live``: lines can be redrawn."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         term = environ.get("TERM", "")
@@ -105,7 +104,7 @@ class Screen:
         self._drawn = 0
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Put ``lines`` in the place of those that were drawn last."""
+        """Replace the lines that were drawn last with ``lines``."""
         if not self.is_live:
             return
         self.clear()
@@ -116,7 +115,7 @@ class Screen:
         self._drawn = len(shown)
 
     def clear(self) -> None:
-        """Remove what was drawn."""
+        """Remove the lines that were drawn last."""
         if self._drawn:
             sys.stdout.write(f"\x1b[{self._drawn}A\x1b[J")
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The demo's fourth scene: a lottery, foretold with its odds, drawn, and drawn again."""
+"""The demo's fourth scene: a lottery, with its odds before the draw and a proof after it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from quorate.cli.demo.demo_stage import Stage
 
 EXPORT: Final = "export.jsonl"
 _ODDS: Final = 4
-"""How often the plan says one in two: for each of two teams, and for the run of each."""
+"""How many times the plan prints the odds 1/2: for each of two teams, and for their runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lottery:
-    """Who was drawn, of which team, and who might have been."""
+    """The run that was drawn and its owner, and the run that was not drawn."""
 
     victim: str
     owner: str
@@ -26,18 +26,20 @@ class Lottery:
 
 
 def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]]) -> Lottery:
-    """Play the scene; return how it came out."""
-    stage.title("4. A lottery, and the proof")
-    stage.say("The team speech takes the A100 that are left. Now robotics wants 4, and can pay.")
+    """Play the scene, and return the result of the lottery."""
+    stage.title("4. A lottery, and its proof")
+    stage.say(
+        "The team speech takes the last A100 GPUs. Now robotics needs 4, and can pay for them."
+    )
     stage.type(*submit("listen", "speech"), pipe=("head", "-n", "2"))
     stage.wait(
         "listen begins", lambda: any(" step " in line for line in stage.keyboard.log("listen"))
     )
     stage.type(*submit("grasp", "robotics"))
     stage.say(
-        """No run has priority here, so no run can be stopped because another one is more
-        important. Each owner in the way when a firm start is due enters a lottery, and all
-        owners know the odds before it is drawn:"""
+        """Runs have no priority, so importance cannot decide which run stops. When a firm start
+        is due, the owners of the runs in the way enter a lottery. All owners see the odds
+        before the draw:"""
     )
     odds = stage.type("plan", "grasp", pipe=("grep", "-A", "9", "whom it could cost"))
     stage.check(odds.count("1/2 (50.0 %)") == _ODDS, "the odds were not announced before the draw")
@@ -47,14 +49,14 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
     stage.type("get", "resolveroutcomes")
     found = _outcome(stage)
     stage.say(
-        f"""The lot fell on {found.victim} of {found.owner}. It was told, had ten seconds to save,
-        and only when its last process was gone did its GPUs go to grasp:"""
+        f"""The lottery has drawn {found.victim} of {found.owner}. The run got SIGTERM and ten
+        seconds to save its work. grasp got the GPUs after its last process had exited:"""
     )
     stage.type("logs", found.victim, pipe=("grep", "stop"))
-    stage.say(f"{found.victim} waits again, with its old place and its checkpoint, and knows why:")
+    stage.say(f"{found.victim} keeps its place in the queue and its checkpoint. Why was it cut?")
     stage.type("queue")
     screen = stage.type("explain", found.victim, pipe=("grep", "-A", "5", "cut by"))
-    stage.check(found.seed in screen, "explain does not name the seed that drew it")
+    stage.check(found.seed in screen, "explain does not name the seed of the draw")
     stage.bars()
     _prove(stage, found)
     return found
@@ -62,14 +64,14 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
 
 def _prove(stage: Stage, found: Lottery) -> None:
     stage.say(
-        """Could the operator have picked whom it liked? The number that decides was fixed before
-        there was any run: its hash has been in the ledger since the beginning, and the draw
-        reveals the next link of that chain."""
+        """The operator could not choose the victim. The number that decides was fixed before the
+        first run: the ledger has had its hash since the beginning, and each draw reveals the
+        next link of that hash chain."""
     )
     stage.type("lottery", "show")
     stage.say(
-        f"""Do not take its word: export the ledger, and draw again with {CHECKER}, 150 lines of
-        plain Python that share no code with Quorate."""
+        f"""Anyone can verify this: export the ledger, and draw again with {CHECKER}, 150 lines
+        of plain Python that share no code with Quorate."""
     )
     stage.type("ledger", "export", "--out", EXPORT)
     drawn = stage.python(CHECKER, EXPORT).splitlines()[-1].split("\t")

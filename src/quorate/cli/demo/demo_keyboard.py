@@ -1,4 +1,4 @@
-"""The demo's keyboard: commands carried out in this process, by the ``main`` a shell starts."""
+"""Runs ``quorate`` commands of the demo in this process, with the ``main`` of the program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from quorate.views.exits import CommandError, Exit
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """How a command ended, and what it wrote."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -29,7 +29,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Keyboard:
-    """Types ``quorate ...`` with ``settings``, which say whom it asks."""
+    """Runs ``quorate ...`` with ``settings``, which choose the service."""
 
     settings: Settings
 
@@ -43,30 +43,33 @@ class Keyboard:
         return Typed(int(code), out.getvalue(), err.getvalue())
 
     def ask(self, *words: str) -> Any:
-        """Return the response of ``quorate`` to ``words`` as a value; raises ``CommandError``."""
+        """Return the response of ``quorate`` to ``words`` as a tree; raises ``CommandError``."""
         typed = self.run((*words, "-o", "json"))
         if typed.code != Exit.OK:
             raise CommandError(Exit.UNSOUND, f"quorate {shlex.join(words)}: {typed.err.strip()}")
         return json.loads(typed.out)
 
     def items(self, kind: str) -> list[Any]:
-        """Return all there is of ``kind``."""
+        """Return all resources of ``kind``."""
         found: list[Any] = self.ask("get", kind)["items"]
         return found
 
     def log(self, run: str) -> list[str]:
-        """Return what the work of a run has written; nothing where it has not begun."""
+        """Return the output of a run; empty if the run has not started."""
         typed = self.run(("logs", run))
         return typed.out.splitlines() if typed.code == Exit.OK else []
 
 
 def interpreter() -> str:
-    """Return how work calls the Python that runs the demo: ``python`` if its folder has that."""
+    """Return the command for the demo's Python: ``python`` if its folder has that."""
     return "python" if (Path(sys.executable).parent / "python").exists() else sys.executable
 
 
 def piped(text: str, into: Sequence[str]) -> str:
-    """Return what the program ``into`` makes of ``text``; raises ``CommandError`` without it."""
+    """Return the output of the program ``into`` for the input ``text``.
+
+    Raises ``CommandError`` if the program is missing.
+    """
     try:
         done = subprocess.run(  # noqa: S603 - `tail` or `grep`, as it is shown
             list(into), input=text, capture_output=True, text=True, check=False

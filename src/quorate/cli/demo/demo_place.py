@@ -1,4 +1,4 @@
-"""Where the demo plays: a new folder with its documents, and a service that ends with it."""
+"""Sets up the demo: a new folder with its documents, and a service that ends with the demo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 CHECKER: Final = "verify_lottery.py"
-"""The program that draws lotteries again: that of tools/, to which a link leads from here."""
+"""The program that verifies lotteries; here is a link to the file in tools/."""
 _FILES: Final = "demo_files"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
@@ -27,9 +27,9 @@ _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
 
 @contextmanager
 def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
-    """Make the folder and serve in it; the folder stays, and nothing that was started does.
+    """Create the folder and start the service; the service and its work end with the block.
 
-    However it is left: at the end, by an error, by Ctrl-C, or by a signal.
+    This also holds after an error, Ctrl-C or a signal. The folder stays.
     """
     missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
     if missing:
@@ -55,7 +55,7 @@ def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Turn signals that would end the process into an interrupt, so that it clears up."""
+    """Turn signals that would end the process into ``KeyboardInterrupt``, so that it cleans up."""
 
     def interrupt(number: int, frame: object) -> NoReturn:
         del number, frame

@@ -1,4 +1,4 @@
-"""The demo's end: history edited in a copy and found, who paid, and what there was to learn."""
+"""The demo's end: a forged copy of the ledger is detected, who paid, and a summary."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from quorate.views.exits import Exit
 FORGED = "forged.db"
 _FORGED_EVENT: Final = b"conflict-resolved/1"
 _HASHED: Final = b"quorate-block/1\0"
-"""What is before everything that is hashed, as docs/reference/export.md says."""
+"""The prefix of all bytes that are hashed; see docs/reference/export.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What each owner of an envelope paid, in GPU-milliseconds."""
+    """The GPU-milliseconds that each owner of an envelope paid."""
 
     by_payer: dict[str, int]
 
     def text(self) -> str:
-        """Return it in GPU-seconds, which are exact to the millisecond."""
+        """Return the amounts in GPU-seconds, exact to the millisecond."""
         parts = ", ".join(f"{payer} {_seconds(paid)}" for payer, paid in self.by_payer.items())
         return f"{parts}; in all {_seconds(sum(self.by_payer.values()))} GPU-seconds"
 
 
 def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
     """Play the fifth scene."""
-    stage.title("5. History edited in a copy, and found")
+    stage.title("5. An edited ledger is detected")
     stage.say(
-        f"""What is left is one file. In a copy of it a forger edits one event, the outcome of the
+        f"""The ledger is one file. In a copy of it a forger edits one event, the outcome of the
         lottery: {lottery.victim} of {lottery.owner} becomes {lottery.spared} of
-        {lottery.spared_owner}. Nothing else is touched."""
+        {lottery.spared_owner}. All other bytes stay the same."""
     )
     stage.prompt(f"cp {LEDGER_DEFAULT} {FORGED}")
     copy = stage.folder / FORGED
@@ -60,16 +60,16 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
     screen = stage.type("--ledger", FORGED, *verify, expect=Exit.UNSOUND)
     stage.check(f"block {height}" in screen, f"verify does not name block {height}")
     stage.say(
-        """A cleverer forger computes all hashes again, so that the blocks fit. But every command
-        prints a receipt, the hash of what it wrote; the holder of one has proof. And the seed
-        is still what it is:"""
+        """A cleverer forger computes all hashes again, so that the blocks join. But every command
+        that writes prints a receipt, the hash of its block, which proves the forgery. The seed
+        also gives another victim:"""
     )
     _hash_anew(copy)
     stage.type("--ledger", FORGED, *verify, "--receipt", receipt, expect=Exit.UNSOUND)
     forged = "forged.jsonl"
     stage.type("--ledger", FORGED, "ledger", "export", "--out", forged)
     stage.python(CHECKER, forged, expect=1)
-    stage.say("The original is sound, down to every rule that must hold after every event:")
+    stage.say("The original verifies, including all rules that must hold after every event:")
     stage.type(*verify, "--deep", "--receipt", receipt)
 
 
@@ -85,12 +85,12 @@ def pay(stage: Stage) -> Bill:
     leases, used_ms = _used(stage)
     stage.check(
         sum(rows) == total and paid.total() == spent_ms == used_ms,
-        f"who paid does not add up: rows {sum(rows)}, total {total}; charged {paid.total()} "
+        f"the charges do not add up: rows {sum(rows)}, total {total}; charged {paid.total()} "
         f"GPU-ms, spent {spent_ms} GPU-ms, leases {used_ms} GPU-ms",
     )
     stage.say(
-        f"""It adds up: the rows to the total; the charges, what the envelopes have spent, and the
-        {leases} leases of the ledger (which GPUs, from when to when) each to"""
+        f"""The rows add up to the total. The charges, the spending of the envelopes, and the
+        {leases} leases of the ledger all add up to"""
     )
     click.echo(f"  {used_ms} GPU-milliseconds")
     return Bill(dict(paid))
@@ -101,7 +101,7 @@ def _seconds(gpu_ms: int) -> str:
 
 
 def _used(stage: Stage) -> tuple[int, int]:
-    """Return how many leases the ledger has, and the GPU-milliseconds that they lasted."""
+    """Return the number of leases in the ledger, and their GPU-milliseconds."""
     kept = "whole.jsonl"
     stage.keyboard.run(("ledger", "export", "--out", kept))
     begun: dict[str, tuple[int, int]] = {}
@@ -119,19 +119,19 @@ def _used(stage: Stage) -> tuple[int, int]:
 
 
 def recall(stage: Stage, bill: Bill, why: str, lottery: Lottery) -> None:
-    """Answer what a stranger would ask."""
+    """Print answers to the questions that a new user would ask."""
     stage.title("What you have seen")
     for question, answer in (
         ("Who paid?", bill.text()),
         ("Why did detect wait?", why),
         (
             "Who was cut?",
-            f"{lottery.victim} of {lottery.owner}, by lot, one of two, to let grasp start",
+            f"{lottery.victim} of {lottery.owner}, by lot with odds of 1/2, to start grasp",
         ),
         ("Can I prove it?", f"yes: {interpreter()} {CHECKER} {EXPORT}, and quorate ledger verify"),
     ):
         click.echo(f"  {question}\n      {answer}")
-    stage.say("Nothing runs any more, and everything is still there. Look around:")
+    stage.say("All processes have ended, and all files are still there. Try these commands:")
     for line in (
         f"cd {shlex.quote(str(stage.folder))}",
         "quorate ledger log --run grasp",
@@ -142,15 +142,15 @@ def recall(stage: Stage, bill: Bill, why: str, lottery: Lottery) -> None:
 
 
 def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
-    """Replace names in the one event with the outcome of a lottery; return its block.
+    """Replace names in the only event with the outcome of a lottery; return its block.
 
-    Each is as long as the other, so that everything else keeps its offset.
+    Old and new names are equally long, so that all other offsets stay the same.
     """
     with closing(sqlite3.connect(ledger)) as db, db:
         blocks = db.execute("SELECT height, body FROM block ORDER BY height").fetchall()
         height, body = next((height, body) for height, body in blocks if _FORGED_EVENT in body)
         begin = body.index(_FORGED_EVENT)
-        # The next event of the block begins with its own tag.
+        # The next event of the block begins with its tag.
         end = body.index(b"run-stopping/1", begin)
         event = body[begin:end]
         for old, new in names:
@@ -163,7 +163,7 @@ def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
 
 
 def _hash_anew(ledger: Path) -> None:
-    """Compute every hash again, so that the blocks join as if nothing had happened."""
+    """Compute all hashes again, so that the forged blocks join."""
     with closing(sqlite3.connect(ledger)) as db, db:
         before = GENESIS.hash
         for height, body in db.execute("SELECT height, body FROM block ORDER BY height").fetchall():

@@ -1,4 +1,4 @@
-"""The demo's own service: a real ``quorate serve`` on a free port, and nothing left of it after."""
+"""The demo's service: a real ``quorate serve`` on a free port, which leaves no processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALLOW_ROOT: Final = "--executor-allow-root"
 WORDS: Final = (
     *("serve", "--init", "--executor", "local"),
     *("--listen", "127.0.0.1:0", "--token-file", TOKEN),
-    # All work there is the demo's own; unless asked to, a service of root would run none of it.
+    # All work is the demo's own. Without this option, a service of root runs no work.
     *([ALLOW_ROOT] if os.geteuid() == 0 else []),
 )
 OUTPUT: Final = "serve.out"
@@ -30,18 +30,18 @@ LOG: Final = "serve.log"
 START_S: Final = 60.0
 STOP_S: Final = 60.0
 CLEAR_S: Final = 8.0
-"""How long work has to end when the demo is broken off; then it is killed."""
+"""How long work may take to end when the demo is interrupted; then it is killed."""
 POLL_S: Final = 0.05
 _TOLD: Final = re.compile(r"serving \S+ at (http://\S+)\n.*\n  quorate context set .*\n")
 
 
 class Service:
-    """A service in ``folder``, and a keyboard that asks it once it is ready."""
+    """A service in ``folder``, and a keyboard for it once it is ready."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
         own = {name: value for name, value in environ.items() if not name.startswith("QUORATE_")}
-        # Work that says `python` gets the one that runs the demo.
+        # Work that calls `python` gets the Python of the demo.
         path = f"{Path(sys.executable).parent}{os.pathsep}{environ.get('PATH', os.defpath)}"
         with (folder / OUTPUT).open("wb") as output, (folder / LOG).open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - this program itself
@@ -57,12 +57,12 @@ class Service:
 
     @property
     def keyboard(self) -> Keyboard:
-        """The keyboard that types to it."""
+        """The keyboard that runs commands against this service."""
         asked = {"QUORATE_SERVER": self.url, "QUORATE_TOKEN": self.token, "NO_COLOR": "1"}
         return Keyboard(Settings(environ=asked))
 
     def wait_ready(self) -> None:
-        """Return when it listens; raises ``CommandError`` with its last output when it does not."""
+        """Wait until the service listens; raises ``CommandError`` with its output if it fails."""
         until_s = time.monotonic() + START_S
         while time.monotonic() < until_s and self._process.poll() is None:
             self.said = (self._folder / OUTPUT).read_text()
@@ -80,7 +80,7 @@ class Service:
         )
 
     def stop(self) -> int:
-        """Return its exit code when it has ended, with all that is left of its work."""
+        """Stop the service and its remaining work; return its exit code."""
         if self._process.poll() is None:
             self._process.terminate()
         try:
@@ -92,10 +92,10 @@ class Service:
         return code
 
     def clear(self) -> None:
-        """End it with all its work, whatever state that is in."""
+        """Kill the service and all its work, in any state."""
         if self._process.poll() is None and self.url:
             until_s = time.monotonic() + CLEAR_S
-            # What waits first: otherwise it would start where something ends.
+            # Waiting runs first: otherwise they would start when others end.
             runs = sorted(self._runs_open(), key=lambda run: run[1] == "Running")
             for name, _ in runs:
                 self.keyboard.run(("cancel", name))
@@ -118,15 +118,15 @@ class Service:
 
 
 def _end_keepers(runs: Path) -> None:
-    """End the keepers that are left of the runs in the folder ``runs``, and their work with them.
+    """Kill the keepers of runs in the folder ``runs``, and their work.
 
-    There are none when all runs have ended before the service.
+    There are none if all runs ended before the service did.
     """
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = entry.read_bytes().decode(errors="replace").split("\0")
         except OSError:
-            continue  # It has ended, or is not ours to inspect.
+            continue  # The process has ended, or belongs to another user.
         if "quorate.keeper" in words and any(Path(word).parent == runs for word in words):
             with suppress(ProcessLookupError):
                 os.kill(int(entry.parent.name), signal.SIGKILL)

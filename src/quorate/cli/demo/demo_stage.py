@@ -1,4 +1,4 @@
-"""What the demo is seen on: paragraphs, commands with what they print, and the fleet in bars."""
+"""The output of the demo: paragraphs, commands with their output, and bars of the fleet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quorate.views.exits import CommandError, Exit
 COLUMNS: Final = 80
 POLL_S: Final = 0.15
 WAIT_S: Final = 60.0
-"""How long the demo waits for anything before it says that it did not happen."""
+"""How long the demo waits for an expected change before it fails."""
 BEAT_S: Final = 1.0
 _WRAPPER: Final = textwrap.TextWrapper(
     width=COLUMNS - 1, break_on_hyphens=False, break_long_words=False
@@ -30,7 +30,7 @@ _WRAPPER: Final = textwrap.TextWrapper(
 
 
 class Stage:
-    """A folder, a service in it, and a screen; ``keyboard`` types to the service until it ends."""
+    """A folder, a service in it, and a screen; ``keyboard`` runs commands against the service."""
 
     def __init__(self, folder: Path, service: Service, environ: Mapping[str, str]) -> None:
         self.folder = folder
@@ -40,14 +40,14 @@ class Stage:
         self._color = False if environ.get("NO_COLOR") else None
         self._owners: dict[str, str] = {}
 
-    # --- Telling ---
+    # --- Output ---
 
     def say(self, text: str) -> None:
         """Print a paragraph."""
         click.echo("\n" + _WRAPPER.fill(" ".join(text.split())))
 
     def title(self, text: str) -> None:
-        """Print the heading of a scene; on a terminal there is a moment to read what was before."""
+        """Print the heading of a scene; on a terminal, pause first."""
         began_s = time.monotonic()
         if self.screen.is_live:
             self.wait("the next scene", lambda: time.monotonic() - began_s > BEAT_S)
@@ -55,27 +55,27 @@ class Stage:
         click.echo("\n" + click.style(line, bold=True, fg="green"), color=self._color)
 
     def prompt(self, line: str) -> None:
-        """Show a command as it is typed."""
+        """Print a command as it is typed."""
         click.echo("\n" + click.style(f"$ {line}", bold=True), color=self._color)
 
     def show(self, text: str) -> None:
-        """Print what a command printed, if anything."""
+        """Print the output of a command, if there is any."""
         if text:
             click.echo(text, nl=not text.endswith("\n"))
 
     def bars(self) -> None:
-        """Show who has which GPUs now."""
+        """Print which owner has which GPUs now."""
         click.echo()
         for line in self._bars(color=self.screen.is_live):
             click.echo(line, color=self._color)
 
-    # --- Doing ---
+    # --- Commands ---
 
     def type(self, *words: str, pipe: Sequence[str] = (), expect: Exit = Exit.OK) -> str:
-        """Carry out ``quorate`` with ``words``, show command and output, and return the output.
+        """Run ``quorate`` with ``words``, print the command and its output, and return the output.
 
-        ``pipe`` is what its output goes through. Raises ``CommandError`` when it ends with another
-        exit code than expected.
+        The output is piped through ``pipe``. Raises ``CommandError`` if the exit code is not
+        ``expect``.
         """
         line = shlex.join(["quorate", *words])
         self.prompt(f"{line} | {shlex.join(pipe)}" if pipe else line)
@@ -86,7 +86,7 @@ class Stage:
         if typed.code != expect:
             raise CommandError(
                 Exit.UNSOUND,
-                f"the demo expected exit code {int(expect)} of that, and got {typed.code}",
+                f"the demo expected exit code {int(expect)}, and got {typed.code}",
             )
         if typed.code:
             click.echo(f"(exit code {typed.code})")
@@ -105,9 +105,9 @@ class Stage:
         return done.stdout + done.stderr
 
     def wait(self, what: str, happened: Callable[[], bool]) -> None:
-        """Return when it has ``happened``; meanwhile a terminal shows the fleet.
+        """Wait until ``happened`` returns true; a terminal shows the fleet meanwhile.
 
-        Raises ``CommandError`` when it takes too long.
+        Raises ``CommandError`` if it takes too long.
         """
         until_s = time.monotonic() + WAIT_S
         try:
@@ -120,7 +120,7 @@ class Stage:
             self.screen.clear()
 
     def check(self, is_so: bool, otherwise: str) -> None:
-        """Raise ``CommandError`` unless ``is_so``."""
+        """Raise ``CommandError`` with ``otherwise`` unless ``is_so``."""
         if not is_so:
             raise CommandError(Exit.UNSOUND, f"the demo did not go as planned: {otherwise}")
 

@@ -1,4 +1,4 @@
-"""What the demo tells: five scenes, and what it checks on the way."""
+"""The five scenes of the demo: its text, its commands and its checks."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from quorate.cli.demo.demo_service import ALLOW_ROOT, TOKEN, WORDS
 from quorate.cli.demo.demo_stage import Stage
 
 AS_ROOT: Final = (
-    "You are root, and so is all work of this demo, which is why it says --executor-allow-root. A "
-    "service for others gives each team a system user of its own instead: docs/jobs.md."
+    "You are root, and the demo runs its work as root, so it needs --executor-allow-root. A "
+    "service for others runs the work of each team as its own system user: docs/jobs.md."
 )
-"""What is said to root alone."""
+"""Printed only if the user is root."""
 _STEP: Final = re.compile(r"^\w+ step (\d+), ")
 _STEPS_SEEN: Final = 2
-"""After so many steps in its log a job counts as going on."""
+"""A job counts as running again after this many steps in its log."""
 _STEP_SAVED: Final = 6
-"""A step that comes after the first checkpoint, which train.py saves after five."""
+"""A step after the first checkpoint, which train.py saves after five steps."""
 
 
 def tell(stage: Stage) -> None:
-    """Play all scenes; raises ``CommandError`` where something does not match the text."""
+    """Play all scenes; raises ``CommandError`` if a result does not match the text."""
     _open(stage)
     _pay_first(stage)
     why = _refuse(stage)
@@ -40,21 +40,21 @@ def tell(stage: Stage) -> None:
 
 
 def typed_run(name: str, team: str) -> tuple[str, ...]:
-    """Return the words that submit the toy for ``team``, on one node of four GPUs."""
+    """Return the arguments that submit the example for ``team``, on one node with four GPUs."""
     what = ("--name", name, "--team", team, "--gpus", "4", "--flavor", "A100")
     return ("submit", *what, "--processes", "node", "--", interpreter(), "train.py")
 
 
 def steps_in(lines: list[str]) -> list[int]:
-    """Return the numbers of the steps in a log, in its order."""
+    """Return the step numbers in a log, in order."""
     return [int(found[1]) for line in lines if (found := _STEP.match(line))]
 
 
 def _open(stage: Stage) -> None:
     stage.say(
-        """This is Quorate, which shares a fleet of GPUs among teams by what they may spend.
-        Everything below happens now, on this machine: a service, and runs that are real processes
-        of train.py, a toy that learns one number. The GPUs are only declared. All of it is in"""
+        """Quorate shares a fleet of GPUs among teams by budget. This demo starts a service on this
+        machine. Its runs are real processes of train.py, a toy that learns one number; its GPUs
+        are only declared. All files are in"""
     )
     click.echo(f"  {stage.folder}")
     if ALLOW_ROOT in WORDS:
@@ -63,9 +63,9 @@ def _open(stage: Stage) -> None:
     stage.show(stage.service.said)
     stage.prompt(f"export QUORATE_SERVER={stage.service.url} QUORATE_TOKEN=$(cat {TOKEN})")
     stage.say(
-        """Seven machines of four GPUs; four teams that each have an envelope of money; and a lab
-        that lends. The three teams on A100 have more money than there are A100 together, which
-        is worth a warning, and scene 4."""
+        """The demo declares seven machines of four GPUs, four teams with one envelope each, and a
+        lab that lends. The envelopes of the three teams on A100 allow more GPUs than there are,
+        which causes a warning, and the lottery of scene 4."""
     )
     stage.type("apply", "-f", "fleet.yaml", "-f", "teams.yaml", pipe=("tail", "-n", "2"))
 
@@ -73,37 +73,37 @@ def _open(stage: Stage) -> None:
 def _pay_first(stage: Stage) -> None:
     stage.title("1. Paid before placed")
     stage.say(
-        """The team language wants 12 GPUs in groups of 8, each group inside one domain (machines
-        that share a fast network), and 4 GPUs in reserve for each group. It has money for 8 at a
-        time, and may borrow from the lab. All of it is paid for and placed, or none of it."""
+        """The team language needs 12 GPUs in groups of 8, each group inside one domain (machines
+        that share a fast network), and 4 spare GPUs for each group. Its envelope pays for 8 GPUs
+        at a time, and it may borrow from the lab. All GPUs start together, or none does."""
     )
     stage.type("submit", "-f", "pretrain.yaml")
     leases = stage.keyboard.items("leases")
     payers = {lease["status"]["payer"] for lease in leases}
     stage.check(payers == {"language/west", "lab/west"}, f"paid by {payers}")
     stage.wait("pretrain begins", lambda: _works(stage.keyboard.log("pretrain")))
-    stage.say("It runs: three processes, one on each node, that talk to each other.")
+    stage.say("The run has three processes, one on each node, which exchange data.")
     stage.type("logs", "pretrain", pipe=("head", "-n", "4"))
     stage.say(
         """One letter is one GPU: L language, V vision, S speech, R robotics; a small letter is a
-        spare, a dot is free, x is on a node that died."""
+        spare, a dot is free, and x is on a failed node."""
     )
     stage.bars()
 
 
 def _refuse(stage: Stage) -> str:
-    """Play the second scene; return why the run waited."""
-    stage.title("2. Refused with numbers, and what would help")
-    stage.say("The team vision wants 4 GPUs. There is room for 8; its money is for 2.")
+    """Play the second scene; return the reason why the run waited."""
+    stage.title("2. A refusal with numbers and remedies")
+    stage.say("The team vision needs 4 GPUs. 8 are free, but its budget pays for 2.")
     stage.type(*typed_run("detect", "vision"))
-    stage.say("Why does it wait, and what would start it? Each answer was tried on a copy first.")
+    stage.say("Why does the run wait, and what would start it? A dry run has verified each remedy.")
     screen = stage.type("explain", "detect")
     reason = next(line.strip() for line in screen.splitlines() if "insufficient-funds" in line)
     proposed = [
         shlex.split(line) for line in screen.splitlines() if line.startswith("  quorate patch ")
     ]
     stage.check(bool(proposed), "explain did not offer to change the budget")
-    stage.say("The owner of the budget types the last one, as it is printed:")
+    stage.say("The owner of the budget types the last command:")
     stage.type(*proposed[-1][1:])
     phase = stage.keyboard.ask("get", "run", "detect")["status"]["phase"]
     stage.check(phase == "Running", f"after the command that explain printed, detect is {phase}")
@@ -111,16 +111,16 @@ def _refuse(stage: Stage) -> str:
 
 
 def _lose_a_node(stage: Stage) -> None:
-    stage.title("3. A node dies, and the run goes on")
-    stage.say("pretrain has saved a checkpoint. Then node a1 breaks, and a monitor says so:")
+    stage.title("3. A node fails, and the run continues")
+    stage.say("pretrain has saved a checkpoint. Then node a1 fails, and a monitor reports it:")
     log = stage.keyboard.log
     stage.wait("pretrain saves a checkpoint", lambda: steps_in(log("pretrain"))[-1] >= _STEP_SAVED)
     stage.type("logs", "pretrain", pipe=("tail", "-n", "2"))
     stage.type("node", "fail", "a1")
     stage.wait("pretrain goes on", lambda: _went_on(log("pretrain")))
     stage.say(
-        """The spare machine a3 has taken its place, in the same domain and paid for all along.
-        What ran on a1 is lost; the rest was started again, and went on from the checkpoint:"""
+        """The spare machine a3 has replaced it, in the same domain; it was already paid for.
+        The processes on a1 are lost; the run has started again from its checkpoint:"""
     )
     shown = stage.type("logs", "pretrain", pipe=("grep", "-A", "3", "start 2"))
     first = steps_in(shown.splitlines())[0]
@@ -143,8 +143,8 @@ def _works(lines: list[str]) -> bool:
 def _close(stage: Stage, victim: str) -> str:
     """End all runs and the service; return the receipt of the last command that wrote."""
     stage.say(
-        """Enough. The runs are cancelled, the one that waits first; each has its moment to save,
-        and its end is recorded when its last process is gone. Then the service is stopped."""
+        """Now all runs are cancelled, the waiting one first. Each has its grace period to save its
+        work, and its end is recorded when its last process has exited. Then the service stops."""
     )
     others = [run for run in ("detect", "listen", "grasp", "pretrain") if run != victim]
     said = [stage.type("cancel", run, pipe=("tail", "-n", "1")) for run in (victim, *others)]

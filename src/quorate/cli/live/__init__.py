@@ -1,4 +1,4 @@
-"""Output that is redrawn while a person watches: ``watch``, ``get -w`` and ``top``.
+"""Output that is redrawn while the user watches: ``watch``, ``get -w`` and ``top``.
 
 Start reading at ``watching_service.py`` and ``top_screen.py``.
 """

@@ -1,6 +1,6 @@
-"""Rows of a table that have changed since it was last printed. Pure.
+"""Finds the rows of a table that have changed since it was last printed. Pure.
 
-What changes with time alone, such as an age, is printed with a row and is no change of it.
+A value that changes with time alone, such as an age, does not count as a change.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ TICKING: Final[Mapping[str, frozenset[str]]] = {
     "charge": frozenset({"GPU-HOURS", "GPU-MS"}),
     "system": frozenset({"EVENTS"}),
 }
-"""Kind -> its columns that change while nothing happens, or with every event."""
+"""Kind -> columns whose changes are ignored: they change with time, or with every event."""
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "queue": ("NAME",),
     "domain": ("DOMAIN", "FLAVOR", "POOL"),
     "charge": ("RUN", "PAID-FROM", "TIER"),
 }
-"""Kind -> the columns that tell its rows apart, where that is not the first one."""
+"""Kind -> the columns that identify a row, if that is not the first column."""
 
 
 class ChangedRows:
-    """Rows of ``kind`` as they were printed last."""
+    """The rows of ``kind`` as they were last printed."""
 
     def __init__(self, kind: str, columns: Sequence[Column], *, show_wide: bool) -> None:
         self._columns = columns
@@ -63,9 +63,9 @@ class ChangedRows:
         self._rows: dict[tuple[str, ...], tuple[str, ...]] | None = None
 
     def lines(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """Return the lines to print for ``rows``: all under their titles, later the changed ones.
+        """Return the lines to print: at first all ``rows`` with a header, later the changed rows.
 
-        A row that is there no more is named once.
+        A row that no longer exists is reported once.
         """
         before, first = self._rows or {}, self._rows is None
         self._rows = {self._key(row): tuple(row[i] for i in self._steady) for row in rows}
@@ -81,7 +81,7 @@ class ChangedRows:
         return tuple(row[i] for i in self._keys)
 
     def _widen(self, rows: Sequence[Sequence[str]]) -> None:
-        """Make room for ``rows``: a column never gets narrower, so that rows stay aligned."""
+        """Make columns wide enough for ``rows``; they never shrink, so that rows stay aligned."""
         for at, i in enumerate(self._shown):
             self._widths[at] = max([self._widths[at], *(len(row[i]) for row in rows)])
 

@@ -1,4 +1,4 @@
-"""How a person watches: how often the picture is looked at, and how it is shown."""
+"""The options of a watch: how often it redraws, how many times, and how it prints."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Looking(NamedTuple):
-    """How to watch: how often, and ``looks_max`` times at most.
+    """The options of a watch: the interval, and at most ``looks_max`` redraws.
 
-    With ``redraw`` the picture replaces the last one; otherwise it is printed once, and then a line
-    for each new event.
+    With ``redraw`` the new screen replaces the last one; otherwise the state is printed once, and
+    then a line for each new event.
     """
 
     interval_ms: int

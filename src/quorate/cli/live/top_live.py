@@ -1,4 +1,4 @@
-"""``quorate top`` on a terminal: asked again every few seconds, redrawn, and steered by keys."""
+"""``quorate top`` on a terminal: polls the fleet, redraws the screen, and reads keys."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from quorate.operations.resources.resource_operations import ListRuns
 from quorate.views.exits import CommandError, Exit
 
 RUNS_MAX: Final = 500
-"""How many runs of each phase are asked for: the newest."""
+"""How many runs of each phase are requested: the newest."""
 KEYS: Final = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down"}
 _SEQUENCE: Final = re.compile(rb"(\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Z]))|(\x1b|[^\x1b]+)")
-"""A key that sends several bytes, such as an arrow; Esc alone; or letters."""
+"""Matches a key that sends several bytes, such as an arrow; Esc alone; or letters."""
 _KEY_BYTES: Final = 1_024
 _STYLES: Final[Mapping[str, str]] = {
     "title": "1",
@@ -39,16 +39,16 @@ _STYLES: Final[Mapping[str, str]] = {
     "typing": "1",
     "help": "2",
 }
-"""What a line is -> the numbers of its colours."""
+"""Style of a line -> its colour codes."""
 
 
 def is_colored(environ: Mapping[str, str]) -> bool:
-    """Return whether colours are wanted: not with NO_COLOR, nor on a terminal that has none."""
+    """Return whether to use colours: NO_COLOR is not set, and the terminal has colours."""
     return not environ.get("NO_COLOR") and environ.get("TERM") not in ("dumb", None, "")
 
 
 def watch_fleet(settings: Settings, pool: str | None, interval_s: float) -> None:
-    """Draw the fleet until a key ends it, or Ctrl-C."""
+    """Draw the fleet until the user quits with a key or Ctrl-C."""
     screen: Screen | None = Screen()
     has_colors = is_colored(settings.environ)
     fleet = fleet_of(settings, pool)
@@ -65,7 +65,7 @@ def watch_fleet(settings: Settings, pool: str | None, interval_s: float) -> None
 
 
 def _fleet_or_trouble(settings: Settings, pool: str | None, before: Fleet) -> Fleet:
-    """Return the fleet as it is now; as it was, with the reason, while no answer comes."""
+    """Return the present fleet; if the request fails, the last one with the error."""
     try:
         return fleet_of(settings, pool)
     except CommandError as error:
@@ -76,12 +76,12 @@ def _fleet_or_trouble(settings: Settings, pool: str | None, before: Fleet) -> Fl
             flavors=before.flavors,
             runs=before.runs,
             has_more=before.has_more,
-            trouble=f"as it was: {' '.join(error.lines)}",
+            trouble=f"not up to date: {' '.join(error.lines)}",
         )
 
 
 def fleet_of(settings: Settings, pool: str | None) -> Fleet:
-    """Return what a file or a service says of the fleet and of the runs that wait or work."""
+    """Return the fleet and its waiting and running runs, from a file or a service."""
     top = tree_asked(settings, "fleet-top", FleetTop(pool=pool))
     runs: list[TopRun] = []
     has_more = False
@@ -109,7 +109,7 @@ def _pool(tree: Mapping[str, Any]) -> str:
 
 
 def run_of(tree: Mapping[str, Any]) -> TopRun:
-    """Return a run as a list has it."""
+    """Return a run from its tree in a list."""
     spec, status = tree["spec"], tree["status"]
     resources = spec["resources"]
     began = status.get("started") if status["phase"] == "Running" else None
@@ -130,7 +130,7 @@ def _ms(text: str) -> int:
 
 
 def painted(lines: Sequence[Line], *, has_colors: bool) -> str:
-    """Return the bytes that draw ``lines`` from the top of a terminal, and nothing beside them."""
+    """Return the bytes that draw ``lines`` from the top of the terminal and clear the rest."""
     texts = [
         f"\x1b[{_STYLES[line.style]}m{line.text}\x1b[0m"
         if has_colors and line.style in _STYLES and line.text
@@ -147,7 +147,7 @@ def _write(text: str) -> None:
 
 @contextmanager
 def _own_screen() -> Iterator[None]:
-    """Have the terminal give each key at once, on a screen of its own; it is put back after."""
+    """Switch the terminal to the alternate screen and to single keys; restore it afterwards."""
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
     try:
@@ -160,7 +160,7 @@ def _own_screen() -> Iterator[None]:
 
 
 def _keys(timeout_s: float) -> list[str]:
-    """Return the keys that were pressed, none where none was in time; an end of input quits."""
+    """Return the keys pressed within ``timeout_s``; the end of input counts as q."""
     file = sys.stdin.fileno()
     if not select.select([file], [], [], timeout_s)[0]:
         return []
@@ -168,7 +168,7 @@ def _keys(timeout_s: float) -> list[str]:
 
 
 def keys_in(data: bytes) -> list[str]:
-    """Return the keys that a terminal sends as ``data``; no data is the end of input."""
+    """Return the keys in the bytes ``data`` of a terminal; empty data is the end of input."""
     if not data:
         return ["q"]
     keys: list[str] = []

@@ -1,4 +1,4 @@
-"""The screen of ``quorate top``: what each key does, and the lines that are drawn. Pure."""
+"""The screen of ``quorate top``: the effect of each key, and the lines to draw. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPING_HELP: Final = "type a text; Enter keeps the filter, Esc drops it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorUse:
-    """How many GPUs of one flavor are in use, free, out of service and asked for."""
+    """How many GPUs of one flavor are in use, free, out of service and requested."""
 
     flavor: str
     used: int
@@ -27,13 +27,13 @@ class FlavorUse:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all GPUs."""
         return self.used + self.free + self.out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopRun:
-    """A run that waits or works; ``since_ms`` is when it began to."""
+    """A waiting or running run; ``since_ms`` is when it began to wait or to run."""
 
     name: str
     owner: str
@@ -47,7 +47,7 @@ class TopRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What is drawn, as of ``now_ms``; ``more`` says that there are runs which are not in it."""
+    """The content of the screen at ``now_ms``; ``more``: some runs are not included."""
 
     now_ms: int
     flavors: Sequence[FlavorUse]
@@ -62,14 +62,14 @@ SORTS: Final[dict[str, Callable[[TopRun], Any]]] = {
     "owner": lambda run: (run.owner, run.name),
     "name": lambda run: run.name,
 }
-"""Name -> the order of runs; the first one is the one to begin with."""
+"""Name -> sort order of runs; the first one is the default."""
 PHASES: Final = ((), ("Running",), ("Pending",))
-"""Which phases are shown: all of them, or one."""
+"""The choices of phases to show: all, or one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """How the fleet is looked at: the order, what is left out, and how far down."""
+    """The state of the screen: sort order, filters, and scroll position."""
 
     sort: str = next(iter(SORTS))
     is_reversed: bool = False
@@ -79,7 +79,7 @@ class Screen:
     first: int = 0
 
     def shown(self, runs: Sequence[TopRun]) -> list[TopRun]:
-        """Return the runs that are not left out, in order."""
+        """Return the runs that pass the filters, in order."""
         found = [run for run in runs if self._has(run)]
         return sorted(found, key=SORTS[self.sort], reverse=self.is_reversed)
 
@@ -91,7 +91,7 @@ class Screen:
 
 
 def pressed(screen: Screen, key: str) -> Screen | None:
-    """Return the screen after a key; None where the key ends it. Other keys change nothing."""
+    """Return the screen after a key; None if the key quits. Unknown keys change nothing."""
     if screen.is_typing:
         return _typed(screen, key)
     if key in _QUIT:
@@ -133,7 +133,7 @@ _CHANGES: Final[dict[str, Callable[[Screen], Screen]]] = {
 
 
 def _typed(screen: Screen, key: str) -> Screen | None:
-    """Return the screen after a key while the text of the filter is typed."""
+    """Return the screen after a key, while the user types the filter."""
     match key:
         case "\x03":
             return None
@@ -151,14 +151,14 @@ def _typed(screen: Screen, key: str) -> Screen | None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line to draw; ``style`` says what it is, and no more: a terminal may have no colours."""
+    """A line to draw; ``style`` names its meaning, because a terminal may have no colours."""
 
     text: str
     style: str = ""
 
 
 def drawn(screen: Screen, fleet: Fleet, columns: int, rows: int) -> list[Line]:
-    """Return the lines of the screen, at most ``rows`` of them, each at most ``columns`` wide."""
+    """Return at most ``rows`` lines of the screen, each at most ``columns`` wide."""
     head = [Line(_headline(screen, fleet), "title"), *_flavor_lines(fleet), Line("")]
     foot = _foot(screen, fleet)
     room = max(1, rows - len(head) - len(foot) - 1)

@@ -1,4 +1,4 @@
-"""Watching a ledger: its head is asked for often, the rest is read only when that has moved."""
+"""Watches a ledger's file: polls its head, and reads the rest only if the head has moved."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from quorate.views.runs.instant import Moment
 from quorate.views.runs.progress_view import Progress, progress_of
 
 RETELL_MS: Final = MINUTE_MS
-"""How old a forecast may be that is only counted down."""
+"""The maximal age of a forecast; between two forecasts, only the countdown changes."""
 
 
 @dataclass(slots=True)
 class _Eye:
-    """Looks at one ledger; ``head`` is where it was when it was last read."""
+    """Reads one ledger; ``head`` is the head at the last read."""
 
     settings: Settings
     store: EventStore
@@ -49,7 +49,7 @@ class _Eye:
         return cls(settings, store, engine, engine.head, caller)
 
     def look(self) -> list[Entry]:
-        """Return what was recorded since the last look, and read the state anew if anything was."""
+        """Return the events since the last call; read the state again if there are any."""
         if self.store.head() == self.head:
             return []
         after, self.engine = self.head, Engine.open(self.store, clock_of(self.settings))
@@ -58,9 +58,9 @@ class _Eye:
         return [entry for entry in new if entry.seq <= self.head.seq]
 
     def forecast(self, run: str, now_ms: int) -> Forecast:
-        """Return the forecast of ``run``, found anew when something was recorded, or once a minute.
+        """Return the forecast of ``run``; computed again after new events, or once a minute.
 
-        A countdown needs only the present time.
+        In between, only the countdown changes.
         """
         if self._told is None or now_ms - self._told_ms >= RETELL_MS:
             found = foretell(self.engine.view, self.engine.view.runs[run].spec, now_ms)
@@ -69,7 +69,7 @@ class _Eye:
         return replace(self._told, now_ms=now_ms)
 
     def progress(self, run: str) -> Progress | None:
-        """Return what the work of ``run`` has reported on this machine, if anything."""
+        """Return the progress that ``run`` has reported on this machine, if there is any."""
         logs = kept_logs_beside(self.settings.ledger_path)
         return None if logs is None else progress_of(logs.reports(run), None)
 
@@ -80,7 +80,7 @@ class _Eye:
 
 
 def follow(settings: Settings, asked: PictureRequest, looking: Looking) -> None:
-    """Show what is watched until it is over."""
+    """Show ``asked`` until it is over."""
     watched, count, redraw = watched_of(asked), looking.looks_max, looking.redraw
     with open_to_read(settings) as store:
         eye = _Eye.open(settings, store)

@@ -1,4 +1,4 @@
-"""``quorate get -w``: a table, and then its rows as they change, until it is interrupted."""
+"""``quorate get -w``: prints a table, and then its rows as they change, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from quorate.views.exits import CommandError, Exit
 from quorate.views.kinds.kind_table import KIND_OF
 
 TRIES_MAX: Final = 20
-"""How often in a row a cut connection is tried again: for some minutes."""
+"""How many times in a row a lost connection is tried again, over some minutes."""
 TOGETHER_S: Final = 0.2
-"""How long what is recorded is gathered before the list is read again."""
+"""How long to collect events before the list is requested again."""
 LOOK_S: Final = 1.0
-"""How often the head of a ledger's file is looked at."""
+"""The interval between two reads of the head of a ledger's file."""
 NOTHING: Final = "-"
 
 
 def follow_rows(settings: Settings, kind: str, operation: str, asked: Struct) -> None:
-    """Print the list that is asked for, and each row again that changes, until Ctrl-C."""
+    """Print the requested list, and then each row that changes, until Ctrl-C."""
     rows = ChangedRows(kind, KIND_OF[kind].columns, show_wide=settings.wide)
     target = settings.service()
     try:
@@ -76,7 +76,7 @@ async def _follow_service(
 
 
 async def _listen(client: AsyncClient, seq: int, moved: asyncio.Event) -> None:
-    """Set ``moved`` whenever something was recorded after ``seq`` that the caller may see."""
+    """Set ``moved`` whenever an event after ``seq`` is recorded that the caller may see."""
     async for _ in client.watch(seq + 1):
         moved.set()
 

@@ -1,4 +1,4 @@
-"""Watching a service: it says when something was recorded, and only then is the picture new."""
+"""Watches a service: it sends events, and the state is requested again only after one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from quorate.client.watched_events import Event
 
 TRIES_MAX: Final = 20
-"""How often in a row a cut connection is tried again: for some minutes."""
+"""How many times in a row a lost connection is tried again, over some minutes."""
 EVENTS_MAX: Final = 1_000
-"""How many events are shown at once; more wait at the service."""
+"""The maximal number of events shown at once; the service keeps the others."""
 RETELL_S: Final = 30.0
-"""How old a picture may be in which time is counted down."""
+"""The maximal age of the state whose times are counted down."""
 PROGRESS_S: Final = 5.0
-"""How often the work of a run is asked for its last step, which is no event."""
+"""How often the progress of a run is requested; progress is not an event."""
 
 
 def follow_service(
@@ -45,21 +45,21 @@ def follow_service(
         view.show()
         if looking.looks_max == 1 or view.is_over:
             return
-        # Events come by a connection of their own, on which nothing else can be asked.
+        # Events have their own connection, which cannot carry other requests.
         with _asker(settings, target) as listening:
             _follow(view, listening)
 
 
 @contextmanager
 def _asker(settings: Settings, target: Target) -> Iterator[Asker]:
-    """Open a client that tries again for some minutes."""
+    """Open a client that retries for some minutes."""
     driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
     with Asker(driver, Retrying(tries=TRIES_MAX)) as client:
         yield client
 
 
 def _follow(view: _View, listening: Asker) -> None:
-    """Look again whenever something was recorded or the interval is over."""
+    """Redraw whenever events arrive or the interval is over."""
     watched, looking = view.watched, view.looking
     asked = WatchEvents(
         first=view.seq + 1,
@@ -81,7 +81,7 @@ def _follow(view: _View, listening: Asker) -> None:
 
 
 class _View:
-    """What is seen of one service; ``seq`` is where it was when the picture was asked for."""
+    """The state of one watch; ``seq`` is the head at the last request."""
 
     def __init__(self, client: Asker, watched: PictureRequest, looking: Looking) -> None:
         self._client = client
@@ -93,11 +93,11 @@ class _View:
         self._is_running = False
         self._step: int | None = None
         self._asked_s = 0.0
-        """When the last step that the work of the run has reported was asked for."""
+        """When the progress of the run was last requested."""
 
     def show(self) -> None:
         """Print the present state."""
-        # The cursor is read first: an event in between is printed twice, not left out.
+        # The cursor is read first, so that an event in between is printed twice, not lost.
         tree: dict[str, Any] = self._client.ask_json("picture", self.watched)
         told = self._client.ask_text("picture", self.watched)
         self.seq, self._shown_s = tree["sequence"], monotonic()
@@ -112,7 +112,7 @@ class _View:
             click.echo(f"{tree['asOf']}, sequence {self.seq}; Ctrl-C ends this")
 
     def look(self, found: Sequence[Event]) -> None:
-        """Show what is new: ``found`` was recorded since the last look."""
+        """Print the news; ``found`` are the events since the last call."""
         told = self._new_step()
         if self.looking.redraw:
             if found or told or monotonic() - self._shown_s >= RETELL_S:
@@ -129,11 +129,11 @@ class _View:
             self._enter(run["status"]["phase"])
 
     def _enter(self, phase: str | None) -> None:
-        """Remember the phase of the run that is watched; None is that of no run."""
+        """Store the phase of the watched run; None if no run is watched."""
         self.is_over, self._is_running = phase in TERMINAL, phase == "Running"
 
     def _new_step(self) -> str:
-        """Return a line about the last step of a run at work; empty where there was none since."""
+        """Return a line about the last step of a running run; empty if there is no new step."""
         now_s, run = monotonic(), self.watched.run
         if run is None or not self._is_running or now_s - self._asked_s < PROGRESS_S:
             return ""
@@ -150,8 +150,8 @@ class _View:
 
 
 def _line(event: Event) -> str:
-    """Return an event as a line; one that only a newer Quorate knows, by its tag."""
-    # Loaded with the first event: until then a watch needs nothing that reads the ledger.
+    """Return an event as a line; an event that only a newer Quorate knows, as its tag."""
+    # Imported with the first event: until then a watch needs nothing that reads the ledger.
     from quorate.documents.times import time_text
     from quorate.ledger.codec import event_from_json
     from quorate.ports.errors import QuorateError

@@ -1,4 +1,4 @@
-"""``quorate admin``: owners as tenants, and the clock of a service."""
+"""``quorate admin``: tenants, and the clock of a service."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _LIMITS = (
-    (("--max-nodes",), "N", "At most N nodes at once, those of owners below it included."),
+    (("--max-nodes",), "N", "At most N nodes at once, including owners below it."),
     (
         ("--max-concurrent-allocations", "--max-concurrent-runs"),
         "N",
-        "At most N running runs at once, those of owners below it included.",
+        "At most N running runs at once, including owners below it.",
     ),
-    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; beyond it, runs come later."),
-    (("--node-hours-budget",), "HOURS", "Node-hours per period; beyond it, runs come later."),
-    (("--fair-share-target",), "SHARE", "The part of the fleet it should get, from 0 to 1."),
-    (("--burst-allowance",), "FACTOR", "How far above its share it may go when others are idle."),
+    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; above it, runs wait longer."),
+    (("--node-hours-budget",), "HOURS", "Node-hours per period; above it, runs wait longer."),
+    (("--fair-share-target",), "SHARE", "The target share of the fleet, from 0 to 1."),
+    (("--burst-allowance",), "FACTOR", "How far it may exceed its share while others are idle."),
 )
 
 
 def _limits(command: F) -> F:
-    """Return ``command`` with a flag for each field; values are texts, read like documents."""
+    """Return ``command`` with an option for each field; values are parsed like documents."""
     parent = click.option(
         "--parent",
         "parents",
         metavar="NAME",
         multiple=True,
-        help="An owner above it. May be repeated.",
+        help="A parent of the owner. May be repeated.",
     )
     command = parent(command)
     for flags, metavar, text in reversed(_LIMITS):
-        # One name inside, whichever flag was typed.
+        # The same parameter name, whichever of the options was typed.
         name = flags[0].removeprefix("--").replace("-", "_")
         command = click.option(*flags, name, metavar=metavar, help=text)(command)
     return command
@@ -47,7 +47,9 @@ def _limits(command: F) -> F:
 
 def _reasoned(command: F) -> F:
     """Return ``command`` with ``--reason`` and the options of a writer."""
-    reason = click.option("--reason", metavar="TEXT", default="", help="Why; kept in the ledger.")
+    reason = click.option(
+        "--reason", metavar="TEXT", default="", help="The reason; kept in the ledger."
+    )
     return reason(writer(command))
 
 
@@ -57,7 +59,7 @@ def _versioned(command: F) -> F:
         "--expected-version",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Refuse if it has changed since version N.",
+        help="Refuse the change unless the tenant still has version N.",
     )(command)
 
 
@@ -76,9 +78,9 @@ def admin() -> None:
 def tenant() -> None:
     """Manage tenants, which documents call owners.
 
-    A limit that is not set does not bind, and 0 means none. Limits on nodes and runs hold at every
-    instant, and count what is below a tenant too. Lowering one stops nothing: new work waits until
-    use has dropped. Every change is recorded with who made it and why.
+    A limit that is not set does not apply, and 0 allows nothing. Limits on nodes and runs always
+    hold, and include the owners below a tenant. Lowering a limit stops no run: new work waits until
+    usage has dropped. Every change is recorded with its actor and reason.
     """
 
 
@@ -134,7 +136,7 @@ def create(
     "unset",
     metavar="FIELD",
     multiple=True,
-    help="A field to take away, such as max_nodes or parents. May be repeated.",
+    help="A field to unset, such as max_nodes or parents. May be repeated.",
 )
 @_versioned
 @_reasoned
@@ -151,7 +153,7 @@ def update(
     dry_run: bool,
     **limits: str | None,
 ) -> None:
-    """Change the fields given, and no others.
+    """Change only the fields that are given.
 
     --parent replaces all parents by those given.
     """
@@ -181,7 +183,7 @@ def update(
 @tenant.command(
     epilog=examples(
         'quorate admin tenant delete vision --reason "project over"',
-        "quorate admin tenant delete vision --dry-run     # could it go?",
+        "quorate admin tenant delete vision --dry-run     # is it possible?",
     )
 )
 @click.argument("name")
@@ -191,10 +193,10 @@ def update(
 def delete(
     settings: Settings, *, name: str, expected_version: int | None, reason: str, dry_run: bool
 ) -> None:
-    """Remove a tenant that holds nothing.
+    """Remove a tenant without runs and children.
 
-    Refused while it has children, runs that run or wait, or budgets that pay or are held for
-    others. Idle budgets go with it. What it used, and its runs that are over, stay in the ledger.
+    Refused while the tenant has children, runs that run or wait, or budgets that pay or hold money
+    for others. Its idle budgets are removed with it. The ledger keeps its usage and its past runs.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.tenant_operations import DeleteTenant
@@ -215,9 +217,10 @@ def delete(
 @reader
 @click.pass_obj
 def get(settings: Settings, *, tenants: tuple[str, ...]) -> None:
-    """Show tenants with their limits, what they use, and their versions.
+    """Show tenants with their limits, their usage and their versions.
 
-    Nodes, running and waiting runs include what is below a tenant, as its limits do.
+    Like the limits, the numbers of nodes and of running and waiting runs include the owners below a
+    tenant.
     """
     from quorate.cli.ask_and_print import ask, ask_each
     from quorate.operations.resources.resource_operations import GetThing, ListThings
@@ -240,7 +243,7 @@ def get(settings: Settings, *, tenants: tuple[str, ...]) -> None:
 def list_tenants(settings: Settings) -> None:
     """List all tenants.
 
-    NODES and RUNNING show what is used and its limit, with what is below a tenant included.
+    NODES and RUNNING show usage and limit, including the owners below a tenant.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.resource_operations import ListThings
@@ -249,7 +252,7 @@ def list_tenants(settings: Settings) -> None:
 
 
 def _plain_name(name: str) -> str:
-    """Return the tenant's name; ``owner/NAME``, as other commands print it, is taken too."""
+    """Return the tenant's name; also accepts ``owner/NAME``, which other commands print."""
     return name.removeprefix("tenant/").removeprefix("owner/")
 
 
@@ -264,20 +267,20 @@ def _checked(reason: str) -> str:
 
 
 def _exact(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the limits as they were typed, so that no digit is lost on the way."""
+    """Return the limits as typed, so that no digit is lost."""
     return dict(given)
 
 
 @admin.group(epilog=examples("quorate admin clock --help"))
 def clock() -> None:
-    """Look at the clock of a service, and accept it after a step."""
+    """Show the clock of a service, or accept its time after a jump."""
 
 
 @clock.command("show", epilog=examples("quorate admin clock show --help"))
 @reader
 @click.pass_obj
 def show_clock(settings: Settings) -> None:
-    """Show whether the service believes its clock."""
+    """Show whether the service trusts its clock."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 
@@ -290,8 +293,8 @@ def show_clock(settings: Settings) -> None:
 def accept_clock(settings: Settings) -> None:
     """Accept the present time of the service's clock.
 
-    A wall clock that departs by more than five minutes from the time since the machine was started
-    stops deciding. Set it right first: the ledger's time never runs back.
+    The service stops deciding when its wall clock differs by more than five minutes from the time
+    since boot. Correct the clock first: the ledger's time never runs back.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing

@@ -1,4 +1,4 @@
-"""``ledger backup``, ``restore`` and ``migrate``: verified copies of a ledger; what they lack."""
+"""``ledger backup``, ``restore`` and ``migrate``: verified copies of a ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quorate.views.runs.outcome_view import receipt_line
 
 
 def back_up(settings: Settings, source: str, out: str, *, with_keys: bool) -> None:
-    """Copy the ledger at the URL ``source`` to ``out`` and say what was copied."""
+    """Copy the ledger at the URL ``source`` to ``out``, and print what was copied."""
     secrets = tuple(SECRETS) if with_keys else ()
     head = copy_store(source, out, secrets=secrets)
     places = f"of {shown(source)} to {shown(out)}"
@@ -30,13 +30,13 @@ def back_up(settings: Settings, source: str, out: str, *, with_keys: bool) -> No
         click.echo(receipt_line(head))
         names = " and ".join(f"the {name}" for name in SECRETS)
         if with_keys:
-            click.echo(f"with {names}: keep this copy where only you can read it")
+            click.echo(f"the copy has {names}: keep it where only you can read it")
         else:
-            click.echo(f"without {names}: keep copies of those, too, or add --with-keys")
+            click.echo(f"the copy lacks {names}: copy these, too, or add --with-keys")
 
 
 def restore(settings: Settings, backup: str, out: str) -> None:
-    """Make the ledger at the URL ``out`` of a backup, with the secrets that lie beside it."""
+    """Create the ledger at the URL ``out`` from a backup, with the secrets beside the backup."""
     path = ledger_path(backup)
     secrets = tuple(name for name, place in SECRETS.items() if place(path).exists())
     had_end = head_path(path).exists()
@@ -50,8 +50,8 @@ def restore(settings: Settings, backup: str, out: str) -> None:
         click.echo(receipt_line(head))
         if not had_end:
             click.echo(
-                f"a missing end of {shown(backup)} cannot be detected: no "
-                f"{head_path(path).name} lies beside it; compare the restored ledger with a "
+                f"the restore cannot detect whether {shown(backup)} is truncated: there is no "
+                f"{head_path(path).name} beside it; compare the restored ledger with a "
                 "checkpoint kept elsewhere: quorate ledger verify --against CHECKPOINT"
             )
         for line in trouble_with_secrets(out):
@@ -59,7 +59,7 @@ def restore(settings: Settings, backup: str, out: str) -> None:
 
 
 def migrate(settings: Settings, source: str, out: str) -> None:
-    """Move the ledger at the URL ``source`` to ``out``, and say what comes next."""
+    """Move the ledger at the URL ``source`` to ``out``, and print the next step."""
     head, secrets = move_store(source, out)
     done = f"moved {_counts(head)} of {shown(source)} to {shown(out)}, hash {head.hash.hex()}"
     with telling(done):
@@ -68,7 +68,9 @@ def migrate(settings: Settings, source: str, out: str) -> None:
             return
         click.echo(done)
         click.echo(receipt_line(head))
-        click.echo(f"serve {shown(out)} from now on; keep {shown(source)} and serve it no more")
+        click.echo(
+            f"from now on serve {shown(out)}; keep {shown(source)}, but do not serve it again"
+        )
         for line in trouble_with_secrets(out):
             click.echo(line)
 

@@ -1,4 +1,4 @@
-"""``quorate calc``: the calculus at your fingertips: a world in, a decision out, no ledger."""
+"""``quorate calc``: computes one decision from a JSON input, without a ledger."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ KINDS: Final = (
     "scenario",
     "rounds",
 )
-"""The kinds of ``quorate.calc``, named here so that ``--help`` need not import it."""
+"""The kinds of ``quorate.calc``, repeated here so that ``--help`` need not import it."""
 ROUNDS: Final = "rounds"
 PUBLISHED_PLACE: Final = "data/gavel"
-"""Where published tables of throughputs lie, in a folder above the recordings made with them."""
+"""The path of published tables of throughputs, relative to a parent of the recording."""
 
 
 @click.command(
@@ -49,15 +49,15 @@ PUBLISHED_PLACE: Final = "data/gavel"
     "--throughputs",
     "rates_file",
     metavar="FILE",
-    help="For rounds: the table of throughputs, as JSON. Left out, it is the world's field of this"
-    " name, or the file that its throughputs_file names.",
+    help="For rounds: the table of throughputs, as JSON.  [default: the field throughputs of the"
+    " world, or the file in its field throughputs_file]",
 )
 def calc(kind: str, file: str, rates_file: str | None) -> None:
     """Compute one decision on a world given as JSON.
 
     KIND is topology, pack, cover, bind, validate, forecast, resolve, scenario or rounds. The answer
-    is JSON. A refusal is an answer too, with exit code 0; a world that cannot be read is an error,
-    and so is a scenario in which something that it expects is not so.
+    is JSON. A refusal is also an answer, with exit code 0. A world that cannot be read is an error,
+    and so is a scenario with a failed expectation.
     """
     import json
 
@@ -68,7 +68,7 @@ def calc(kind: str, file: str, rates_file: str | None) -> None:
         world = _with_rates(world, file, rates_file)
     elif rates_file is not None:
         raise CommandError(
-            Exit.INVALID, f"--throughputs is for rounds, and {kind} reads none; leave it out"
+            Exit.INVALID, f"--throughputs is only for rounds, not for {kind}; remove it"
         )
     answer = run(kind, world)
     click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
@@ -92,7 +92,7 @@ def _read(file: str) -> object:
 
 
 def _with_rates(world: object, file: str, rates_file: str | None) -> object:
-    """Return ``world`` with the table of throughputs that is named, in it or beside it."""
+    """Return ``world`` with its table of throughputs, from the world or from a file."""
     from quorate.cli.sources import STDIN
 
     if not isinstance(world, dict):
@@ -110,5 +110,5 @@ def _with_rates(world: object, file: str, rates_file: str | None) -> object:
     raise CommandError(
         Exit.INVALID,
         f"throughputs_file: {named} is neither beside the world nor in {PUBLISHED_PLACE} of a"
-        " folder above it; say where it is with --throughputs FILE",
+        " folder above it; give its path with --throughputs FILE",
     )

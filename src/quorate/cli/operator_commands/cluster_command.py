@@ -10,14 +10,14 @@ from quorate.cli.settings import Settings
 
 @click.group(epilog=examples("quorate cluster status --help"))
 def cluster() -> None:
-    """Show the services that share a ledger, and have the leader step down."""
+    """Show the services that share a ledger, or make the leader step down."""
 
 
 @cluster.command(epilog=examples("quorate cluster status --help"))
 @reader
 @click.pass_obj
 def status(settings: Settings) -> None:
-    """Show which service leads, and how old the state of the asked one may be."""
+    """Show which service leads, and the maximal age of the answering service's state."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 
@@ -39,7 +39,7 @@ def members(settings: Settings) -> None:
 @reader
 @click.pass_obj
 def step_down(settings: Settings) -> None:
-    """Have the leader leave the leadership to another service, before its machine is stopped."""
+    """Make the leader hand the leadership to another service, before its machine is stopped."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 

@@ -1,4 +1,4 @@
-"""``quorate completion``: let a shell complete the words of a command line."""
+"""``quorate completion``: tab completion for shells."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ VARIABLE: Final = "_QUORATE_COMPLETE"
 @click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print a script that completes words.
+    """Print a script for tab completion.
 
-    SHELL is bash (4.4 or newer), zsh or fish. Commands and options are completed when Tab is
-    pressed; the shell asks `quorate` itself, so a new version needs no new script.
+    SHELL is bash (4.4 or newer), zsh or fish. At each Tab the shell calls `quorate`, which
+    completes commands and options, so that a new version needs no new script.
     """
     from click.shell_completion import get_completion_class
 

@@ -1,4 +1,4 @@
-"""``quorate context``: which service commands ask, by name, in a file of your own."""
+"""``quorate context``: named services in a file of the user, and which one is current."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     )
 )
 def context() -> None:
-    """Choose which service commands ask.
+    """Choose the service that commands use.
 
-    A context is a service's address and your token for it. Without one commands work on the
-    ledger's file, which has the name `file` here. --context and QUORATE_CONTEXT choose for one
-    command or one shell; --server and QUORATE_SERVER, with QUORATE_TOKEN, need no context at all.
-    QUORATE_TOKEN alone wins over the token of the context.
+    A context is the address of a service and your token for it. Without a context, commands work on
+    the ledger's file; the context name `file` means the same. --context and QUORATE_CONTEXT choose
+    a context for one command or one shell. --server and QUORATE_SERVER, with QUORATE_TOKEN, need no
+    context. QUORATE_TOKEN alone takes precedence over the context's token.
     """
 
 
@@ -73,7 +73,7 @@ def list_contexts(settings: Settings) -> None:
 @click.argument("name", shell_complete=context_names)
 @click.pass_obj
 def use(settings: Settings, name: str) -> None:
-    """Ask the service of a context from now on; `file` goes back to the ledger's file."""
+    """Make a context the current one; `file` means the ledger's file."""
     from msgspec.structs import replace
 
     from quorate.client.contexts import FILE
@@ -84,9 +84,9 @@ def use(settings: Settings, name: str) -> None:
             config.named(name)
     _save(path, replace(config, current=None if name == FILE else name))
     if name == FILE:
-        click.echo("commands work on the ledger's file now")
+        click.echo("commands now use the ledger's file")
     else:
-        click.echo(f"commands ask {config.contexts[name].server} now, as context {name!r}")
+        click.echo(f"commands now use {config.contexts[name].server}, context {name!r}")
     _overridden(settings)
 
 
@@ -98,19 +98,23 @@ def use(settings: Settings, name: str) -> None:
     ),
 )
 @click.argument("name", shell_complete=context_names)
-@click.option("--server", metavar="URL", help="Where the service is, or URL,URL,... of one ledger.")
+@click.option(
+    "--server",
+    metavar="URL",
+    help="The address of the service, or URL,URL,... of services of one ledger.",
+)
 @click.option(
     "--token-file",
     metavar="FILE",
     type=click.Path(),
-    help="Read the token from this file, each time it is needed.",
+    help="The file that holds the token; it is read for each command.",
 )
-@click.option("--token", metavar="-", help="Keep the token that standard input holds.")
+@click.option("--token", metavar="-", help="Read the token from standard input, and store it.")
 @click.option(
     "--ca-file",
     metavar="FILE",
     type=click.Path(),
-    help="Trust the certificates in this file for the service, besides those this machine trusts.",
+    help="Trust the certificates in this file, in addition to those of this machine.",
 )
 @click.pass_obj
 def set_context(
@@ -122,27 +126,27 @@ def set_context(
     token: str | None,
     ca_file: str | None,
 ) -> None:
-    """Make a context, or change what is given of one.
+    """Create a context, or change the given fields of one.
 
-    The first one becomes the current one; `quorate context use NAME` chooses another. A token is
-    never given on the command line itself, where others could see it.
+    The first context becomes the current one; `quorate context use NAME` chooses another. A token
+    cannot be given on the command line itself, where other users could see it.
     """
     from msgspec.structs import replace
 
     from quorate.client.contexts import Context
 
     if token is not None and token_file is not None:
-        raise click.UsageError("give either --token - or --token-file FILE")
+        raise click.UsageError("give one of --token - and --token-file FILE")
     path, config = _load(settings)
     known = config.contexts.get(name)
     if known is None and server is None:
-        raise click.UsageError(f"there is no context {name!r} yet; to make it, give --server URL")
+        raise click.UsageError(f"there is no context {name!r} yet; to create it, give --server URL")
     found = known or Context(server=str(server))
     if server is not None:
         if known is not None and known.token and server != known.server and token is None:
-            # What was issued by one service is nothing to show to another.
+            # A token that one service issued is not sent to another one.
             found = replace(found, token=None)
-            click.echo("the token that was kept is gone: the server is another one", err=True)
+            click.echo("the stored token was removed, because the server has changed", err=True)
         found = replace(found, server=server)
     if token_file is not None:
         found = replace(found, token=None, token_file=_absolute(token_file))
@@ -161,7 +165,7 @@ def set_context(
             "use https where you can",
             err=True,
         )
-    click.echo(f"context {name!r} {'made' if known is None else 'changed'} in {path}")
+    click.echo(f"context {name!r} {'created' if known is None else 'changed'} in {path}")
     if changed.current != name or config.current != name:
         _tell_current(settings, changed, name)
 
@@ -170,7 +174,7 @@ def set_context(
 @output_option
 @click.pass_obj
 def current(settings: Settings) -> None:
-    """Say what commands ask here, and what says so."""
+    """Show the service or file that commands use, and what chose it."""
     from quorate.cli.printing import print_tree
 
     target = settings.service()
@@ -182,7 +186,7 @@ def current(settings: Settings) -> None:
     elif target is None:
         click.echo(f"the ledger's file {settings.ledger}")
     elif target.name:
-        token = ", with the token of QUORATE_TOKEN" if target.has_given_token else ""
+        token = ", with the token in QUORATE_TOKEN" if target.has_given_token else ""
         click.echo(f"{target.name}: {target.place.server} (by {target.why}{token})")
     else:
         click.echo(f"{target.place.server} (by {target.why})")
@@ -192,14 +196,14 @@ def current(settings: Settings) -> None:
 @click.argument("name", shell_complete=context_names)
 @click.pass_obj
 def delete(settings: Settings, name: str) -> None:
-    """Forget a context, and the token that was kept with it."""
+    """Delete a context, and the token stored in it."""
     path, config = _load(settings)
     with _told():
         changed = config.without(name)
     _save(path, changed)
     click.echo(f"context {name!r} deleted")
     if config.current == name:
-        click.echo("commands work on the ledger's file now")
+        click.echo("commands now use the ledger's file")
 
 
 def _load(settings: Settings) -> tuple[Path | None, Config]:
@@ -223,7 +227,7 @@ def _save(path: Path | None, config: Config) -> None:
 
 
 def _told() -> AbstractContextManager[None]:
-    """Return a context manager that turns errors of contexts into exits of the command."""
+    """Return a context manager that turns errors of contexts into errors of the command."""
     from quorate.cli.service_errors import telling_why
 
     return telling_why()
@@ -235,7 +239,7 @@ def _typed_token(token: str) -> str:
     if token != "-":  # noqa: S105 - a dash is no secret
         raise CommandError(
             Exit.USAGE,
-            "--token: others on this machine could see it on the command line; write --token - and "
+            "--token: other users could see it on the command line; write --token - and "
             "give it on standard input, or use --token-file FILE",
         )
     from quorate.client.service_address import checked_token
@@ -251,24 +255,24 @@ def _absolute(path: str) -> str:
 
 
 def _overridden(settings: Settings) -> None:
-    """Say where the environment chooses something else all the same."""
+    """Print a note if the environment chooses another service."""
     for name in ("QUORATE_SERVER", "QUORATE_CONTEXT", "QUORATE_LEDGER"):
         if settings.environ.get(name):
-            click.echo(f"note: here {name} is set, and chooses instead", err=True)
+            click.echo(f"note: {name} is set, and takes precedence", err=True)
             return
 
 
 def _tell_current(settings: Settings, config: Config, name: str) -> None:
-    """Say that the context ``name`` has become the current one, or which one still is."""
+    """Print that the context ``name`` is now the current one, or which one still is."""
     if config.current == name:
-        click.echo(f"commands ask {config.contexts[name].server} now")
+        click.echo(f"commands now use {config.contexts[name].server}")
         _overridden(settings)
         return
-    still = "commands still work on the ledger's file"
+    still = "commands still use the ledger's file"
     if config.current is not None:
         server = config.contexts[config.current].server
-        still = f"commands still ask {server}, as context {config.current!r}"
-    click.echo(f"{still}; to ask this one: quorate context use {name}")
+        still = f"commands still use {server}, context {config.current!r}"
+    click.echo(f"{still}; to use this one: quorate context use {name}")
 
 
 def _token_text(context: Context) -> str:

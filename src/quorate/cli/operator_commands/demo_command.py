@@ -1,4 +1,4 @@
-"""``quorate demo``: five scenes on this machine, every step typed and shown as it was printed."""
+"""``quorate demo``: five scenes on this machine, with real commands and their output."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from quorate.cli.settings import Settings
 )
 @click.pass_obj
 def demo(settings: Settings, folder: str | None) -> None:
-    """Show five scenes of the life of a fleet, with real processes.
+    """Show Quorate in five scenes, with real processes on this machine.
 
-    In a fresh folder, against a service of its own: a run that is paid for before it is placed; one
-    that is refused with numbers, and the command that starts it; a node that dies; a lottery, drawn
-    again by another program; an event of the ledger edited in a copy, and found. And who paid.
+    The demo works in a new folder, with its own service. It shows a run that is paid for before it
+    is placed; a run that is refused with numbers, and the command that starts it; a node that
+    fails; a lottery, verified by another program; an edited event in a copy of the ledger, and its
+    detection; and who paid.
 
-    Every command is carried out as shown. Takes about half a minute, and leaves nothing running.
+    Every command is run as shown. The demo takes about half a minute, and leaves no processes.
     """
     from quorate.cli.demo.demo_place import open_stage
     from quorate.cli.demo.demo_story import tell

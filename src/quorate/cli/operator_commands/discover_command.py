@@ -1,4 +1,4 @@
-"""``quorate node discover``: the Node document of this machine, or those of a cluster."""
+"""``quorate node discover``: prints the Node document of this machine, or of a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 FLAVOR_UNKNOWN: Final = "GPU"
-"""The flavor of declared GPUs without a name."""
+"""The flavor of declared GPUs whose model is unknown."""
 
 _REMEDIES: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "get a new token or certificate for the user of the kubeconfig",
     HTTPStatus.FORBIDDEN: "allow the user of the kubeconfig to list nodes",
 }
-"""What to do where an API server refuses to list nodes, by HTTP status."""
+"""HTTP status -> remedy, if an API server refuses to list nodes."""
 
 
 @click.command(
@@ -33,7 +33,9 @@ _REMEDIES: Final[dict[int, str]] = {
 @click.option(
     "--flavor", metavar="NAME", help="The flavor of its GPUs; by default the name of their model."
 )
-@click.option("--gpus", metavar="N", type=int, help="How many GPUs to declare, found or not.")
+@click.option(
+    "--gpus", metavar="N", type=int, help="The number of GPUs to declare, even if there are none."
+)
 @click.option("--name", metavar="NAME", help="The name of the node; by default the host's name.")
 @click.option(
     "--kubeconfig", metavar="PATH", help="Print the GPU nodes of this Kubernetes cluster instead."
@@ -53,12 +55,12 @@ def discover(  # noqa: PLR0917 - click passes them by name
 ) -> None:
     """Print the Node document of this machine.
 
-    Its GPUs are found with NVIDIA's library, an optional part: pip install 'quorate[nvml]'. A
-    machine without any can be declared as well, to try everything: --gpus 4. Nothing is recorded;
-    check the document, and then: quorate apply -f FILE.
+    NVIDIA's library finds the GPUs; install it with: pip install 'quorate[nvml]'. To try Quorate on
+    a machine without GPUs, declare some: --gpus 4. Nothing is recorded; check the document, then
+    run: quorate apply -f FILE.
 
-    With --kubeconfig and --cluster the nodes of a Kubernetes cluster that have GPUs are printed
-    instead: how many from nvidia.com/gpu, where and of which flavor from their labels.
+    With --kubeconfig and --cluster, prints the nodes with GPUs of a Kubernetes cluster instead. The
+    number of GPUs is nvidia.com/gpu; place and flavor come from the node labels.
     """
     from quorate.cli.printing import print_tree
     from quorate.documents.render import render
@@ -69,14 +71,14 @@ def discover(  # noqa: PLR0917 - click passes them by name
     if kubeconfig is not None:
         if cluster is None or flavor or gpus or name:
             raise click.UsageError(
-                "--kubeconfig goes with --cluster NAME, and says the rest itself"
+                "--kubeconfig needs --cluster NAME, and no --name, --gpus or --flavor"
             )
         if not is_name(cluster):
             raise click.UsageError(f"--cluster must be a name like west, got {cluster!r}")
         _print_cluster(settings, kubeconfig, context, cluster)
         return
     if context is not None or cluster is not None:
-        raise click.UsageError("--context and --cluster go with --kubeconfig PATH")
+        raise click.UsageError("--context and --cluster need --kubeconfig PATH")
     if gpus is not None and not 1 <= gpus <= GPUS_PER_NODE_MAX:
         raise click.UsageError(f"--gpus must be from 1 to {GPUS_PER_NODE_MAX}, got {gpus}")
     kind, count = (flavor, gpus) if flavor and gpus else _found(flavor, gpus)
@@ -92,7 +94,7 @@ def discover(  # noqa: PLR0917 - click passes them by name
 
 
 def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, cluster: str) -> None:
-    """Print the documents of a cluster's GPU nodes; those that are left out go to stderr."""
+    """Print the documents of a cluster's GPU nodes; report nodes that are left out on stderr."""
     from pathlib import Path
 
     from quorate.adapters.kubernetes.cluster_access import from_kubeconfig
@@ -123,7 +125,7 @@ def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, clu
     if not found:
         why = "none offers nvidia.com/gpu; is the device plugin installed?"
         if left_out:
-            why = f"{len(left_out)} with GPUs are left out; do what is said of each, and try again"
+            why = f"{len(left_out)} with GPUs are left out; correct each as listed, and try again"
         raise CommandError(
             Exit.REFUSED, f"none of the cluster's {len(trees)} nodes can be declared: {why}"
         )
@@ -132,7 +134,7 @@ def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, clu
 
 
 def _found(flavor: str | None, gpus: int | None) -> tuple[str, int]:
-    """Return the flavor and the number of GPUs to declare, where one of them is not given."""
+    """Return the flavor and the number of GPUs; detects what is not given."""
     from quorate.adapters.gpus_nvml import flavors, installed
     from quorate.ports.errors import GpusUnknownError
 
@@ -146,7 +148,7 @@ def _found(flavor: str | None, gpus: int | None) -> tuple[str, int]:
     if not found:
         raise CommandError(
             Exit.REFUSED,
-            f"{why}; to declare some all the same: quorate node discover --gpus 4 --flavor H100",
+            f"{why}; to declare some anyway: quorate node discover --gpus 4 --flavor H100",
         )
     kinds = sorted(set(found))
     if len(kinds) > 1 and flavor is None:

@@ -1,4 +1,4 @@
-"""``quorate forecast``: how good forecasts of starts were."""
+"""``quorate forecast``: how accurate forecasts of starts were."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.cli.settings import Settings
 
 @click.group(epilog=examples("quorate forecast score", "quorate forecast score -o json"))
 def forecast() -> None:
-    """Score forecasts of starts against what happened."""
+    """Compare forecasts of starts with the actual starts."""
 
 
 @forecast.command(
@@ -31,16 +31,17 @@ def forecast() -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="Ask about every N-th run that has to wait; each forecast costs a plan.",
+    help="Forecast every N-th run that has to wait; each forecast computes a plan.",
 )
 @ledger_options
 @output_option
 @click.pass_obj
 def score(settings: Settings, *, source: str | None, every: int) -> None:
-    """Say how often runs started by their P50 and P90.
+    """Show how often runs started by their P50 and P90.
 
-    The ledger is replayed. Each run that has to wait is forecast as `quorate plan` would have done
-    when it was submitted. A trace is scored by the ledger that its simulation writes.
+    The ledger is replayed. For each run that has to wait, the command computes the forecast that
+    `quorate plan` would have shown when the run was submitted. To score a trace, simulate it with
+    --record, and score that ledger.
     """
     from quorate.cli.printing import print_tree
     from quorate.cli.recorded_blocks import recorded_blocks

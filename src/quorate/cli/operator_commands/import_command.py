@@ -1,4 +1,4 @@
-"""``quorate import``: documents of Quorate from what another scheduler has."""
+"""``quorate import``: converts objects of another scheduler to documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group("import", epilog=examples("quorate import kueue kueue.yaml"))
 def import_group() -> None:
-    """Turn what another scheduler has into documents of Quorate."""
+    """Convert the objects of another scheduler to documents of Quorate."""
 
 
 @import_group.command(
@@ -54,13 +54,13 @@ def kueue(
     start: str | None,
     end: str | None,
 ) -> None:
-    """Turn manifests of Kueue into documents of Quorate.
+    """Convert manifests of Kueue to documents of Quorate.
 
     Reads ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology and Workload manifests of all
     files together; - is standard input. Prints owners, budgets, runs and, with --cluster, a pool as
     YAML for `quorate apply -f -`, or, with --namespace, for `kubectl apply -f -`. Standard error
-    says, field by field, what has no counterpart. Nothing is recorded. A fault in any file means
-    that nothing is printed.
+    lists each field without a counterpart. Nothing is recorded. If a file has a fault, nothing is
+    printed.
     """
     from quorate.adapters.kubernetes.resource_manifests import resource_manifest
     from quorate.cli.printing import print_tree
@@ -94,12 +94,12 @@ def kueue(
 
 
 def _template(namespace: str, cluster: str | None) -> str:
-    """Return the template of owners' namespaces as it was typed."""
+    """Return the template for the owners' namespaces, checked."""
     from quorate.service.config_values import WrongSettingError
     from quorate.service.config_values import namespace as read_namespace
 
     if cluster is None:
-        raise click.UsageError("--namespace is for the resources of a cluster: name it, --cluster")
+        raise click.UsageError("--namespace is for the resources of a cluster: add --cluster NAME")
     try:
         found = read_namespace(namespace)
     except WrongSettingError as error:
@@ -110,7 +110,7 @@ def _template(namespace: str, cluster: str | None) -> str:
 
 
 def _terms(settings: Settings, cluster: str | None, start: str | None, end: str | None) -> Terms:
-    """Return what no manifest says, as it was typed or by default."""
+    """Return the settings that no manifest has, from the options or by default."""
     from quorate.cli.session import clock_of
     from quorate.documents.field_reader import At, Fault
     from quorate.documents.kueue.kueue_owners import Terms

@@ -1,4 +1,4 @@
-"""``quorate init``: a new ledger, its signing key and its lottery's secret, or nothing."""
+"""``quorate init``: creates a ledger, its signing key and its lottery's secret, or nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from quorate.cli.settings import Settings
 def init(settings: Settings) -> None:
     """Create a ledger, its signing key and its lottery's secret.
 
-    Nothing that exists is overwritten. Beside the ledger lie PATH.key, which signs checkpoints, and
-    PATH.lottery, from which every draw of its lotteries follows: readable by you alone. Keep
-    copies of them elsewhere.
+    Existing files are not overwritten. Beside the ledger are two files that only you can read:
+    PATH.key signs checkpoints, and PATH.lottery determines every draw of its lotteries. Keep copies
+    of them elsewhere.
     """
     import shlex
 
@@ -43,7 +43,7 @@ def init(settings: Settings) -> None:
             tree = {"ledger": str(path), "ledgerId": ledger_id, "publicKey": public_key}
             print_tree(settings, tree)
             return
-        # What is typed next has to reach this file, not the service that other commands ask.
+        # The next command must use this file, not the service that other commands use.
         prefix = settings.prefix if asked is None else ("--ledger", str(path))
         apply = shlex.join(["quorate", *prefix, "apply"])
         click.echo(created)

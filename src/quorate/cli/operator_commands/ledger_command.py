@@ -1,4 +1,4 @@
-"""``quorate ledger``: the log itself: read, verified, signed, copied, restored, replayed."""
+"""``quorate ledger``: reads, verifies, signs, copies, restores and replays the ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ledger() -> None:
     "--limit",
     metavar="N",
     type=click.IntRange(min=1),
-    help="At most N events: the first from --from on, else the last.",
+    help="At most N events: the first N after --from, else the last N.",
 )
 @reader
 @click.pass_obj
@@ -57,16 +57,16 @@ def log(settings: Settings, run: str | None, first: int | None, limit: int | Non
     "checkpoints",
     metavar="CHECKPOINT",
     multiple=True,
-    help="A signed checkpoint kept elsewhere; finds truncation and rewriting. May be repeated.",
+    help="A signed checkpoint kept elsewhere; detects truncation and rewriting. May be repeated.",
 )
 @click.option(
     "--receipt",
     "receipts",
     metavar="BLOCK:HASH",
     multiple=True,
-    help="What a command that wrote printed as its receipt; is it still true? May be repeated.",
+    help="The receipt that a writing command printed; detects rewriting. May be repeated.",
 )
-@click.option("--export", "export", metavar="FILE", help="Check this export, not the ledger.")
+@click.option("--export", "export", metavar="FILE", help="Check this export instead of the ledger.")
 @reader
 @click.pass_obj
 def verify(
@@ -77,11 +77,11 @@ def verify(
     receipts: tuple[str, ...],
     export: str | None,
 ) -> None:
-    """Check that the ledger is what was written.
+    """Verify that the ledger was not changed.
 
-    The chain alone shows any changed bit. To detect that the holder of the ledger cut it short or
-    rewrote it takes a checkpoint or a receipt kept elsewhere. Exit code 5 when anything does not
-    fit.
+    The hash chain shows every changed bit. Only a checkpoint or a receipt that you keep elsewhere
+    shows that the holder of the ledger has truncated or rewritten it. The exit code is 5 if a check
+    fails.
     """
     from quorate.cli.ask_and_print import ask, print_answer
     from quorate.cli.ledger_import import export_blocks
@@ -111,14 +111,14 @@ def verify(
         "quorate ledger checkpoint > checkpoint.json",
     )
 )
-@click.option("--out", metavar="FILE", help="Write it to this new file instead of printing it.")
+@click.option("--out", metavar="FILE", help="Write the checkpoint to this new file.")
 @ledger_options
 @click.pass_obj
 def checkpoint(settings: Settings, out: str | None) -> None:
-    """Sign the end of the ledger.
+    """Sign the head of the ledger.
 
-    Keep checkpoints where the holder of the ledger cannot change them. Needs the signing key beside
-    the ledger; the chain is verified first.
+    Keep checkpoints where the holder of the ledger cannot change them. The command needs the
+    signing key beside the ledger, and verifies the chain first.
     """
     from quorate.cli.ask_and_print import answered
     from quorate.cli.printing import telling
@@ -144,14 +144,14 @@ def checkpoint(settings: Settings, out: str | None) -> None:
         "quorate ledger export | grep -c lease-started",
     )
 )
-@click.option("--out", metavar="FILE", help="Write to this new file instead of printing.")
+@click.option("--out", metavar="FILE", help="Write the export to this new file.")
 @ledger_options
 @click.pass_obj
 def export(settings: Settings, out: str | None) -> None:
     """Write the whole ledger as JSON lines.
 
-    One line for each block: its hashes, its exact bytes in base64, and its events decoded, so that
-    every hash can be recomputed without Quorate. Format: docs/reference/export.md.
+    One line for each block: its hashes, its exact bytes in base64, and its decoded events, so that
+    every hash can be recomputed without Quorate. The format is in docs/reference/export.md.
     """
     from quorate.cli.ask_and_print import answered
     from quorate.cli.printing import telling
@@ -183,11 +183,10 @@ def export(settings: Settings, out: str | None) -> None:
 @ledger_options
 @click.pass_obj
 def import_(settings: Settings, file: str, out: str | None) -> None:
-    """Make a ledger file from an export.
+    """Create a ledger file from an export.
 
-    Every hash is checked while reading, and one that does not fit leaves no file. Nothing that
-    exists is overwritten. The signing key and the lottery's secret are in no export: keep copies
-    of them, too.
+    Every hash is checked, and a wrong one leaves no file. Existing files are not overwritten. An
+    export contains neither the signing key nor the lottery's secret: keep copies of them, too.
     """
     from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.ledger_import import import_ledger
@@ -224,9 +223,9 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
 def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
     """Copy the ledger, also while a service writes it.
 
-    The copy is one consistent state of the ledger, verified, with its head file beside it. Nothing
-    that exists is overwritten. A holder of the secrets can sign for the ledger and knows every draw
-    to come, so they are copied only on request.
+    The copy is one consistent state of the ledger, verified, with its head file beside it. Existing
+    files are not overwritten. The secrets are copied only on request, because their holder can sign
+    for the ledger and can compute every future draw.
     """
     from quorate.cli.operator_commands.backup_command import back_up
     from quorate.cli.session import on_file
@@ -248,10 +247,10 @@ def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
 @ledger_options
 @click.pass_obj
 def restore(settings: Settings, file: str, out: str | None) -> None:
-    """Make a ledger from a backup.
+    """Create a ledger from a backup.
 
-    It is verified, and secrets that lie beside the backup are copied with it. Nothing that exists
-    is overwritten. Says what will not work without a secret that is missing.
+    The backup is verified, and the secrets beside it are copied, too. Existing files are not
+    overwritten. If a secret is missing, the command prints what will not work.
     """
     from quorate.cli.operator_commands.backup_command import restore as restore_backup
     from quorate.cli.session import on_file
@@ -274,8 +273,9 @@ def migrate(settings: Settings, source: str, target: str) -> None:
     """Move a ledger to another store.
 
     SOURCE and TARGET are paths or URLs: from a file to etcd, or back. Stop the service first. The
-    chain is copied with the secrets beside it, and both are compared block by block; TARGET must be
-    new, and SOURCE is left as it is. A ledger has one future: serve TARGET from then on.
+    chain and the secrets beside it are copied, and both chains are compared block by block. TARGET
+    must be new, and SOURCE is not changed. Serve only TARGET from then on: two services on two
+    copies would record different histories.
     """
     from quorate.cli.operator_commands.backup_command import migrate as move
     from quorate.cli.session import on_file
@@ -295,10 +295,10 @@ def migrate(settings: Settings, source: str, target: str) -> None:
 @reader
 @click.pass_obj
 def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
-    """Show the state as it was at a time.
+    """Show the state at a past time.
 
-    The ledger is folded again up to that instant; nothing else is needed. KIND is as for `get`, by
-    default runs. The position in the ledger is printed on standard error.
+    The ledger is replayed up to that time. KIND is that of `get`; the default is runs. The position
+    in the ledger is printed on standard error.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.resource_operations import (

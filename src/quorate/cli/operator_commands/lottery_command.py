@@ -1,4 +1,4 @@
-"""``quorate lottery``: the committed chain, and every draw of the ledger made again."""
+"""``quorate lottery``: shows the lottery's hash chain, and verifies every draw."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from quorate.cli.settings import Settings
     )
 )
 def lottery() -> None:
-    """Show the lottery, and draw it all again.
+    """Show the lottery, and verify its draws.
 
-    Who is drawn follows from a hash chain that was fixed when the ledger was made, link by link,
-    and from the nonces of the runs that enter: docs/reference/lottery.md has every byte of it, and
-    tools/verify_lottery.py checks an export without Quorate.
+    A draw is determined by a hash chain that was fixed when the ledger was created, and by the
+    nonces of the runs in the lottery. docs/reference/lottery.md specifies it, and
+    tools/verify_lottery.py verifies an export without Quorate.
     """
 
 
@@ -28,7 +28,7 @@ def lottery() -> None:
 @reader
 @click.pass_obj
 def show(settings: Settings) -> None:
-    """Show the commitment, and how far the chain is revealed."""
+    """Show the commitment, and how many links of the chain have been revealed."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 
@@ -38,15 +38,16 @@ def show(settings: Settings) -> None:
 @lottery.command(
     epilog=examples("quorate lottery verify", "quorate lottery verify --export ledger.jsonl")
 )
-@click.option("--export", "export", metavar="FILE", help="Check this export, not the ledger.")
+@click.option("--export", "export", metavar="FILE", help="Check this export instead of the ledger.")
 @reader
 @click.pass_obj
 def verify(settings: Settings, export: str | None) -> None:
     """Draw every lottery of the ledger again.
 
-    Checks the chain of the ledger, that links are revealed one after the other and each for one
-    lottery, that tokens are what was submitted, that every seed is the one its parts give, and that
-    only the runs that the seed gives were drawn. Exit code 5 when anything does not fit.
+    Checks the hash chain of the ledger; that the links of the lottery's chain are revealed in
+    order, each for one lottery; that the tokens match the submitted runs; that every seed follows
+    from its parts; and that the seed determines the drawn runs. The exit code is 5 if a check
+    fails.
     """
     from quorate.cli.ask_and_print import ask, print_answer
     from quorate.cli.ledger_import import export_blocks

@@ -1,4 +1,4 @@
-"""``quorate node``: what people and monitors know about machines, and what follows for the runs."""
+"""``quorate node``: records the status of nodes, with the effects on their runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def _marking(command: F) -> F:
-    """Return ``command`` with the argument and options of one that marks a node."""
-    note = click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+    """Return ``command`` with the argument and options of a command that marks a node."""
+    note = click.option(
+        "--note", metavar="TEXT", default="", help="The reason; kept in the ledger."
+    )
     return click.argument("name", shell_complete=names_of("node"))(note(writer(command)))
 
 
 class NodeGroup(click.Group):
-    """The group ``node``, which says how a node is deleted to those who look for that here."""
+    """The group ``node``; for ``node delete`` it names the command to use."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -39,15 +41,15 @@ class NodeGroup(click.Group):
     cls=NodeGroup,
     epilog=examples(
         'quorate node fail a1 --note "power supply"',
-        "quorate node drain a1 --dry-run     # who would have to move?",
+        "quorate node drain a1 --dry-run     # which runs would have to move?",
         "quorate get nodes                   # their status",
     ),
 )
 def node() -> None:
     """Mark a node as failed, ready, cordoned or drained; or describe this machine.
 
-    A node is Ready, Cordoned (its work continues, nothing new is placed) or Failed (its work is
-    lost). After a claim a node takes no other work before it was wiped. Every change is recorded
+    A node is Ready, Cordoned (its work continues, no new work is placed) or Failed (its work is
+    lost). After a claim, a node takes no other work until it is wiped. Every change is recorded
     with its actor.
     """
 
@@ -56,17 +58,17 @@ def node() -> None:
     epilog=examples(
         "quorate node fail a1",
         'quorate node fail a1 --note "power supply"',
-        "quorate node fail a1 --dry-run     # what if it did?",
+        "quorate node fail a1 --dry-run     # which runs would be affected?",
     )
 )
 @_marking
 @click.pass_obj
 def fail(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
-    """Record that a node is lost with all that ran on it.
+    """Record that a node has failed with all work on it.
 
-    Spares in the group's domain take over at full width. Without enough of them a malleable run
-    goes on narrower, as long as its minimum is whole; any other run waits again, in its old place,
-    and starts from its last checkpoint when it can.
+    Spares in the group's domain take over at full width. Without enough spares, a malleable run
+    continues with fewer GPUs, if its minimum is complete. Any other run returns to its place in the
+    queue, and restarts from its last checkpoint.
     """
     _mark(settings, "fail-node", name, note, dry_run=dry_run)
 
@@ -77,8 +79,8 @@ def fail(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Record that a failed node works again.
 
-    It is given work at once. To have it back without work, cordon it instead: a failed node that
-    is cordoned counts as repaired.
+    The scheduler places work on it at once. To get it back without work, cordon it instead: a
+    failed node that is cordoned counts as repaired.
     """
     _mark(settings, "recover-node", name, note, dry_run=dry_run)
 
@@ -89,7 +91,7 @@ def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @_marking
 @click.pass_obj
 def cordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
-    """Cordon a node: its work continues, and nothing new is placed on it."""
+    """Cordon a node: its work continues, and no new work is placed on it."""
     _mark(settings, "cordon-node", name, note, dry_run=dry_run)
 
 
@@ -97,24 +99,24 @@ def cordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @_marking
 @click.pass_obj
 def uncordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
-    """Let a cordoned node be given work again."""
+    """Make a cordoned node available for work again."""
     _mark(settings, "uncordon-node", name, note, dry_run=dry_run)
 
 
 @node.command(
     epilog=examples(
         'quorate node drain a1 --note "new firmware"',
-        "quorate node drain a1 --dry-run     # who would have to move?",
+        "quorate node drain a1 --dry-run     # which runs would have to move?",
     )
 )
 @_marking
 @click.pass_obj
 def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
-    """Cordon a node and stop what is on it.
+    """Cordon a node and stop the work on it.
 
-    What is stopped gets its grace to checkpoint. A malleable run goes on without the steps it had
-    there; any other run waits again, in its old place, and starts elsewhere as soon as it can. A
-    claim stays until its end.
+    The work has its grace period to checkpoint. A malleable run continues without its steps on that
+    node; any other run returns to its place in the queue, and starts elsewhere as soon as possible.
+    A claim stays until its end.
     """
     _mark(settings, "drain-node", name, note, dry_run=dry_run)
 
@@ -122,25 +124,25 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @node.command(
     epilog=examples(
         "quorate node wiped a1",
-        "quorate node wiped a1 --after scans     # what a script should say",
+        "quorate node wiped a1 --after scans     # for scripts",
         'quorate node wiped a1 --failed --note "disk 2 does not answer"',
         "quorate get nodes     # Claimed, Wiping or Quarantined",
     )
 )
-@click.option("--failed", is_flag=True, help="It could not be wiped: quarantine it.")
+@click.option("--failed", is_flag=True, help="The node could not be wiped: quarantine it.")
 @click.option(
     "--after",
     metavar="CLAIM",
-    help="Only if this claim was the last one on the node, so that a late report frees nothing.",
+    help="Only if this claim was the last one on the node; a late report has no effect.",
 )
 @_marking
 @click.pass_obj
 def wiped(
     settings: Settings, *, name: str, failed: bool, after: str | None, note: str, dry_run: bool
 ) -> None:
-    """Record that a node is clean after a claim.
+    """Record that a node was wiped after a claim.
 
-    After a claim a node takes no other work before it was wiped. A node that could not be wiped is
+    After a claim, a node takes no other work until it is wiped. A node that could not be wiped is
     quarantined until an operator records, with this command, that it is clean.
     """
     from quorate.cli.ask_and_print import ask
@@ -161,12 +163,12 @@ node.add_command(discover)
 
 
 def _node_name(name: str) -> str:
-    """Return the node's name; ``node/NAME``, as other commands print it, is taken too."""
+    """Return the node's name; also accepts ``node/NAME``, which other commands print."""
     return name.removeprefix("node/")
 
 
 def _mark(settings: Settings, operation: str, name: str, note: str, *, dry_run: bool) -> None:
-    """Ask for one of the operations that say what a node is."""
+    """Request an operation that sets the status of a node."""
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note
     from quorate.operations.fleet.fleet_operations import MarkNode

@@ -1,4 +1,4 @@
-"""``quorate policy``: how GPUs of several flavors would be shared, by any of the policies."""
+"""``quorate policy``: allocates GPUs of several flavors with any of the policies."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from quorate.views.exits import CommandError, Exit
     )
 )
 def policy() -> None:
-    """Share GPUs of several flavors among jobs, by any policy.
+    """Allocate GPUs of several flavors to jobs with a policy.
 
-    A policy says which part of its time each job is to have GPUs of each flavor. These commands
-    read files and need no ledger; docs/reference/policies.md says what is in them.
+    A policy gives each job a share of its time on GPUs of each flavor. These commands read files
+    and need no ledger; docs/reference/policies.md describes the files.
     """
 
 
@@ -30,7 +30,7 @@ def policy() -> None:
 @click.pass_obj
 @needs_rounds
 def list_policies(settings: Settings) -> None:
-    """List the policies, and what each is after."""
+    """List the policies and their objectives."""
     from quorate.cli.printing import print_tree
     from quorate.policy.plugin_policies import known_policies
     from quorate.views.policies.policy_view import policies_text, policies_tree
@@ -66,10 +66,11 @@ def solve(
     jobs: str | None,
     cluster: str | None,
 ) -> None:
-    """Show how a policy shares the GPUs.
+    """Show the allocation of a policy.
 
-    For each job, and for two that share GPUs ("0,1"), the part of its time on each flavor; the
-    objective; how far that can be from the best; and what one more GPU of each flavor would add.
+    Prints, for each job and for each pair that shares GPUs ("0,1"), the share of its time on each
+    flavor; the objective; the bound on its distance from the optimum; and the gain of one more GPU
+    of each flavor.
     """
     from quorate.cli.policy_files import policy_called, problem_of_options
     from quorate.cli.printing import print_tree
@@ -115,11 +116,11 @@ def compare(
     jobs: str | None,
     cluster: str | None,
 ) -> None:
-    """Compare what several policies make of one problem.
+    """Compare the allocations of several policies for one problem.
 
-    LEAST RATE is the least of the jobs' rates relative to a proportional share; FINISH RATIO the
-    largest ratio of when a job ends to when it would alone on an equal share; MAKESPAN when the
-    last one ends. A policy that cannot answer is shown with its refusal.
+    LEAST RATE is the smallest rate of a job relative to a proportional share. FINISH RATIO is the
+    largest ratio of the time a job takes to the time that it would take with an equal share.
+    MAKESPAN is when the last job ends. A policy without a solution is shown with its refusal.
     """
     from quorate.cli.policy_files import policy_called, problem_of_options
     from quorate.cli.printing import print_tree

@@ -1,4 +1,4 @@
-"""``quorate report``: the figures of a ledger, and files with all of it."""
+"""``quorate report``: statistics of a ledger, as text and files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from quorate.cli.settings import Settings
     "prices",
     metavar="FLAVOR=AMOUNT",
     multiple=True,
-    help="What an hour of a GPU costs. May be repeated.",
+    help="The price of a GPU-hour of a flavor. May be repeated.",
 )
 @ledger_options
 @output_option
@@ -43,9 +43,9 @@ def report(
     parquet: str | None,
     prices: tuple[str, ...],
 ) -> None:
-    """Show what a ledger came to: times, waits by cause, utilisation, shares, lost work.
+    """Report on a ledger: times, waits by cause, utilisation, shares, lost work.
 
-    It counts up to the last event.
+    The report covers the time up to the last event.
     """
     from quorate.cli.printing import print_tree
     from quorate.cli.recorded_blocks import recorded_blocks
@@ -64,5 +64,5 @@ def report(
         click.echo("\n".join(metrics_lines(found, ("Ledger", source or settings.ledger))))
     else:
         tree = metrics_tree(found)
-        del tree["seed"]  # A ledger was not drawn.
+        del tree["seed"]  # A ledger has no seed.
         print_tree(settings, tree)

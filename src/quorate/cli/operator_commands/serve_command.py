@@ -1,4 +1,4 @@
-"""``quorate serve``: the daemon that owns a ledger and answers all other callers."""
+"""``quorate serve``: the daemon that writes a ledger and answers requests."""
 
 from __future__ import annotations
 
@@ -17,76 +17,76 @@ if TYPE_CHECKING:
     from quorate.service.daemon import Extras
 
 _FLAGS = (
-    ("listen", "HOST:PORT", "Where REST is answered.  [default: 127.0.0.1:8414]"),
-    ("grpc.listen", "HOST:PORT", "Where gRPC is answered; nowhere if left out."),
+    ("listen", "HOST:PORT", "The address for REST.  [default: 127.0.0.1:8414]"),
+    ("grpc.listen", "HOST:PORT", "The address for gRPC.  [default: no gRPC]"),
     ("tls.cert", "PATH", "The certificate and its chain, in PEM."),
     ("tls.key", "PATH", "Its private key, in PEM."),
-    ("executor", "none|simulated|local", "Who runs the work.  [default: none]"),
-    ("executor.run_as", "TEMPLATE", "The system user of local work, such as q-{owner}; for root."),
-    ("executor.memory_bytes", "N", "The most memory of one run with a system user."),
-    ("executor.processes", "N", "The most processes and threads of such a run."),
+    ("executor", "none|simulated|local", "The program that runs the work.  [default: none]"),
+    ("executor.run_as", "TEMPLATE", "The system user of local work: q-{owner}; needs root."),
+    ("executor.memory_bytes", "N", "The memory limit of a run with a system user."),
+    ("executor.processes", "N", "The limit on processes and threads of such a run."),
     ("kubernetes.clusters", "NAME=PATH,...", "The kubeconfigs of the clusters that pools name."),
     ("kubernetes.namespace", "TEMPLATE", "The namespace of pods.  [default: quorate-{owner}]"),
-    ("kubernetes.home", "NAME", "The namespace of Quorate's own.  [default: quorate]"),
-    ("kubernetes.not_ready_s", "SECONDS", "How long a node may be not ready.  [default: 60]"),
+    ("kubernetes.home", "NAME", "The namespace of Quorate's objects.  [default: quorate]"),
+    ("kubernetes.not_ready_s", "SECONDS", "How long a node may be NotReady.  [default: 60]"),
     ("kubernetes.pods_ready_s", "SECONDS", "How long pods may be refused.  [default: 300]"),
-    ("kubernetes.tolerated_taints", "KEY,...", "Taints of nodes.  [default: nvidia.com/gpu]"),
-    ("kubernetes.declare_nodes", "NAME,...", "The clusters whose new GPU nodes are declared."),
-    ("kubernetes.resources", "NAME,...", "The clusters whose custom resources are followed."),
+    ("kubernetes.tolerated_taints", "KEY,...", "Tolerated taints.  [default: nvidia.com/gpu]"),
+    ("kubernetes.declare_nodes", "NAME,...", "The clusters whose new GPU nodes are added."),
+    ("kubernetes.resources", "NAME,...", "The clusters whose custom resources are watched."),
     ("kubernetes.jobs", "NAME,...", "The clusters whose suspended Jobs become runs."),
-    ("kubernetes.admission", "HOST:PORT", "Where API servers ask who may write resources."),
-    ("kubernetes.admission_ca", "PATH", "The authority of the API servers that ask there."),
-    ("kubernetes.account", "USER", "The user that this service is in its clusters."),
-    ("work.folder", "PATH", "Where local work has its folders.  [default: LEDGER.work]"),
-    ("quorum.name", "NAME", "What this service is called beside others of the ledger in etcd."),
-    ("quorum.advertise", "URL", "Where the other services reach the REST of this one."),
-    ("quorum.grpc_advertise", "HOST:PORT", "Where the other services reach its gRPC."),
-    ("quorum.ca", "PATH", "The certificates that those of the other services are checked by."),
-    ("reports.folder", "PATH", "Where reports of simulations are read."),
-    ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
+    ("kubernetes.admission", "HOST:PORT", "The address of the admission webhook."),
+    ("kubernetes.admission_ca", "PATH", "The CA of the API servers that call the webhook."),
+    ("kubernetes.account", "USER", "The user name of this service in its clusters."),
+    ("work.folder", "PATH", "The folder for local work.  [default: LEDGER.work]"),
+    ("quorum.name", "NAME", "The name of this service among those of a ledger in etcd."),
+    ("quorum.advertise", "URL", "The REST address of this service for the other services."),
+    ("quorum.grpc_advertise", "HOST:PORT", "Its gRPC address for the other services."),
+    ("quorum.ca", "PATH", "The CA of the other services' certificates."),
+    ("reports.folder", "PATH", "The folder with reports of simulations."),
+    ("log.format", "text|json", "The format of the log on stderr.  [default: text]"),
     ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
-    ("limits.body_bytes", "N", "The largest body of a request."),
-    ("limits.body_memory_bytes", "N", "How much all bodies take together."),
-    ("limits.header_bytes", "N", "The largest head of a request."),
-    ("limits.requests_per_s", "N", "How many requests a second one caller may send."),
-    ("limits.concurrent", "N", "How many requests are under way at once."),
-    ("limits.connections", "N", "How many connections are open at once."),
-    ("limits.slow_client_s", "SECONDS", "How long a client may keep us waiting."),
-    ("limits.heartbeat_s", "SECONDS", "How often a watcher hears from a quiet ledger."),
-    ("limits.stop_s", "SECONDS", "How long a stop waits for requests under way."),
+    ("limits.body_bytes", "N", "The maximal size of a request body."),
+    ("limits.body_memory_bytes", "N", "The maximal size of all request bodies together."),
+    ("limits.header_bytes", "N", "The maximal size of a request's headers."),
+    ("limits.requests_per_s", "N", "The maximal number of requests per second of one caller."),
+    ("limits.concurrent", "N", "The maximal number of concurrent requests."),
+    ("limits.connections", "N", "The maximal number of open connections."),
+    ("limits.slow_client_s", "SECONDS", "How long the service waits for a slow client."),
+    ("limits.heartbeat_s", "SECONDS", "The heartbeat interval of watches."),
+    ("limits.stop_s", "SECONDS", "How long a shutdown waits for open requests."),
     ("oidc.issuer", "TEXT", "The issuer whose JSON Web Tokens are accepted."),
-    ("oidc.audience", "TEXT", "The audience that tokens must have been issued for."),
+    ("oidc.audience", "TEXT", "The audience that tokens must have."),
     ("oidc.keys", "PATH|URL", "The issuer's keys: a JWKS file, or its https address."),
-    ("oidc.role_claim", "NAME", "The claim that says the role."),
-    ("oidc.tenant_claim", "NAME", "The claim that says the tenant."),
-    ("oidc.user_claim", "NAME", "The claim that says the user."),
+    ("oidc.role_claim", "NAME", "The claim with the role."),
+    ("oidc.tenant_claim", "NAME", "The claim with the tenant."),
+    ("oidc.user_claim", "NAME", "The claim with the user."),
     ("oidc.scopes_claim", "NAME", "The claim that limits a token to areas, and grants `claim`."),
-    ("oidc.lifetime_s", "SECONDS", "How long a token may live.  [default: 86400]"),
-    ("oidc.client_id", "TEXT", "What this service is called at the issuer, to sign in there."),
+    ("oidc.lifetime_s", "SECONDS", "The maximal lifetime of a token.  [default: 86400]"),
+    ("oidc.client_id", "TEXT", "The client id of this service at the issuer, for sign-in."),
     ("oidc.client_secret_file", "PATH", "The file with the secret of that client."),
-    ("oidc.scopes", "TEXT", "The scopes to ask for when people sign in.  [default: openid]"),
+    ("oidc.scopes", "TEXT", "The scopes to request at sign-in.  [default: openid]"),
     ("waldur.url", "URL", "The Waldur that owners are linked to."),
     ("waldur.token_file", "PATH", "The file with the token for Waldur."),
-    ("waldur.timeout_s", "SECONDS", "How long Waldur may take for one answer."),
-    ("waldur.refresh_s", "SECONDS", "How often Waldur is asked what is left."),
-    ("waldur.stale_s", "SECONDS", "How long an answer of Waldur counts without a new one."),
-    ("waldur.report_s", "SECONDS", "How often use is reported."),
-    ("mail.server", "HOST:PORT", "Where mail is handed in by SMTP."),
-    ("mail.tls", "WORD", "How the way there is encrypted: starttls, tls or none."),
-    ("mail.ca", "PATH", "Authorities to trust there instead of the system's."),
-    ("mail.user", "NAME", "Who logs in there."),
+    ("waldur.timeout_s", "SECONDS", "The timeout of a request to Waldur."),
+    ("waldur.refresh_s", "SECONDS", "How often Waldur is asked for the remaining hours."),
+    ("waldur.stale_s", "SECONDS", "How long an answer of Waldur stays valid."),
+    ("waldur.report_s", "SECONDS", "How often usage is reported to Waldur."),
+    ("mail.server", "HOST:PORT", "The SMTP server."),
+    ("mail.tls", "WORD", "The encryption to the SMTP server: starttls, tls or none."),
+    ("mail.ca", "PATH", "The CAs of the SMTP server instead of the system's."),
+    ("mail.user", "NAME", "The user name at the SMTP server."),
     ("mail.password_file", "PATH", "The file with the user's password."),
     ("mail.from", "ADDRESS", "The sender of all mail."),
-    ("mail.timeout_s", "SECONDS", "How long the server may take for one mail."),
-    ("mail.domains", "DOMAINS", "Whose addresses runs may name."),
+    ("mail.timeout_s", "SECONDS", "The timeout for one mail."),
+    ("mail.domains", "DOMAINS", "The domains of addresses that runs may name."),
 )
 
 
 def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``command`` with a flag for each setting, but for those that are switches."""
+    """Return ``command`` with an option for each setting, except the switches."""
     for key, metavar, text in reversed(_FLAGS):
         flag = "--" + key.replace(".", "-").replace("_", "-")
-        # What click passes on must be a name of Python.
+        # click passes this on as a parameter, so it must be a Python identifier.
         name = key.replace(".", "__")
         command = click.option(flag, name, metavar=metavar, help=text)(command)
     return command
@@ -105,19 +105,19 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--token-file",
     metavar="FILE",
-    help="Keep the token of the first start in this new file, which only you can read.",
+    help="Write the admin token of the first start to this new file, which only you can read.",
 )
 @click.option(
     "--executor-allow-root",
     "allow_root",
     is_flag=True,
-    help="Run local work as root, who may do everything here; without effect for other users.",
+    help="Run local work as root, with all rights on this machine; no effect for other users.",
 )
-@click.option("--insecure", is_flag=True, help="Listen without TLS where others can connect.")
+@click.option("--insecure", is_flag=True, help="Listen without TLS on a network address.")
 @click.option(
     "--metrics-public", is_flag=True, help="Serve metrics to any caller, without a token."
 )
-@click.option("--print-config", "show", is_flag=True, help="Print all settings, and do not serve.")
+@click.option("--print-config", "show", is_flag=True, help="Print all settings, and exit.")
 @_settings
 @click.pass_obj
 def serve(
@@ -133,13 +133,14 @@ def serve(
     show: bool,
     **given: str | None,
 ) -> None:
-    """Serve a ledger to others, by REST and gRPC.
+    """Serve a ledger by REST and gRPC.
 
-    REST is answered under /api/v1; gRPC where --grpc-listen says.
+    REST is under /api/v1; gRPC is at the address of --grpc-listen.
 
-    Everything can be set in a file, as QUORATE_... in the environment, or by a flag; the later one
-    wins. At the first start a token for an admin is printed, this once. It ends on SIGTERM or
-    Ctrl-C, after what is under way; whatever it has acknowledged is in the ledger.
+    Each setting can be in a file, in the environment as QUORATE_..., or an option; the environment
+    takes precedence over the file, and options over both. The first start prints an admin token,
+    only once. SIGTERM or Ctrl-C ends the service after open requests; every acknowledged change is
+    in the ledger.
     """
     from quorate.cli.session import on_file
     from quorate.service.config import configured
@@ -150,7 +151,7 @@ def serve(
     if not __debug__:
         raise CommandError(
             Exit.USAGE,
-            "python -O leaves out the checks that keep the ledger sound; start without -O and "
+            "python -O removes checks that protect the ledger; start without -O and "
             "without PYTHONOPTIMIZE",
         )
     flags = {name.replace("__", "."): value for name, value in given.items() if value is not None}
@@ -191,9 +192,9 @@ def _show(settings: Settings, made: Configuration) -> None:
 
 
 def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None:
-    """Make the ledger where it is missing and was asked for, or is the default one.
+    """Create the ledger if it is missing, and if --init was given or the path is the default.
 
-    Not where the service could not listen: it would end, and leave the ledger behind.
+    If the service cannot listen, no ledger is created.
     """
     import asyncio
 
@@ -209,11 +210,11 @@ def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None
         return
     if not make and made.ledger != LEDGER_DEFAULT:
         raise CommandError(
-            Exit.UNUSABLE, f"there is no ledger at {path}; to have it made, add: --init"
+            Exit.UNUSABLE, f"there is no ledger at {path}; to create it, add: --init"
         )
     asyncio.run(when_free(lambda: check_free(made.listen), made.listen, "listen"))
     ledger_id, _ = create_ledger(made.ledger, clock_of(settings), actor=settings.actor())
-    click.echo(f"created ledger {ledger_id} in {path}, as there was none")
+    click.echo(f"created ledger {ledger_id} in {path}, because there was none")
 
 
 def _serve(made: Configuration, token_file: str | None) -> None:
@@ -242,10 +243,10 @@ def _serve(made: Configuration, token_file: str | None) -> None:
         if token is None:
             return
         if token_file is not None and _keep(token, token_file):
-            click.echo(f"a token for an admin is in {token_file}; in another terminal type:")
+            click.echo(f"an admin token is in {token_file}; in another terminal type:")
             click.echo(f"  quorate context set here --server {url} --token-file {token_file}")
             return
-        click.echo("a token for an admin, shown this once:")
+        click.echo("an admin token, shown only once:")
         click.echo(f"  {token}")
         click.echo(f"  try it: curl -H 'Authorization: Bearer {token}' {url}/api/v1/whoami")
 
@@ -258,9 +259,9 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 
 
 def _keep(token: str, path: str) -> bool:
-    """Write the token to a new file for its owner alone, and return whether that was possible.
+    """Write the token to a new file that only its owner can read; return whether it worked.
 
-    What is there already is left alone; the token is shown then, for it cannot be had again.
+    An existing file is not changed; then the token is printed, because it cannot be read again.
     """
     import os
 
@@ -275,7 +276,7 @@ def _keep(token: str, path: str) -> bool:
 
 
 def _extras(made: Configuration) -> Extras:
-    """Return what answers beside REST, and who signs checkpoints."""
+    """Return the servers besides REST, and the signer of checkpoints."""
     from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.signing import file_signer
     from quorate.service.daemon import Extras
@@ -283,7 +284,7 @@ def _extras(made: Configuration) -> Extras:
     signer = file_signer(ledger_path(made.ledger))
     extras = Extras(signer=signer)
     if made.grpc_listen:
-        # gRPC is large, so it is loaded only where it was asked for.
+        # gRPC is a large import, so it is loaded only if it is configured.
         from quorate.service.grpc.grpc_surface import configured_surface
 
         extras.surfaces = [configured_surface(made)]

@@ -1,4 +1,4 @@
-"""``quorate simulate``: a trace, or jobs that are drawn, played by any policy in simulated time."""
+"""``quorate simulate``: simulates a trace, or generated jobs, with any policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from quorate.sim.scenario_play import Stage
 
 _REFUSALS_MAX: Final = 5
-"""How many refused jobs are shown with their reasons."""
+"""How many refused jobs are printed with their reasons."""
 _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "--processes"}
 
 
@@ -35,86 +35,92 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
     )
 )
 @click.argument("scenario", metavar="[SCENARIO]", required=False)
-@click.option("--policy", metavar="NAME", help="Who gets GPUs in rounds; see quorate policy list.")
+@click.option("--policy", metavar="NAME", help="The policy of the rounds; see quorate policy list.")
 @click.option(
     "--gavel-strict",
     "strict",
     is_flag=True,
     default=None,
-    help="Play the published mechanism, with its defects and random streams, without a ledger.",
+    help="Simulate the published mechanism of Gavel, with its defects, without a ledger.",
 )
 @click.option(
     "--discipline",
     type=click.Choice(["rounds", "bind"]),
-    help="How the pool shares its GPUs: in rounds, or until runs end.  [default: rounds]",
+    help="How the pool shares GPUs: in rounds, or until runs end (bind).  [default: rounds]",
 )
 @click.option("--trace", metavar="FILE", help="The jobs; - is standard input.")
-@click.option("--format", metavar="FORM", help="The form of the trace, where it is not clear.")
+@click.option("--format", metavar="FORM", help="The format of the trace, if it is not recognised.")
 @click.option(
     "--map", "columns", metavar="MAP", help="Columns of a CSV: gpus=num_gpus,arrives_s=t,..."
 )
 @click.option(
     "--generate",
     metavar="WISHES",
-    help="Draw the published jobs: lam=4500,seed=42 and jobs=100, multi=1, weights=1, slos=1, "
+    help="Generate Gavel's jobs: lam=4500,seed=42 and jobs=100, multi=1, weights=1, slos=1, "
     "arrivals=poisson|static|diurnal.",
 )
-@click.option("--measure", metavar="FROM:TO", help="Measure these jobs, and end with them.")
+@click.option("--measure", metavar="FROM:TO", help="Measure these jobs, and stop after them.")
 @click.option("--cluster", metavar="GPUS", help="v100=36,p100=36,k80=36, or 36:36:36.")
-@click.option("--throughputs", metavar="FILE", help="How fast types of jobs are on each flavor.")
-@click.option("--seed", type=click.IntRange(0), help="The seed of everything drawn.  [default: 0]")
-@click.option("--round", "round_s", type=float, help="Seconds of a round.  [default: 360]")
+@click.option(
+    "--throughputs", metavar="FILE", help="The throughput of each type of job on each flavor."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), help="The seed of all random numbers.  [default: 0]"
+)
+@click.option(
+    "--round", "round_s", type=float, help="The length of a round in seconds.  [default: 360]"
+)
 @click.option(
     "--budgets",
     type=float,
     metavar="FACTOR",
-    help="Budget each owner by the GPU time of its jobs; 1 shares out the whole fleet.",
+    help="Give each owner a budget by the GPU time of its jobs; 1 allocates the whole fleet.",
 )
 @click.option("--gpus-per-node", type=click.IntRange(1), help="[default: 8]")
-@click.option("--depth", type=click.IntRange(0), help="How many waiting runs are planned.")
+@click.option("--depth", type=click.IntRange(0), help="The number of waiting runs to plan.")
 @click.option(
-    "--record", metavar="FILE", help="Keep the ledger of the simulation in this new file."
+    "--record", metavar="FILE", help="Write the ledger of the simulation to this new file."
 )
 @click.option("--report", metavar="FILE", help="Write a page with plots to this new file.")
 @click.option(
     "--checkpoint",
     metavar="FILE",
-    help="Keep the simulation in this new file when it is paused, by Ctrl-C or --pause-at.",
+    help="The new file for the state of a simulation that Ctrl-C or --pause-at pauses.",
 )
 @click.option(
     "--pause-at",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Pause when this much simulated time has passed since the beginning.",
+    help="Pause after this many simulated seconds.",
 )
 @click.option(
     "--resume",
     metavar="FILE",
-    help="Go on with the simulation that was kept in this file, which says what is played.",
+    help="Resume the simulation in this file; the file has all its other options.",
 )
 @click.option(
     "--compare",
     "names",
     metavar="A,B,...",
-    help="Play these policies on the same drawn jobs, and say how they differ: policies of "
+    help="Compare these policies on the same generated jobs: policies of "
     "rounds, bind, or the baselines fifo-easy, srtf, las and priority.",
 )
 @click.option(
-    "--seeds", default="0-4", show_default=True, help="The seeds of a comparison, 5 or more."
+    "--seeds", default="0-4", show_default=True, help="The seeds of a comparison, at least 5."
 )
 @click.option(
     "--warm-up",
     type=click.FloatRange(0, 0.9),
     default=0.1,
     show_default=True,
-    help="In a comparison: do not measure jobs of this first part of the submission time.",
+    help="In a comparison: the first part of the submission time, whose jobs are not measured.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
     default=2,
     show_default=True,
-    help="How many simulations of a comparison are played at once.",
+    help="How many simulations of a comparison run in parallel.",
 )
 @output_option
 @click.pass_obj
@@ -134,9 +140,9 @@ def simulate(
     processes: int,
     **given: Any,
 ) -> None:
-    """Play a trace in simulated time, and print what became of its jobs.
+    """Simulate a trace of jobs, and print the results.
 
-    SCENARIO is a YAML file with the same fields as the options (docs/simulation.md); options go
+    SCENARIO is a YAML file with the same fields as the options (docs/simulation.md); write options
     before it. Without --gavel-strict the production engine decides, with a ledger, budgets and
     nodes. The same input and seed give the same result, paused or not.
     """
@@ -154,7 +160,7 @@ def simulate(
         pauses = pauses_of(checkpoint, resume, pause_at)
         if names is not None:
             if pauses.kept is not None:
-                raise click.UsageError("a comparison cannot be paused; leave --checkpoint out")
+                raise click.UsageError("a comparison cannot be paused; remove --checkpoint")
             _compare(
                 settings,
                 scenario,
@@ -200,8 +206,8 @@ def _compare(
     from quorate.cli.simulation.simulate_comparison import simulate_comparison
 
     if given["policy"] is not None:
-        raise click.UsageError("--compare names the policies; leave --policy out")
-    # Any policy makes the scenario whole; each task has its own.
+        raise click.UsageError("--compare names the policies; remove --policy")
+    # A scenario needs a policy; each task of the comparison replaces it.
     first = names.partition(",")[0].strip()
     bound = given["discipline"] == "bind"
     asked = _asked(scenario, given if bound else {**given, "policy": first})
@@ -209,24 +215,24 @@ def _compare(
 
 
 def _refuse_changes(scenario: str | None, given: dict[str, Any]) -> None:
-    """Raise ``UsageError`` where a simulation that goes on is to be another one."""
+    """Raise ``UsageError`` for options that would change a resumed simulation."""
     changed = next((name for name, value in given.items() if value is not None), None)
     if scenario is not None or changed is not None:
         options = click.get_current_context().command.params
         what = next((each.opts[0] for each in options if each.name == changed), "SCENARIO")
         raise click.UsageError(
-            f"{what} has no effect here: the file of --resume says what is played; leave it out"
+            f"{what} has no effect: the file of --resume has all options; remove it"
         )
 
 
 def _refuse_without_effect(*, is_compared: bool) -> None:
-    """Raise ``UsageError`` for an option of a comparison without one, and the other way round."""
+    """Raise ``UsageError`` for an option that has no effect with, or without, --compare."""
     context = click.get_current_context()
     others = {"seed": "--seed"} if is_compared else _COMPARING
     for name, option in others.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            remedy = "--compare has --seeds" if is_compared else "it is for --compare; leave it out"
-            raise click.UsageError(f"{option} has no effect here: {remedy}")
+            remedy = "use --seeds" if is_compared else "it is for --compare; remove it"
+            raise click.UsageError(f"{option} has no effect: {remedy}")
 
 
 def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
@@ -258,7 +264,7 @@ def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
             click.echo()
             click.echo("\n".join(metrics_lines(found)))
         return
-    # What depends on the machine is apart, so that the rest of two equal simulations is equal.
+    # Machine-dependent values are separate, so that the rest of equal simulations is equal.
     machine = {"cpu_s": outcome.cpu_s}
     print_tree(settings, {**figures, "metrics": metrics_tree(found), "machine": machine})
 

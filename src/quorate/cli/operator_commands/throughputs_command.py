@@ -1,4 +1,4 @@
-"""``quorate throughputs``: tables of how fast each type of job is on each flavor."""
+"""``quorate throughputs``: tables of the throughput of each type of job on each flavor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.views.exits import CommandError, Exit
 
 @click.group(epilog=examples("quorate throughputs check rates.json"))
 def throughputs() -> None:
-    """Look at tables of how fast jobs are on each flavor."""
+    """Inspect tables of the throughput of jobs on each flavor."""
 
 
 @throughputs.command(
@@ -26,11 +26,11 @@ def throughputs() -> None:
 @click.pass_obj
 @needs_rounds
 def check(settings: Settings, file: str) -> None:
-    """Say what a table has, and everything that is wrong or missing in it.
+    """Check a table: list its content, faults and missing rates.
 
-    SPREAD are the rates on GPUs that are not together, which are listed under the name of the
-    flavor with _unconsolidated; what is missing there is listed, and no fault. Exit code 3 when
-    anything is wrong, or a type has no rate on a flavor.
+    SPREAD is the number of rates on GPUs that are not together, in flavors with the suffix
+    _unconsolidated; missing rates there are listed, and are not a fault. The exit code is 3 if the
+    table has a fault, or a type has no rate on a flavor.
     """
     from quorate.cli.policy_files import table_in
     from quorate.cli.printing import print_tree
@@ -55,23 +55,25 @@ def check(settings: Settings, file: str) -> None:
     )
 )
 @click.argument("file", metavar="FILE")
-@click.option("--to", "target", metavar="FILE", help="Write the table with its estimates there.")
+@click.option(
+    "--to", "target", metavar="FILE", help="Write the table with its estimates to this file."
+)
 @click.option(
     "--trial",
     type=click.FloatRange(0, 1),
     metavar="PART",
-    help="Hide all known rates but this part, and show which known type each type is taken for.",
+    help="Hide all known rates except this part, and show the most similar type of each type.",
 )
 @click.option(
-    "--known", type=click.IntRange(1), help="In a trial: how many types stay known; by default all."
+    "--known", type=click.IntRange(1), help="In a trial: the number of known types.  [default: all]"
 )
 @click.option(
-    "--gpus", type=click.IntRange(1), help="In a trial: only types that take N GPUs; by default 1."
+    "--gpus", type=click.IntRange(1), help="In a trial: only types that use N GPUs.  [default: 1]"
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
-    help="In a trial: the seed by which rates are hidden; by default 0.",
+    help="In a trial: the seed that selects the hidden rates.  [default: 0]",
 )
 @output_option
 @click.pass_obj
@@ -86,11 +88,11 @@ def estimate(
     gpus: int | None,
     seed: int | None,
 ) -> None:
-    """Estimate how fast types of jobs share GPUs, where they were not measured.
+    """Estimate the rates of pairs that were not measured.
 
-    A type that was measured beside some others is taken for the one among those that are known
-    whose rates are most like its own, and shares GPUs as that one does. Rates alone are never
-    estimated. With --trial nothing is estimated: it shows how well that would go.
+    A type that was measured with some others gets the rates of the known type whose rates are most
+    similar to its own. Rates of single jobs are never estimated. With --trial nothing is estimated:
+    the command shows how accurate the estimates would be.
     """
     from quorate.cli.policy_files import table_in
     from quorate.cli.printing import print_tree
@@ -107,7 +109,7 @@ def estimate(
     found = table_in(file)
     if trial is None:
         if known is not None or gpus is not None or seed is not None:
-            raise click.UsageError("--known, --gpus and --seed are of a trial; add --trial PART")
+            raise click.UsageError("--known, --gpus and --seed need --trial PART")
         made = estimated(found)
         if isinstance(made, Faulty):
             raise CommandError(Exit.INVALID, *(f"{file}: {each.text()}" for each in made.faults))
@@ -122,7 +124,7 @@ def estimate(
     from quorate.sim.profile_trial import Trial, try_estimator
 
     if target is not None:
-        raise click.UsageError("a trial makes no table; leave --to out")
+        raise click.UsageError("a trial writes no table; remove --to")
     tried = try_estimator(
         found, Trial(part=trial, known=known, seed=seed or 0, scale=1 if gpus is None else gpus)
     )
@@ -141,7 +143,7 @@ def estimate(
     )
 )
 @click.argument("file", metavar="FILE")
-@click.option("--flavor", required=True, help="The flavor for which durations of jobs are drawn.")
+@click.option("--flavor", required=True, help="The flavor that the durations of jobs refer to.")
 @click.option("--count", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option(
     "--gap",
@@ -149,10 +151,10 @@ def estimate(
     type=click.FloatRange(0),
     default=1800.0,
     show_default=True,
-    help="Seconds between two arrivals, on the mean; 0: all at once.",
+    help="The mean time between two arrivals in seconds; 0: all at once.",
 )
-@click.option("--sizes", is_flag=True, help="Draw how many GPUs a job takes, too.")
-@click.option("--weights", is_flag=True, help="Draw weights, too.")
+@click.option("--sizes", is_flag=True, help="Also draw the number of GPUs of each job.")
+@click.option("--weights", is_flag=True, help="Also draw weights.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @output_option
 @click.pass_obj
@@ -168,11 +170,11 @@ def draw(
     weights: bool,
     seed: int,
 ) -> None:
-    """Draw jobs of the types of a table, as the published generator does.
+    """Generate jobs with the types of a table, like Gavel's published generator.
 
-    Four of five jobs take half an hour to 17 hours, the others up to a week. With --sizes, 70 %
-    take 1 GPU, 10 % 2, 15 % 4 and 5 % 8, or the most that their type has a rate for. A deadline
-    (SLO) is a multiple of what the job takes. The same seed draws the same jobs.
+    Four of five jobs take half an hour to 17 hours, the others up to a week. With --sizes, 70 % use
+    1 GPU, 10 % 2, 15 % 4 and 5 % 8, or the largest number that their type has a rate for. A
+    deadline (SLO) is a multiple of the job's duration. The same seed gives the same jobs.
     """
     from itertools import islice
 
@@ -201,7 +203,7 @@ def draw(
 
 
 def _write(path: str, data: bytes) -> None:
-    """Write ``data`` to a new file; raises ``CommandError`` where there is one, or cannot be."""
+    """Write ``data`` to a new file; raises ``CommandError`` if it exists or cannot be written."""
     from pathlib import Path
 
     try:
@@ -209,7 +211,7 @@ def _write(path: str, data: bytes) -> None:
             file.write(data)
     except FileExistsError:
         raise CommandError(
-            Exit.REFUSED, f"{path} is there already; name a new file, or remove that one"
+            Exit.REFUSED, f"{path} already exists; name a new file, or remove it"
         ) from None
     except OSError as error:
         raise CommandError(

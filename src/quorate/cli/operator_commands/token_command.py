@@ -1,4 +1,4 @@
-"""``quorate token``: access tokens, issued, listed and revoked; and ``quorate whoami``."""
+"""``quorate token``: issues, lists and revokes access tokens; and ``quorate whoami``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from quorate.cli.settings import Settings
 def token() -> None:
     """Issue, list and revoke access tokens.
 
-    A token says who asks a service, in which role and for which tenant. Its secret is shown once,
-    when it is issued; the ledger keeps a digest of it.
+    A token identifies the caller of a service, with a role and a tenant. Its secret is shown once,
+    when it is issued; the ledger stores only a digest.
     """
 
 
@@ -33,9 +33,11 @@ def token() -> None:
     "--role",
     type=click.Choice(("admin", "tenant-admin", "user", "auditor", "accounting")),
     required=True,
-    help="What its holder may do.",
+    help="The role, which says what the holder may do.",
 )
-@click.option("--user", metavar="NAME", required=True, help="Who holds it; recorded as the actor.")
+@click.option(
+    "--user", metavar="NAME", required=True, help="The user of the token; recorded as the actor."
+)
 @click.option(
     "--tenant",
     metavar="NAME",
@@ -47,12 +49,12 @@ def token() -> None:
     "scopes",
     metavar="SCOPE",
     multiple=True,
-    help="Only for this area; `claim` adds the right to claim nodes. May be repeated.",
+    help="Restrict the token to this area; `claim` adds the right to claim nodes. May be repeated.",
 )
 @click.option(
     "--lifetime", metavar="DURATION", default="90d", show_default=True, help="30d, 12h, or never."
 )
-@click.option("--note", metavar="TEXT", default="", help="What it is for; kept in the ledger.")
+@click.option("--note", metavar="TEXT", default="", help="The purpose; kept in the ledger.")
 @writer
 @click.pass_obj
 def issue(  # noqa: PLR0917 - one parameter for each option
@@ -65,7 +67,7 @@ def issue(  # noqa: PLR0917 - one parameter for each option
     note: str,
     dry_run: bool,
 ) -> None:
-    """Issue an access token, and show its secret this once."""
+    """Issue an access token, and show its secret only once."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.caller import Role
     from quorate.operations.operation import Scope
@@ -76,7 +78,7 @@ def issue(  # noqa: PLR0917 - one parameter for each option
     wrong = [scope for scope in scopes if scope not in known]
     if wrong:
         raise CommandError(
-            Exit.USAGE, f"--scope: there is no {wrong[0]!r}; choose among {', '.join(known)}"
+            Exit.USAGE, f"--scope: unknown scope {wrong[0]!r}; use {', '.join(known)}"
         )
     asked = IssueToken(
         role=Role(role),
@@ -91,8 +93,8 @@ def issue(  # noqa: PLR0917 - one parameter for each option
 
 
 @token.command("list", epilog=examples("quorate token list -o wide"))
-@click.option("--tenant", metavar="NAME", help="Those of this tenant only.")
-@click.option("--user", metavar="NAME", help="Those of this user only.")
+@click.option("--tenant", metavar="NAME", help="Only tokens of this tenant.")
+@click.option("--user", metavar="NAME", help="Only tokens of this user.")
 @reader
 @click.pass_obj
 def list_(settings: Settings, tenant: str | None, user: str | None) -> None:
@@ -110,7 +112,7 @@ def list_(settings: Settings, tenant: str | None, user: str | None) -> None:
     )
 )
 @click.argument("name", metavar="TOKEN")
-@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+@click.option("--note", metavar="TEXT", default="", help="The reason; kept in the ledger.")
 @writer
 @click.pass_obj
 def revoke(settings: Settings, name: str, note: str, dry_run: bool) -> None:
@@ -125,7 +127,7 @@ def revoke(settings: Settings, name: str, note: str, dry_run: bool) -> None:
 @reader
 @click.pass_obj
 def whoami(settings: Settings) -> None:
-    """Say who you are to the service, or to the file."""
+    """Show the user that the service, or the file, records for you."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 

@@ -1,4 +1,4 @@
-"""``quorate trace``: traces of jobs, looked at, converted and drawn."""
+"""``quorate trace``: inspects, converts and generates traces of jobs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _FORM: Final = click.option(
     "--format",
     "form",
     type=click.Choice(FORMS),
-    help="The form of FILE, where its first line does not say it; ledger is an export.",
+    help="The format of FILE, if its first line does not show it; `ledger` is an export.",
 )
 _MAP: Final = click.option(
     "--map", "columns", metavar="MAP", help="Columns of a CSV: gpus=num_gpus,arrives_s=t,..."
 )
 _TO: Final = click.option(
-    "--to", "target", metavar="FILE", help="Write there; else standard output."
+    "--to", "target", metavar="FILE", help="Write to this file.  [default: standard output]"
 )
 
 _AS = click.option(
@@ -34,7 +34,7 @@ _AS = click.option(
     type=click.Choice(["quorate", "gavel"]),
     default="quorate",
     show_default=True,
-    help="The form that is written.",
+    help="The format to write.",
 )
 
 
@@ -56,7 +56,7 @@ def trace() -> None:
 @click.pass_obj
 @needs_rounds
 def inspect(settings: Settings, file: str, form: str | None, columns: str | None) -> None:
-    """Say what a trace has: jobs, owners, GPUs, span, and what of it is not played."""
+    """Show what a trace contains: jobs, owners, GPUs, time span, and lines that are left out."""
     from quorate.cli.printing import print_tree
     from quorate.views.reports.trace_view import trace_lines, trace_tree
 
@@ -82,7 +82,7 @@ def inspect(settings: Settings, file: str, form: str | None, columns: str | None
 def convert(
     file: str, form: str | None, columns: str | None, target_form: str, target: str | None
 ) -> None:
-    """Write a trace in Quorate's own form, or in Gavel's; say on stderr what was left out."""
+    """Write a trace in Quorate's format or in Gavel's; report lines that are left out on stderr."""
     found = _read(file, form, columns)
     _write(found, target_form, target)
     for each in found.skipped:
@@ -97,14 +97,16 @@ def convert(
     )
 )
 @click.argument("wishes", metavar="WISHES")
-@click.option("--throughputs", metavar="FILE", required=True, help="The types, and their rates.")
+@click.option(
+    "--throughputs", metavar="FILE", required=True, help="The types of jobs and their rates."
+)
 @_AS
 @_TO
 @needs_rounds
 def generate(wishes: str, throughputs: str, target_form: str, target: str | None) -> None:
-    """Draw the published jobs and write them as a trace.
+    """Generate Gavel's published jobs and write them as a trace.
 
-    WISHES are lam=SECONDS,jobs=COUNT and, where wanted, seed=N, multi=1, weights=1, slos=1 and
+    WISHES are lam=SECONDS,jobs=COUNT and optionally seed=N, multi=1, weights=1, slos=1 and
     arrivals=poisson|static|diurnal.
     """
     from quorate.cli.policy_files import table_in
@@ -130,7 +132,7 @@ def _read(file: str, form: str | None, columns: str | None) -> Trace:
     from quorate.sim.traces.trace_job import TraceError
 
     if form is not None and columns is not None:
-        raise click.UsageError("--map is for other forms; leave --format out")
+        raise click.UsageError("--map is only for CSV files of no known format; remove --format")
     try:
         if form == "ledger":
             blocks = open_blocks(export_blocks(file))

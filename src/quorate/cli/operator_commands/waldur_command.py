@@ -17,7 +17,7 @@ def waldur() -> None:
 @reader
 @click.pass_obj
 def status(settings: Settings) -> None:
-    """Show whose figure counts for each linked owner, who answered when, and what waits."""
+    """Show which budget counts for each linked owner, the last answers, and waiting reports."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 

@@ -1,4 +1,4 @@
-"""``quorate whatif``: what would have come out otherwise, had something been different."""
+"""``quorate whatif``: how the results of a ledger would differ after a change."""
 
 from __future__ import annotations
 
@@ -23,29 +23,27 @@ from quorate.views.exits import CommandError, Exit
     metavar="FILE",
     help="A ledger's file, or an export of one.  [default: the ledger of --ledger]",
 )
-@click.option(
-    "--at", "at", metavar="TIME", required=True, help="The instant of the change, RFC 3339."
-)
+@click.option("--at", "at", metavar="TIME", required=True, help="The time of the change, RFC 3339.")
 @click.option(
     "--set",
     "assignments",
     metavar="KIND.NAME.PATH=VALUE",
     multiple=True,
-    help="A field of what was declared, and its value from then on. May be repeated.",
+    help="A field of a resource, and its value from that time on. May be repeated.",
 )
 @click.option(
     "--add-nodes",
     "additions",
     metavar="COUNTxNODE",
     multiple=True,
-    help="Add COUNT nodes like NODE from then on. May be repeated.",
+    help="Add COUNT nodes like NODE from that time on. May be repeated.",
 )
 @click.option(
     "--policy",
     "policies",
     metavar="[POOL=]NAME",
     multiple=True,
-    help="Share by this policy from then on: POOL, or all pools of rounds. May be repeated.",
+    help="Use this policy from that time on, in POOL or in all rounds pools. May be repeated.",
 )
 @ledger_options
 @output_option
@@ -59,11 +57,11 @@ def whatif(
     additions: tuple[str, ...],
     policies: tuple[str, ...],
 ) -> None:
-    """Say what would have come out otherwise after a change.
+    """Show how the results of a ledger would differ after a change.
 
-    The ledger is forked at TIME and changed; then what arrived is decided anew, by the same rules,
-    up to the ledger's end. Runs take as long as they took, and are cancelled when they were.
-    Nothing is written.
+    The ledger is forked at TIME and changed. Then all later requests of the ledger are decided
+    again, by the same rules, up to the ledger's end. Runs take as long as they took, and are
+    cancelled when they were. Nothing is written.
     """
     from quorate.adapters.key_file import load_lottery_secret, lottery_path
     from quorate.adapters.stores.store_urls import ledger_path
@@ -79,7 +77,7 @@ def whatif(
     from quorate.views.reports.whatif_forms import whatif_lines, whatif_tree
 
     if not (assignments or additions or policies):
-        raise click.UsageError("say what is to be different, with --set, --add-nodes or --policy")
+        raise click.UsageError("the change is missing; give --set, --add-nodes or --policy")
     at_ms = instant_of(at)
     blocks = recorded_blocks(settings, source)
     events = [event for block in blocks for event in block]

@@ -1,1 +1,1 @@
-"""What the commands ``simulate`` and ``whatif`` read, compare and write."""
+"""Input, comparison and output files of the commands ``simulate`` and ``whatif``."""

@@ -1,4 +1,4 @@
-"""The files of a report, each written new: a page with plots, and the runs as CSV and Parquet."""
+"""Writes the files of a report: a page with plots, and the runs as CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.views.reports.report_forms import runs_csv, runs_parquet
 
 
 def given_prices(prices: Sequence[str]) -> dict[str, float]:
-    """Return what an hour of each flavor costs, as typed after ``--price``."""
+    """Return the price of an hour of each flavor, from ``--price``."""
     micros = prices_named(prices, "--price")
     return {flavor: price / MICROS for flavor, price in micros.items()}
 
@@ -28,7 +28,7 @@ def write_report(
     parquet: str | None,
     comparison: Comparison | None = None,
 ) -> None:
-    """Write those files of a report that have a name; what is there is left alone."""
+    """Write the files of a report that have a name; existing files are not changed."""
     if html is not None:
         write_new(html, [html_report(outcomes, title=title, comparison=comparison)])
     if csv is not None:

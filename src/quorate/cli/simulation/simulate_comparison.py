@@ -1,4 +1,4 @@
-"""``quorate simulate --compare``: policies side by side, in processes of their own."""
+"""``quorate simulate --compare``: compares policies, with one process per simulation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def simulate_comparison(
     processes: int,
     report: str | None,
 ) -> None:
-    """Play every policy with every seed, and print and write how they differ."""
+    """Simulate every policy with every seed; print and write the differences."""
     tasks = compared_tasks(asked, [name.strip() for name in names.split(",")], seeds_of(seeds))
     outcomes = _played(tasks, processes)
     try:
@@ -47,7 +47,7 @@ def simulate_comparison(
 
 
 def seeds_of(text: str) -> list[int]:
-    """Return the seeds that ``0-4`` or ``1,5,7-9`` names."""
+    """Return the seeds in a text such as ``0-4`` or ``1,5,7-9``."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
@@ -59,10 +59,10 @@ def seeds_of(text: str) -> list[int]:
 
 
 def _played(tasks: Sequence[ComparedTask], processes: int) -> list[Outcome]:
-    """Return the outcome of each task, in their order; each is the same in any process."""
+    """Return the outcome of each task, in order; it does not depend on the process."""
     asked = tasks[0].scenario
     files = {name: read_bytes(name) for name in (asked.throughputs, asked.trace) if name}
-    # Started anew, not forked: what a process has open is its own.
+    # Spawned, not forked, so that a process inherits no open files.
     context = multiprocessing.get_context("spawn")
     with (
         Progress("simulations") as progress,

@@ -1,4 +1,4 @@
-"""``quorate simulate`` with pauses: played, kept in a file, and gone on with."""
+"""``quorate simulate`` with pauses: a simulation is saved in a file and resumed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _SECOND_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """What was asked for: ``kept`` is the file for a checkpoint, ``resumed`` the one to go on from.
+    """The options of pauses: ``kept`` is the file to write, ``resumed`` the one to resume from.
 
-    Without ``kept`` an interrupt ends the simulation. ``at_s`` is the simulated time, from its
-    beginning, at which it pauses by itself.
+    Without ``kept``, Ctrl-C ends the simulation. ``at_s`` is the simulated time of a pause.
     """
 
     kept: str | None
@@ -43,9 +42,9 @@ class Pauses:
 
 
 def pauses_of(kept: str | None, resume: str | None, at_s: float | None) -> Pauses:
-    """Return what the options ask for; raises ``ScenarioError`` and ``CommandError``.
+    """Return the options of pauses; raises ``ScenarioError`` and ``CommandError``.
 
-    A simulation that goes on is kept in its own file, unless another one is named.
+    A resumed simulation is saved in its own file, unless another file is named.
     """
     if kept is not None and kept != resume:
         must_be_new(kept)
@@ -57,10 +56,9 @@ def pauses_of(kept: str | None, resume: str | None, at_s: float | None) -> Pause
 
 
 def played(asked: Scenario, pauses: Pauses, opened: ExitStack) -> Stage | None:
-    """Return the simulation, played; None where it was paused and is kept in the file.
+    """Return the finished simulation; None if it was paused and saved in the file.
 
-    The ledger that it is recorded in, if any, is ``opened``. Raises ``CommandError`` where Ctrl-C
-    paused it.
+    ``opened`` is the ledger that records it, if any. Raises ``CommandError`` if Ctrl-C paused it.
     """
     _refuse(asked, pauses)
     reads = HashedReads(read_bytes)
@@ -82,12 +80,12 @@ def played(asked: Scenario, pauses: Pauses, opened: ExitStack) -> Stage | None:
 def _staged(
     asked: Scenario, pauses: Pauses, reads: HashedReads, opened: ExitStack
 ) -> StrictStage | FleetStage:
-    """Return the simulation at its beginning, or where it was paused."""
+    """Return the simulation at its beginning, or at the point where it was paused."""
     resumed = pauses.resumed
 
     def made() -> EventStore:
         if resumed is not None:
-            reads.must_equal(resumed.files)  # All files are read by now, and nothing is made.
+            reads.must_equal(resumed.files)  # All files have been read; nothing is written.
         if asked.record is None:
             assert resumed is not None, "called only where there is a ledger"
             return MemoryStore(resumed.blocks or ())
@@ -100,17 +98,19 @@ def _staged(
     if isinstance(stage, FleetStage) and pauses.at_s is not None:
         stage.pause_ms = stage.play.start_ms + round(pauses.at_s * _SECOND_MS)
         if stage.pause_ms <= stage.play.now_ms:
-            raise click.UsageError("--pause-at is not after the time that it has come to")
+            raise click.UsageError(
+                "--pause-at must be later than the time of the resumed simulation"
+            )
     return stage
 
 
 def _refuse(asked: Scenario, pauses: Pauses) -> None:
-    """Raise ``UsageError`` where the simulation cannot be paused, or recorded as asked."""
+    """Raise ``UsageError`` if the simulation cannot be paused or recorded."""
     if asked.strict and asked.record is not None:
-        raise click.UsageError("a strict simulation has no ledger; leave --record out")
+        raise click.UsageError("a strict simulation has no ledger; remove --record")
     if asked.strict and pauses.kept is not None:
         raise click.UsageError(
-            "a strict simulation cannot be paused; leave --checkpoint and --pause-at out"
+            "a strict simulation cannot be paused; remove --checkpoint and --pause-at"
         )
     if pauses.kept is not None and STDIN in (asked.trace, asked.throughputs):
         raise click.UsageError(
@@ -119,7 +119,7 @@ def _refuse(asked: Scenario, pauses: Pauses) -> None:
 
 
 def _keep(asked: Scenario, pauses: Pauses, stage: FleetStage, reads: HashedReads) -> None:
-    """Write the checkpoint. What was in the file before is there until all of it is written."""
+    """Write the checkpoint; an older checkpoint in the file is replaced atomically."""
     assert pauses.kept is not None, "called only where there is a file"
     play = stage.play
     blocks = None if asked.record is not None else tuple(play.store.blocks())
@@ -140,15 +140,15 @@ def _paused_line(pauses: Pauses, stage: FleetStage) -> str:
     hours = (play.now_ms - play.start_ms) / 3_600_000
     return (
         f"paused after {hours:.6g} simulated hours, when {play.came} of {len(play.jobs)} jobs had "
-        f"come; go on with: quorate simulate --resume {pauses.kept}"
+        f"arrived; resume with: quorate simulate --resume {pauses.kept}"
     )
 
 
 @contextmanager
 def _interrupts(*, is_heeded: bool) -> Iterator[list[int]]:
-    """Give a list that has an entry once Ctrl-C was pressed; a second time ends the program.
+    """Yield a list that gets an entry at the first Ctrl-C; the second one ends the program.
 
-    Where interrupts are not to be heeded, the first one does.
+    Unless ``is_heeded``, the first one ends the program.
     """
     seen: list[int] = []
     if not is_heeded:

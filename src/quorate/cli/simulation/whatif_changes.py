@@ -1,4 +1,4 @@
-"""The changes of a what-if: fields that are set, and nodes that are added, as specs."""
+"""The changes of a what-if: changed fields and additional nodes, as specs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NODES: Final = re.compile(r"([1-9][0-9]{0,5})x(.+)")
 
 
 def instant_of(at: str) -> int:
-    """Return the instant that was typed after ``--at``, or raise with what is wrong with it."""
+    """Return the time in ``--at``; raises ``CommandError`` if it is not valid."""
     faults: list[Fault] = []
     at_ms = time_ms(at, At(("--at",), faults))
     if at_ms is None:
@@ -39,9 +39,9 @@ def changes_of(
 ) -> list[Applied]:
     """Return the specs of ``view`` with ``KIND.NAME.PATH=VALUE`` set, and the nodes of ``NxNODE``.
 
-    ``policies`` are ``NAME``, for every pool that shares in rounds, or ``POOL=NAME``.
+    ``policies`` are ``NAME``, for every rounds pool, or ``POOL=NAME``.
 
-    Raises ``CommandError`` that names the option, what is wrong with it, and how it is written.
+    Raises ``CommandError`` that names the option, its fault and its syntax.
     """
     trees: dict[tuple[str, str], dict[str, Any]] = {}
     for assignment in (*_policies(view, policies), *assignments):
@@ -55,28 +55,28 @@ def changes_of(
 
 
 def _policies(view: StateView, policies: Sequence[str]) -> Iterator[str]:
-    """Yield what is to be set so that pools share by ``policies``."""
+    """Yield the assignments that make pools use ``policies``."""
     for each in policies:
         pool, _, name = each.rpartition("=")
         sharing = [n for n, p in view.pools.items() if p.discipline is Discipline.ROUNDS]
         if pool and pool not in sharing:
             raise CommandError(
                 Exit.REFUSED,
-                f"--policy {each}: at that instant there is no pool {pool!r} that shares in "
-                f"rounds; {_listed(sharing)}",
+                f"--policy {each}: at that time there is no rounds pool "
+                f"{pool!r}; {_listed(sharing)}",
             )
         if not sharing:
             raise CommandError(
                 Exit.REFUSED,
-                f"--policy {each}: no pool shares in rounds at that instant; a policy divides "
-                "GPUs in such pools only",
+                f"--policy {each}: there is no rounds pool at that time; only such "
+                "pools have a policy",
             )
         for known in [pool] if pool else sharing:
             yield f"pool.{known}.policy={name}"
 
 
 def _listed(pools: Sequence[str]) -> str:
-    return f"these do: {', '.join(pools)}" if pools else "none does"
+    return f"rounds pools: {', '.join(pools)}" if pools else "there is none"
 
 
 def _target(assignment: str) -> tuple[str, str, str]:
@@ -108,7 +108,7 @@ def _spec(view: StateView, kind: str, name: str, assignment: str) -> Applied:
             found = None if node is None else node.spec
     if found is None:
         raise CommandError(
-            Exit.REFUSED, f"--set {assignment}: there is no {kind} {name!r} at that instant"
+            Exit.REFUSED, f"--set {assignment}: there is no {kind} {name!r} at that time"
         )
     return found
 
@@ -135,7 +135,7 @@ def _more_nodes(view: StateView, addition: str) -> list[Node]:
     if like is None:
         raise CommandError(
             Exit.REFUSED,
-            f"--add-nodes {addition}: there is no node {match[2]!r} at that instant",
+            f"--add-nodes {addition}: there is no node {match[2]!r} at that time",
         )
     tree: dict[str, Any] = render(like.spec)
     found: list[Node] = []

@@ -1,6 +1,6 @@
-"""What people who come from Slurm type: scripts and options of sbatch, formats of squeue and sacct.
+"""Slurm's command line: scripts and options of sbatch, formats of squeue and sacct.
 
-The commands are in ``commands/``, and ``asked_jobs.py`` asks for runs; everything else is pure.
-Start reading at ``sbatch_script.py``, options in our words; ``batch_job.py`` makes run documents of
-them, and ``job_rows.py`` shows runs as jobs (docs/adr/0043).
+The commands are in ``commands/``, and ``asked_jobs.py`` requests runs; everything else is pure.
+Start reading at ``sbatch_script.py``, which reads options; ``batch_job.py`` makes Run documents
+from them, and ``job_rows.py`` shows runs as jobs (docs/adr/0043).
 """

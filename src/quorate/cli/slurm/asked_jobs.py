@@ -1,4 +1,4 @@
-"""Runs asked for as jobs, and chosen as the options of squeue, scancel and sacct choose them."""
+"""Requests runs as jobs, and filters them by the options of squeue, scancel and sacct."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIVE: Final = ("Pending", "Running")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Which jobs are meant; an empty field chooses all."""
+    """The filters of jobs; an empty field matches all."""
 
     jobs: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
@@ -34,12 +34,12 @@ class Chosen:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing was said about which."""
+        """Whether there are no filters."""
         parts = (self.jobs, self.users, self.accounts, self.partitions, self.names, self.states)
         return not any(parts) and self.mine is None
 
     def has(self, row: JobRow) -> bool:
-        """Return whether ``row`` is meant; a job is named by its run or by its array."""
+        """Return whether ``row`` matches; a job is named by its run or its array."""
         return (
             (not self.jobs or row.run in self.jobs or row.array in self.jobs)
             and (not self.users or row.user in self.users)
@@ -62,7 +62,7 @@ def chosen(
     names: str | None = None,
     states: str | None = None,
 ) -> Chosen:
-    """Return which jobs the options mean; raises ``UsageError`` for a state that there is not."""
+    """Return the filters of the options; raises ``UsageError`` for an unknown state."""
     runs = {name for word in jobs for each in job_words(word) for name in run_names(each)}
     return Chosen(
         jobs=frozenset(runs),
@@ -76,7 +76,7 @@ def chosen(
 
 
 def job_words(text: str) -> list[str]:
-    """Return the jobs of a list with commas; an empty place names none."""
+    """Return the jobs in a list with commas; empty places are ignored."""
     return [part for part in split_outside(text, ",") if part]
 
 
@@ -87,20 +87,20 @@ def _words(text: str | None) -> set[str]:
 def _state(word: str) -> str:
     long = {short: state for state, short in COMPACT.items()} | {state: state for state in COMPACT}
     if word.upper() not in long:
-        raise click.UsageError(f"there is no state {word!r} here; there are: {', '.join(COMPACT)}")
+        raise click.UsageError(f"unknown state {word!r}; use one of {', '.join(COMPACT)}")
     return long[word.upper()]
 
 
 def now_of(settings: Settings) -> datetime:
-    """Return the time it is."""
+    """Return the present time."""
     clock = SystemClock() if settings.clock is None else settings.clock
     return datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
 
 
 def asked_jobs(settings: Settings, phases: Iterable[str | None], which: Chosen) -> list[JobRow]:
-    """Return the jobs of ``phases`` that are meant, oldest first in each; None is every phase.
+    """Return the matching jobs of ``phases``, oldest first in each; None is every phase.
 
-    With jobs that run come the nodes that they have.
+    Running jobs include their nodes.
     """
     runs: list[Any] = []
     for phase in phases:

@@ -1,4 +1,4 @@
-"""The Run document of a batch job: its command with its limit, its variables, its array.
+"""Makes the Run document of a batch job: command, time limit, variables and array.
 
 Pure: names, the environment and the folder are arguments.
 """
@@ -30,15 +30,15 @@ PROLOGUE: Final = (
     'SLURM_ARRAY_TASK_MIN="$QUORATE_ARRAY_TASK_MIN" '
     'SLURM_ARRAY_TASK_MAX="$QUORATE_ARRAY_TASK_MAX"; fi; exec "$@"'
 )
-"""Gives the job the variables that are known only where and when it starts.
+"""Sets the variables of the job that are known only where and when it starts.
 
-Where no list of GPUs is given, as in a pod, nothing is said of how many are on the node.
+If there is no list of GPUs, as in a pod, the number of GPUs on the node is not set.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is submitted. ``words`` are the command; ``name`` is that of the run or the array."""
+    """A job to submit. ``words`` are the command; ``name`` is that of the run or the array."""
 
     script: Script
     name: str
@@ -73,7 +73,7 @@ def document_of(job: Job) -> dict[str, Any]:
         pool=job.pool,
         mail=script.mail_to if script.mail_kinds else None,
         mail_kinds=script.mail_kinds or (),
-        processes="run",  # As Slurm does: the script is started once.
+        processes="run",  # As in Slurm, the script is started once.
     ).document()
 
 
@@ -85,9 +85,9 @@ def _command(job: Job) -> list[str]:
 
 
 def _with_srun() -> str:
-    """Return shell commands that put ``srun.sh`` first among the programs of a job, as srun.
+    """Return shell commands that install ``srun.sh`` as ``srun``, first in the PATH of the job.
 
-    Only the jobs that use it have it: a run's command is recorded for ever.
+    Only jobs that call srun have them, because the ledger keeps the command of a run for ever.
     """
     program = files("quorate.cli.slurm").joinpath("srun.sh").read_text(encoding="utf-8")
     return (
@@ -100,9 +100,9 @@ def _with_srun() -> str:
 def variables_of(
     script: Script, environ: Mapping[str, str], *, job_name: str, submit_dir: str, team: str
 ) -> dict[str, str]:
-    """Return the variables of a job that are known when it is submitted; its own win.
+    """Return the variables that are known at submission; the job's own take precedence.
 
-    A variable that is to be copied and is not set is named in ``script.said``.
+    A variable that is to be copied but is not set gets a remark in ``script.said``.
     """
     found = {name: environ[name] for name in PATHS if script.is_all_copied and name in environ}
     for name in script.copied:
@@ -117,7 +117,7 @@ def variables_of(
         "SLURM_JOB_ACCOUNT": team,
         "SLURM_JOB_PARTITION": script.pool or DEFAULT_POOL,
         "SLURM_GPUS": gpus,
-        # Of several nodes the run may get fewer, with more GPUs on each.
+        # If several nodes are requested, the run may get fewer, with more GPUs on each.
         "SLURM_GPUS_PER_NODE": script.gpus_per_node if script.nodes in (None, 1) else None,
         "SLURM_GPUS_PER_TASK": script.gpus_per_task,
         "SLURM_NTASKS": tasks,
@@ -130,7 +130,7 @@ def variables_of(
 
 
 def job_words(script: Script, path: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the command of a job: what runs its script, or a shell for ``--wrap``."""
+    """Return the command of a job: its script with interpreter, or a shell for ``--wrap``."""
     if script.wrapped is not None:
         return ("sh", "-c", script.wrapped)
     return (*script.interpreter, path, *arguments)

@@ -1,4 +1,4 @@
-"""The options by which squeue, scancel and sacct choose jobs. Imports nothing heavy."""
+"""The options that filter jobs in squeue, scancel and sacct. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def choice_options(command: F) -> F:
-    """Return ``command`` with the options that squeue and scancel have."""
+    """Return ``command`` with the filters of squeue and scancel."""
     return _with(command, name=("-n",), partition=("-p",), state=("-t", "--states"))
 
 
 def past_choice_options(command: F) -> F:
-    """Return ``command`` with the options that sacct has: other letters for the same."""
+    """Return ``command`` with the filters of sacct: the same, with other letters."""
     return _with(command, name=(), partition=("-r",), state=("-s",))
 
 

@@ -1,4 +1,4 @@
-"""Runs as Slurm shows jobs: states, times, reasons, lists of nodes. Pure."""
+"""Shows runs as Slurm shows jobs: states, times, reasons, lists of nodes. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPACT: Final = {
     "FAILED": "F",
     "TIMEOUT": "TO",
 }
-"""Each state of a job -> its short form."""
+"""State of a job -> its short form."""
 _REASONS: Final = {
     "waiting-for-upstream": "Dependency",
     "upstream-failed": "DependencyNeverSatisfied",
@@ -34,13 +34,13 @@ _REASONS: Final = {
     "no-domain": "Resources",
 }
 _TIMED_OUT: Final = 124
-"""The exit code of work that has reached its limit."""
+"""The exit code of work that has reached its time limit."""
 _NUMBERED: Final = re.compile(r"(.*?)(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A run as a job. Instants are UTC; ``limit_s`` None is no limit."""
+    """A run as a job. Times are UTC; ``limit_s`` None means no limit."""
 
     run: str
     array: str | None
@@ -65,13 +65,13 @@ class JobRow:
 
     @property
     def job_id(self) -> str:
-        """Its id: the run, or for tasks that wait together ``sweep_[3-9]``."""
+        """The job id: the run, or ``sweep_[3-9]`` for tasks that wait together."""
         if len(self.tasks) < 2:  # noqa: PLR2004 - one task is a run
             return self.run
         return f"{self.array}_[{indexes_text(self.tasks)}]"
 
     def elapsed_s(self, now: datetime) -> int:
-        """Return how many seconds have passed since it started."""
+        """Return the seconds since the job started."""
         if self.started is None:
             return 0
         return max(0, int(((self.ended or now) - self.started).total_seconds()))
@@ -80,7 +80,7 @@ class JobRow:
 def job_rows(
     runs: Iterable[Mapping[str, Any]], nodes_of: Mapping[str, Sequence[str]]
 ) -> list[JobRow]:
-    """Return a row for each run; ``nodes_of`` has the nodes of those that run."""
+    """Return a row for each run; ``nodes_of`` has the nodes of running runs."""
     return [_row(run, tuple(nodes_of.get(run["metadata"]["name"], ()))) for run in runs]
 
 
@@ -118,7 +118,7 @@ def _row(run: Mapping[str, Any], nodes: tuple[str, ...]) -> JobRow:
 
 
 def instant(text: str) -> datetime:
-    """Return the instant that ``text`` says, as documents write it."""
+    """Return the time in ``text``, in the format of documents."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
@@ -127,7 +127,7 @@ def _maybe(text: str | None) -> datetime | None:
 
 
 def _own_words(command: Sequence[str]) -> Sequence[str]:
-    """Return the words of a job without what ``quorate sbatch`` has put before them."""
+    """Return the command of a job without the words that ``quorate sbatch`` has added."""
     if list(command[:2]) != ["sh", "-c"] or list(command[3:4]) != ["sbatch"]:
         return command
     return command[7:] if command[4:5] and command[4] == "timeout" else command[4:]
@@ -154,7 +154,7 @@ def _reason(status: Mapping[str, Any]) -> str:
 
 
 def grouped(rows: Iterable[JobRow]) -> list[JobRow]:
-    """Return ``rows`` with the tasks of an array that wait for the same reason as one row."""
+    """Return ``rows``; tasks of an array that wait for the same reason share a row."""
     found: dict[tuple[str, ...], JobRow] = {}
     for row in rows:
         key: tuple[str, ...] = (row.run,)
@@ -170,7 +170,7 @@ def _joined(first: JobRow, row: JobRow) -> JobRow:
 
 
 def span(seconds: int) -> str:
-    """Return a time as squeue writes it: ``5:03``, ``1:02:03`` or ``2-01:00:00``."""
+    """Return a duration as squeue writes it: ``5:03``, ``1:02:03`` or ``2-01:00:00``."""
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
@@ -180,7 +180,7 @@ def span(seconds: int) -> str:
 
 
 def full_span(seconds: int) -> str:
-    """Return a time as sacct writes it: ``00:05:03`` or ``2-01:00:00``."""
+    """Return a duration as sacct writes it: ``00:05:03`` or ``2-01:00:00``."""
     hours, rest = divmod(seconds, 3_600)
     days, hour = divmod(hours, 24)
     text = f"{hour:02d}:{rest // 60:02d}:{rest % 60:02d}"
@@ -188,7 +188,7 @@ def full_span(seconds: int) -> str:
 
 
 def node_list(nodes: Iterable[str]) -> str:
-    """Return names of nodes as Slurm writes them: ``a[1-3,7],b9``."""
+    """Return the names of nodes as Slurm writes them: ``a[1-3,7],b9``."""
     bases: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
     for node in nodes:

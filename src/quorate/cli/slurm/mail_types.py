@@ -1,4 +1,4 @@
-"""``--mail-type`` and ``--mail-user``: which notices they ask for, and who gets them. Pure."""
+"""``--mail-type`` and ``--mail-user``: the kinds of notices, and their receiver. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_NOTICE: Final = frozenset(
 
 
 def mailed_kinds(value: str) -> tuple[tuple[str, ...], str]:
-    """Return the kinds of notices that ``--mail-type=value`` asks for, and what is to be said.
+    """Return the kinds of notices for ``--mail-type=value``, and a remark.
 
     Raises ``ValueError`` for a word that Slurm does not know.
     """
@@ -39,21 +39,21 @@ def mailed_kinds(value: str) -> tuple[tuple[str, ...], str]:
             left_out.append(word)
         elif word in _KINDS:
             found |= dict.fromkeys(kind.value for kind in _KINDS[word])
-        elif word not in ("ALL", "ARRAY_TASKS"):  # Each task of an array is mailed in any case.
+        elif word not in ("ALL", "ARRAY_TASKS"):  # Each task of an array sends mail in any case.
             raise ValueError(
-                f"{word!r} is not known; write NONE, BEGIN, END, FAIL, REQUEUE or ALL, with commas"
+                f"unknown type {word!r}; write NONE, BEGIN, END, FAIL, REQUEUE or ALL, with commas"
             )
     note = f"{','.join(left_out)}: left out: there is no such notice" if left_out else ""
     return tuple(found), note
 
 
 def mail_remark(to: str | None, kinds: tuple[str, ...] | None) -> str:
-    """Return why no mail is asked for, or how it is sent; empty where none is wanted.
+    """Return why no mail is sent, or how it is sent; empty if none was requested.
 
-    ``to`` is None where no address was given, ``kinds`` where no ``--mail-type`` was.
+    ``to`` is None without an address, ``kinds`` is None without ``--mail-type``.
     """
     if to is None:
-        return "--mail-type: left out: who is mailed? add --mail-user=ADDRESS" if kinds else ""
+        return "--mail-type: left out: no address; add --mail-user=ADDRESS" if kinds else ""
     if kinds is None:
-        return "--mail-user: left out: nothing is mailed without --mail-type, such as END"
-    return "--mail-type: is for a service that sends mail to that domain" if kinds else ""
+        return "--mail-user: left out: it needs --mail-type, such as END"
+    return "--mail-type: needs a service that sends mail to that domain" if kinds else ""

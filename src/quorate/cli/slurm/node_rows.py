@@ -1,4 +1,4 @@
-"""Nodes as sinfo shows them: those of one pool, state and kind of GPU share a row. Pure."""
+"""Shows nodes as sinfo does: nodes of one pool, state and flavor share a row. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONG: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """Nodes that are alike."""
+    """Nodes with the same pool, state and flavor."""
 
     pool: str
     state: str
@@ -31,7 +31,7 @@ class NodeRow:
 
 
 def node_rows(nodes: Iterable[Mapping[str, Any]], *, each: bool) -> list[NodeRow]:
-    """Return the rows of ``nodes``, by pool and state; with ``each`` one for every node."""
+    """Return the rows of ``nodes``, by pool and state; with ``each``, one row per node."""
     found: dict[tuple[str, str, str, int, str], list[str]] = {}
     for node in nodes:
         name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
@@ -64,4 +64,4 @@ NODE_FIELDS: Final[dict[str, Field[NodeRow]]] = {
     "G": Field("GRES", lambda row: f"gpu:{row.flavor}:{row.gpus}"),
     "N": Field("NODELIST", lambda row: node_list(row.nodes)),
 }
-"""The columns of sinfo by their letter."""
+"""The columns of sinfo by letter."""

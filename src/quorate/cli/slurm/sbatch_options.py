@@ -1,4 +1,4 @@
-"""Options of sbatch as words: which take a value, and where each was written. Pure."""
+"""Parses options of sbatch: which ones take a value, and where each one is. Pure."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ FLAGS: Final = frozenset(
     | {"spread-job", "use-min-nodes", "verbose", "quiet", "ignore-pbs", "oversubscribe"}
     | {"test-only"}
 )
-"""Options that take no value, or none that must be there."""
+"""Options without a value, or with an optional one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option; ``where`` is what an error calls it, such as ``job.sh:3: --gpus``."""
+    """One option; ``where`` names it in errors, such as ``job.sh:3: --gpus``."""
 
     where: str
     key: str
@@ -58,7 +58,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A command line of sbatch: words for our own options, Slurm's options, and the script."""
+    """A command line of sbatch: Quorate's options, Slurm's options, and the script."""
 
     ours: tuple[str, ...]
     options: tuple[Option, ...]
@@ -66,7 +66,7 @@ class CommandLine:
 
 
 def script_options(lines: Sequence[str], name: str) -> list[Option]:
-    """Return the options of each ``#SBATCH`` line before the first command, as Slurm reads them."""
+    """Return the options in the ``#SBATCH`` lines before the first command, as in Slurm."""
     found: list[Option] = []
     for number, line in enumerate(lines, start=1):
         if line.startswith(_MARK):
@@ -98,7 +98,7 @@ def _options(words: Sequence[str], where: str) -> Iterator[Option]:
 
 
 def _named(word: str) -> tuple[str, str, bool] | None:
-    """Return the option that ``word`` is, its value, and whether it has one; None for no option."""
+    """Return the option in ``word``, its value, and whether it has one; None if there is none."""
     if word.startswith("--"):
         key, equals, value = word.removeprefix("--").partition("=")
         return key.replace("_", "-"), value, bool(equals)
@@ -111,10 +111,10 @@ def _named(word: str) -> tuple[str, str, bool] | None:
 def split_command_line(
     words: Sequence[str], *, ours: Collection[str], flags: Collection[str], known: Collection[str]
 ) -> CommandLine:
-    """Return the words before the script by whom they are for, and the script with its arguments.
+    """Split ``words`` into Quorate's options, Slurm's options, and the script with arguments.
 
-    ``ours`` are options that take a value, ``flags`` those that take none; every other option must
-    be one of sbatch, in ``known``. Raises ``CommandError`` for an option of neither.
+    ``ours`` are options with a value, ``flags`` those without; every other option must be one of
+    sbatch, in ``known``. Raises ``CommandError`` for an unknown option.
     """
     mine: list[str] = []
     options: list[Option] = []
@@ -147,4 +147,4 @@ def _unknown(word: str, ours: Collection[str], known: Collection[str]) -> str:
     typed = word.partition("=")[0]
     near = get_close_matches(typed, [*ours, *(f"--{key}" for key in known)], n=1)
     hint = f"did you mean {near[0]}?" if near else "see: quorate sbatch --help"
-    return f"there is no option {typed} of sbatch here; {hint}"
+    return f"unknown option {typed} of sbatch; {hint}"

@@ -1,7 +1,7 @@
-"""Jobs as Slurm takes them: what ``#SBATCH`` lines and typed options ask for, in our words. Pure.
+"""Reads ``#SBATCH`` lines and options of sbatch as a request for a run. Pure.
 
-Whatever is not carried over is said, line by line. What would change the meaning of a script if it
-were left out is refused instead.
+A remark reports each option that is ignored. An option that would change the meaning of the script
+if it were ignored is refused.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ SCRIPT_BYTES_MAX: Final = 4 * 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class Script:
-    """What a job asks for; ``said`` are the remarks about it, in order.
+    """The request of a job; ``said`` has the remarks about it, in order.
 
-    ``limit_s`` is how long it may run. ``after`` are runs that must have completed first, those of
-    ``after_any`` must be over; ``is_singleton`` also those of the same user and job name. Of the
-    arrays ``after_task`` the task of the same index must have completed. ``mail_kinds`` is None
-    where it does not say what is mailed.
+    ``limit_s`` is the time limit. The runs in ``after`` must have completed first, and those in
+    ``after_any`` must be over; with ``is_singleton`` also those of the same user and job name. Of
+    each array in ``after_task``, the task with the same index must have completed. ``mail_kinds``
+    is None without ``--mail-type``.
     """
 
     interpreter: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Script:
     said: list[str] = field(default_factory=list)
 
     def gpus_total(self) -> int | None:
-        """Return how many GPUs it asks for in all; None where it does not say."""
+        """Return the number of requested GPUs; None if it is not given."""
         if self.gpus is not None:
             return self.gpus
         if self.gpus_per_node is not None:
@@ -82,7 +82,7 @@ class Script:
         return None
 
     def tasks_total(self) -> int | None:
-        """Return how many processes Slurm would start by srun; None where it does not say."""
+        """Return how many processes srun would start in Slurm; None if it is not given."""
         if self.tasks is not None or self.tasks_per_node is None:
             return self.tasks
         return self.tasks_per_node * (self.nodes or 1)
@@ -91,16 +91,16 @@ class Script:
 def read_script(
     text: str, name: str, typed: Sequence[Option] = (), given: Mapping[str, str] | None = None
 ) -> Script:
-    """Return what the script ``text`` and the ``typed`` options ask for; typed ones win.
+    """Return the request of the script ``text`` and the ``typed`` options.
 
-    ``given`` are options that words of our own replace: those are ignored in the script. Raises
-    ``CommandError`` with all that is refused.
+    Typed options take precedence. ``given`` are options that Quorate's own options replace: the
+    script's are ignored. Raises ``CommandError`` with all refused options.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
         raise CommandError(
             Exit.INVALID,
-            f"{name}:1: must begin with #! and what runs it, such as #!/bin/bash",
+            f"{name}:1: must begin with #! and an interpreter, such as #!/bin/bash",
         )
     script = Script(interpreter=tuple(shlex.split(lines[0].removeprefix("#!"))) or ("sh",))
     typed_keys = {option.key for option in typed}
@@ -116,7 +116,7 @@ def read_script(
 
 
 def read_wrapped(command: str, typed: Sequence[Option]) -> Script:
-    """Return what the ``typed`` options ask for, where ``--wrap`` has the command for a shell."""
+    """Return the request of the ``typed`` options, with the command of ``--wrap``."""
     script = Script(wrapped=command)
     _take_all(script, typed)
     _warn_of_slurm(script, [command], "--wrap")
@@ -127,7 +127,7 @@ def _take_all(script: Script, options: Sequence[Option]) -> None:
     faults: list[str] = []
     for option in options:
         if option.key in REFUSED:
-            faults.append(f"{option.where}: is not possible here; {REFUSED[option.key]}")
+            faults.append(f"{option.where}: is not supported; {REFUSED[option.key]}")
             continue
         try:
             _take(script, option)
@@ -135,7 +135,7 @@ def _take_all(script: Script, options: Sequence[Option]) -> None:
             faults.append(f"{option.where}: {error}")
     if script.after_task and script.tasks_of_array is None:
         faults.append(
-            "--dependency=aftercorr: is for arrays: each task follows the task of the same index; "
+            "--dependency=aftercorr: is for arrays: a task follows the task with the same index; "
             "add --array, or write afterok"
         )
     if faults:
@@ -150,7 +150,7 @@ def _take(script: Script, option: Option) -> None:
         return
     reader = _READ.get(option.key)
     if reader is None:
-        why = LEFT_OUT.get(option.key, "it is not known here")
+        why = LEFT_OUT.get(option.key, "the option is unknown")
         script.said.append(f"{option.where}: left out: {why}")
         return
     note = reader(script, option.value)
@@ -159,7 +159,7 @@ def _take(script: Script, option: Option) -> None:
 
 
 def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
-    """Say which lines count on what only Slurm gives a script, and note whether one calls srun."""
+    """Add a remark for each line that needs a feature of Slurm; note whether one calls srun."""
     unset = {"SLURM_GPUS_PER_NODE"} if (script.nodes or 1) > 1 else set()
     for number, line in enumerate(lines, start=1):
         if line.lstrip().startswith("#"):
@@ -170,7 +170,7 @@ def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
 
 
 def calls_srun(text: str) -> bool:
-    """Return whether a line of a script, or a wrapped command, starts srun."""
+    """Return whether a line of a script, or a wrapped command, calls srun."""
     return re.search(r"(^|[\s;&|(])srun(\s|$)", text) is not None
 
 
@@ -181,11 +181,11 @@ def _whole(value: str) -> int:
 
 
 def _count(script: Script, value: str) -> int:
-    """Return N of ``[TYPE:]N``, and keep the type."""
+    """Return N of ``[TYPE:]N``, and store the type."""
     kind, colon, count = value.rpartition(":")
     if colon:
         if script.flavor is not None and script.flavor.lower() != kind.lower():
-            raise ValueError(f"asks for {kind}, and a line before it for {script.flavor}")
+            raise ValueError(f"requests {kind}, but an earlier option requests {script.flavor}")
         script.flavor = kind
     return _whole(count)
 
@@ -212,7 +212,7 @@ def _read_gres(script: Script, value: str) -> str:
         if kind not in ("gpu", "gres/gpu"):
             others.append(each)
             continue
-        # What is in parentheses names sockets, and is Slurm's own.
+        # The part in parentheses names sockets, which only Slurm has.
         wanted = re.sub(r"\(.*\)$", "", rest) or "1"
         is_kind = not wanted.rpartition(":")[2].isdecimal()
         script.gpus_per_node = _count(script, f"{wanted}:1" if is_kind else wanted)
@@ -224,23 +224,23 @@ def _read_nodes(script: Script, value: str) -> str:
     script.nodes = _whole(low)
     note = f"taken as {low}: a run has one width; " if dash else ""
     if script.nodes > 1:
-        note += "chooses no nodes: the GPUs may be on fewer or more; see SLURM_NNODES"
+        note += "does not fix the number of nodes; see SLURM_NNODES"
     return note.removesuffix("; ")
 
 
 def _read_tasks(script: Script, value: str) -> str:
     script.tasks = _whole(value)
-    return "counts GPUs per task only: the script is started once, and starts its own processes"
+    return "only multiplies GPUs per task: the script is started once, and starts its processes"
 
 
 def _read_tasks_per_node(script: Script, value: str) -> str:
     script.tasks_per_node = _whole(value)
-    return "counts GPUs per task only: the script is started once, and starts its own processes"
+    return "only multiplies GPUs per task: the script is started once, and starts its processes"
 
 
 def _read_cpus(script: Script, value: str) -> str:
     script.cpus_per_task = _whole(value)
-    return "told to the script in SLURM_CPUS_PER_TASK only: cores are not counted"
+    return "only sets SLURM_CPUS_PER_TASK: cores are not counted"
 
 
 def _read_array(script: Script, value: str) -> str:
@@ -250,7 +250,7 @@ def _read_array(script: Script, value: str) -> str:
 
 def _read_time(script: Script, value: str) -> str:
     if value.upper() in ("INFINITE", "UNLIMITED", "0"):
-        return "no limit; say how long it takes with --for"
+        return "no limit; give its expected duration with --for"
     script.limit_s = seconds_of(value)
     script.duration = duration_text(script.limit_s)
     return ""
@@ -288,9 +288,9 @@ def _read_dependency(script: Script, value: str) -> str:
         if kind == "singleton" and not runs:
             script.is_singleton = True
         elif kind not in after or not runs or "?" in each or "+" in runs:
-            raise ValueError(f"{each!r}: is not possible here; {how}")
+            raise ValueError(f"{each!r}: is not supported; {how}")
         elif kind == "aftercorr" and "[" in runs:
-            raise ValueError(f"{each!r}: is not possible here; name the array as a whole")
+            raise ValueError(f"{each!r}: is not supported; name the whole array")
         else:
             for name in split_outside(runs, ":"):
                 after[kind] |= dict.fromkeys(named_runs(name.removeprefix("run/")))
@@ -300,7 +300,7 @@ def _read_dependency(script: Script, value: str) -> str:
 
 def _read_mail_user(script: Script, value: str) -> str:
     if not is_address(value):
-        return f"left out: {value!r} is no mail address; write NAME@DOMAIN"
+        return f"left out: {value!r} is not a mail address; write NAME@DOMAIN"
     script.mail_to = value
     return ""
 
@@ -349,6 +349,6 @@ _READ: Final[dict[str, Callable[[Script, str], str]]] = {
     "mail-user": _read_mail_user,
     "mail-type": _read_mail_type,
 }
-"""Option -> what takes it over; it returns what is to be said about that, if anything."""
+"""Option -> its reader, which returns a remark or an empty text."""
 KNOWN: Final = frozenset({*_READ, *LEFT_OUT, *REFUSED, *SILENT, *FLAGS, "wrap"})
-"""Every option of sbatch that is known here."""
+"""Every known option of sbatch."""

@@ -1,4 +1,4 @@
-"""Words of Slurm: options that are refused or left out and why, variables that are set, times."""
+"""Tables for sbatch: refused and ignored options with reasons, variables; and times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATHS: Final = (
     "CONDA_PREFIX",
     "CONDA_DEFAULT_ENV",
 )
-"""What ``--export=ALL`` copies: where programs are, and no secrets."""
+"""The variables that ``--export=ALL`` copies: search paths, and no secrets."""
 VARIABLES: Final = frozenset(
     f"SLURM_{name}"
     for name in (
@@ -24,16 +24,16 @@ VARIABLES: Final = frozenset(
         *("ARRAY_JOB_ID", "ARRAY_TASK_ID", "ARRAY_TASK_COUNT", "ARRAY_TASK_MIN", "ARRAY_TASK_MAX"),
     )
 )
-"""What a job finds in its environment: docs/reference/sbatch.md."""
+"""The ``SLURM_`` variables of a job; see docs/reference/sbatch.md."""
 REFUSED: Final = {
     "begin": "a run starts as soon as it can; submit it when it may start",
     "hold": "a run starts as soon as it can; submit it when it may start",
     "clusters": "choose the service with --context",
-    "deadline": "there is no deadline; leave it out",
-    "gpus-per-socket": "sockets are not known; write --gpus or --gpus-per-node",
-    "input": "standard input is empty; let the script read the file",
+    "deadline": "runs have no deadline; remove it",
+    "gpus-per-socket": "sockets are not supported; write --gpus or --gpus-per-node",
+    "input": "standard input is empty; read the file in the script",
 }
-"""What would change the meaning of a script if it were left out -> what to do."""
+"""Option that cannot be ignored without changing the meaning of a script -> remedy."""
 LEFT_OUT: Final = {
     "output": "the executor keeps the output; read it with: quorate logs RUN",
     "error": "the executor keeps the output; read it with: quorate logs RUN",
@@ -48,14 +48,14 @@ LEFT_OUT: Final = {
     "constraint": "name the kind of GPU with --flavor",
     "nodelist": "nodes are chosen for you",
     "exclude": "nodes are chosen for you; cordon those that are broken",
-    "exclusive": "whole nodes are a matter of the pool",
-    "requeue": "a run that is cut waits again by itself",
-    "no-requeue": "a run that is cut waits again by itself",
-    "signal": "a run that is stopped is warned, and has its checkpoint grace",
+    "exclusive": "request as many GPUs as whole nodes have",
+    "requeue": "a run that is cut returns to the queue",
+    "no-requeue": "a run that is cut returns to the queue",
+    "signal": "a run that has to stop gets SIGTERM and its grace period",
     "wait": "sbatch returns at once; wait with: quorate watch RUN",
     "licenses": "licences are not counted",
-    "distribution": "ranks are not laid out; start processes yourself",
-    "comment": "there is no field for it; give the run a name that says it",
+    "distribution": "Quorate does not assign ranks; start processes in the script",
+    "comment": "runs have no comment; use a descriptive name",
     "time-min": "a run has one limit, --time",
     "open-mode": "the executor keeps the output; read it with: quorate logs RUN",
     "tmp": "runs are placed by GPUs; disks are not counted",
@@ -63,14 +63,14 @@ LEFT_OUT: Final = {
     "use-min-nodes": "nodes are chosen for you",
     "contiguous": "nodes are chosen for you; GPUs of one group stay in one domain",
     "overcommit": "cores are not counted",
-    "oversubscribe": "a GPU is of one run",
-    "gpu-bind": "a run sees the GPUs that it has",
+    "oversubscribe": "GPUs are not shared between runs",
+    "gpu-bind": "a run sees only its own GPUs",
     "cpu-bind": "cores are not counted",
-    "reservation": "reservations are made for runs by themselves",
+    "reservation": "Quorate makes reservations itself",
 }
-"""What is not carried over -> why, or what to use instead."""
+"""Option that is ignored -> why, or what to use instead."""
 SILENT: Final = frozenset({"quiet", "verbose", "ignore-pbs", "parsable", "test-only"})
-"""What says how sbatch itself behaves, not the job: taken without a word."""
+"""Options about the behaviour of sbatch itself: ignored without a remark."""
 
 
 def split_outside(text: str, mark: str) -> list[str]:
@@ -99,12 +99,12 @@ def seconds_of(value: str) -> int:
         part * unit for part, unit in zip(parts, units, strict=False)
     )
     if seconds == 0:
-        raise ValueError("must be more than 0; leave it out where there is no limit")
+        raise ValueError("must be more than 0; remove it for no limit")
     return seconds
 
 
 def duration_text(seconds: int) -> str:
-    """Return ``seconds`` as a duration of documents, in the largest unit that is exact."""
+    """Return ``seconds`` as a duration in documents, in the largest unit that is exact."""
     for unit, length in (("h", 3_600), ("m", 60)):
         if seconds % length == 0:
             return f"{seconds // length}{unit}"

@@ -1,4 +1,4 @@
-"""Formats of squeue, sinfo and sacct: templates of columns, and rows printed by them. Pure."""
+"""Formats of squeue, sinfo and sacct: parses templates and prints rows. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAMED: Final = re.compile(r"(?P<name>[A-Za-z]+)(?:%(?P<left>-?)(?P<width>\d{1,4
 
 
 class FormatError(ValueError):
-    """A format that cannot be read; its text says what is wrong with it."""
+    """A format cannot be parsed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field(Generic[Row]):
-    """A column: its title, and what it shows of a row."""
+    """A column: its title, and a function from a row to its text."""
 
     title: str
     value: Callable[[Row], str]
@@ -29,7 +29,7 @@ class Field(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class _Cell(Generic[Row]):
-    """A piece of a line: text, then a field at a width; 0 is as wide as it is."""
+    """A part of a line: text, then a field with a width; 0 means no padding."""
 
     before: str
     field: Field[Row] | None
@@ -37,7 +37,7 @@ class _Cell(Generic[Row]):
     is_right: bool
 
     def text(self, value: str) -> str:
-        """Return the text before the field, then ``value`` at its width."""
+        """Return the text before the field, then ``value`` with the field's width."""
         if not self.width:
             return self.before + value
         cut = value[: self.width]
@@ -48,9 +48,10 @@ class _Cell(Generic[Row]):
 def percent_lines(
     template: str, fields: Mapping[str, Field[Row]], rows: Sequence[Row], *, has_head: bool
 ) -> list[str]:
-    """Return ``rows`` as ``template`` says, such as ``%.18i %.9P %T``; raises ``FormatError``.
+    """Return ``rows`` in the format ``template``, such as ``%.18i %.9P %T``.
 
-    ``fields`` are the columns by their letter. A width cuts what is longer, as Slurm does.
+    ``fields`` are the columns by letter. As in Slurm, a longer value is cut to its width. Raises
+    ``FormatError``.
     """
     cells = _cells(template, fields)
     head = [["" if cell.field is None else cell.field.title for cell in cells]]
@@ -68,19 +69,19 @@ def _cells(template: str, fields: Mapping[str, Field[Row]]) -> list[_Cell[Row]]:
         field = fields.get(matched["letter"])
         if field is None:
             known = ", ".join(f"%{letter} {each.title}" for letter, each in fields.items())
-            raise FormatError(f"there is no column %{matched['letter']}; there are: {known}")
+            raise FormatError(f"unknown column %{matched['letter']}; use {known}")
         width = int(matched["width"] or 0)
         cells.append(_Cell(template[at : matched.start()], field, width, bool(matched["right"])))
         at = matched.end()
     if not cells:
-        raise FormatError(f"{template!r} has no column; write such as '%i %T'")
+        raise FormatError(f"{template!r} has no column; write a format like '%i %T'")
     if "%" in template[at:]:
-        raise FormatError(f"{template[at:].strip()!r} is no column; write such as %.18i")
+        raise FormatError(f"{template[at:].strip()!r} is not a column; write one like %.18i")
     return [*cells, _Cell(template[at:], None, 0, is_right=False)]
 
 
 def field_table(fields: Sequence[Field[Row]], rows: Sequence[Row], *, has_head: bool) -> list[str]:
-    """Return ``rows`` as a table in which every cell is shown whole."""
+    """Return ``rows`` as a table with all cells in full."""
     text = table(
         [Column(field.title) for field in fields],
         [[field.value(row) for field in fields] for row in rows],
@@ -91,7 +92,7 @@ def field_table(fields: Sequence[Field[Row]], rows: Sequence[Row], *, has_head: 
 def named_fields(names: str, fields: Mapping[str, Field[Row]]) -> list[tuple[Field[Row], int]]:
     """Return the columns that ``names`` lists, as in ``JobID%20,State``, each with its width.
 
-    The width is 0 where none is said, and negative for text at the left. Raises ``FormatError``.
+    Without a width it is 0; a negative width aligns left. Raises ``FormatError``.
     """
     by_name = {name.lower(): field for name, field in fields.items()}
     found: list[tuple[Field[Row], int]] = []
@@ -101,7 +102,7 @@ def named_fields(names: str, fields: Mapping[str, Field[Row]]) -> list[tuple[Fie
         if matched is None or field is None:
             near = get_close_matches(each.lower(), by_name, n=1)
             hint = f"did you mean {by_name[near[0]].title}? " if near else ""
-            raise FormatError(f"there is no column {each!r}; {hint}there are: {', '.join(fields)}")
+            raise FormatError(f"unknown column {each!r}; {hint}use {', '.join(fields)}")
         width = int(matched["width"] or 0)
         found.append((field, -width if matched["left"] else width))
     return found
@@ -114,7 +115,7 @@ def named_lines(
     has_head: bool,
     between: str | None = None,
 ) -> list[str]:
-    """Return ``rows`` with these columns: aligned, or with ``between`` separated by it alone."""
+    """Return ``rows`` with these columns: aligned, or separated by ``between``."""
     grid = [[field.value(row) for field, _ in columns] for row in rows]
     heads = [[field.title for field, _ in columns]] if has_head else []
     if between is not None:

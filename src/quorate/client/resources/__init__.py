@@ -1,6 +1,7 @@
-"""What clients give for each kind of resource, typed down to the fields of spec and status.
+"""The types of resources in clients, with the fields of each spec and status.
 
-The wire has one shape for all kinds (``operations/common_responses.py``); these say what it holds.
-Times are RFC 3339, durations as documents have them. A test compares them with what a service
-gives. Begin with ``any_resource.py`` and ``run_resources.py``.
+On the wire all kinds have one form (``operations/common_responses.py``); these types name the
+fields of each kind. Times are RFC 3339, and durations are written as in documents. A test compares
+the types with the answers of a service. Start reading at ``any_resource.py`` and
+``run_resources.py``.
 """

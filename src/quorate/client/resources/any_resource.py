@@ -1,4 +1,4 @@
-"""A resource of any kind, and lists of them."""
+"""A resource of any kind, and lists of resources."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from quorate.operations.common_responses import Given
 from quorate.operations.service.service_operations import Token
 
 Number = int | float | Decimal
-"""A number; a Decimal where a float would lose digits."""
+"""A number; a Decimal if a float would lose digits."""
 SpecT = TypeVar("SpecT", bound=Fields)
 StatusT = TypeVar("StatusT", bound=Fields)
 ResourceT = TypeVar("ResourceT")
 
 
 class Metadata(Fields):
-    """What a resource is called."""
+    """The name of a resource."""
 
     name: str
     labels: Mapping[str, str]
 
 
 class NoSpec(Fields):
-    """The spec of a resource that Quorate makes and no document declares."""
+    """The empty spec of a resource that Quorate makes and that no document declares."""
 
 
 class _Absent(Fields):
-    """Spec or status of an answer that has several resources in ``items``, or lacks that part."""
+    """Replaces spec or status in an answer that lacks it, or that has several ``items``."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise MissingFieldError(
-            f"{name}: the answer has no such part; where several resources begin with the name "
-            "that was asked for they are in .items: ask by the whole name, or read those"
+            f"{name}: the answer has no such field; if several resources begin with this name, "
+            "they are in .items: give the whole name, or read .items"
         )
 
 
@@ -47,9 +47,9 @@ def _absent() -> Any:
 
 
 class Resource(Given, Generic[SpecT, StatusT], kw_only=True, frozen=True):
-    """A resource: what was declared as ``spec``, what became of it as ``status``.
+    """A resource: ``spec`` is what was declared, ``status`` is its present state.
 
-    Where several begin with the name that was asked for, ``kind`` is List and they are ``items``.
+    If several resources begin with the given name, ``kind`` is List and ``items`` has them.
     """
 
     api_version: str
@@ -61,16 +61,16 @@ class Resource(Given, Generic[SpecT, StatusT], kw_only=True, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the resource."""
         return self.metadata.name
 
     def _repr_html_(self) -> str:
-        """Return it as a notebook shows it."""
+        """Return the resource as HTML for a notebook."""
         return table_of(self.items or [self])
 
 
 class ResourceList(Given, Generic[ResourceT], kw_only=True, frozen=True):
-    """Resources in order; ask for more with ``next`` as ``cursor``. It is None on the last page."""
+    """A page of resources. Pass ``next`` as ``cursor`` to get the next page; None on the last."""
 
     api_version: str
     kind: str
@@ -84,12 +84,12 @@ class ResourceList(Given, Generic[ResourceT], kw_only=True, frozen=True):
         return len(self.items)
 
     def _repr_html_(self) -> str:
-        """Return it as a notebook shows it."""
+        """Return the page as HTML for a notebook."""
         return table_of(self.items, has_more=self.next is not None)
 
 
 class TokenList(Given, kw_only=True, frozen=True):
-    """Access tokens in order; ask for more with ``next`` as ``cursor``. It is None on the last."""
+    """A page of access tokens. Pass ``next`` as ``cursor`` to get the next page."""
 
     items: tuple[Token, ...]
     next: str | None = None

@@ -17,7 +17,7 @@ class NodeSpec(Fields):
 
 
 class NodeClaim(Fields):
-    """The claim that a node is set apart for, or is to be wiped after."""
+    """The claim that has the node, or after which the node has to be wiped."""
 
     name: str
     user: str
@@ -26,7 +26,10 @@ class NodeClaim(Fields):
 
 
 class NodeStatus(Fields):
-    """``leases`` are those that the caller may see, ``other_leases`` counts the others."""
+    """The state of a node. ``leases`` are those that the caller may see.
+
+    ``other_leases`` is the number of all others.
+    """
 
     status: str
     domain: str
@@ -62,7 +65,7 @@ class DomainInfo(Resource[NoSpec, DomainStatus], kw_only=True, frozen=True):
 
 
 class PoolSpec(Fields):
-    """How the nodes of a pool are shared; what is at its default is None."""
+    """The settings of a pool; those with their default value are None."""
 
     selector: Mapping[str, Any]
     discipline: str | None
@@ -86,7 +89,7 @@ class PoolSpec(Fields):
 
 
 class PoolStatus(Fields):
-    """What a pool has."""
+    """The nodes and GPUs of a pool."""
 
     nodes: int
     total_gpus: int
@@ -98,13 +101,13 @@ class PoolInfo(Resource[PoolSpec, PoolStatus], kw_only=True, frozen=True):
 
 
 class SystemWeights(Fields):
-    """How much each part of a share counts."""
+    """The weights of the terms of an owner's share."""
 
     instant_share: Number | None
 
 
 class SystemSpec(Fields):
-    """Settings of the installation; what is at its default is None."""
+    """The settings of the installation; those with their default value are None."""
 
     sensitive_pool_size: int | None
     budget_period_days: int | None
@@ -113,7 +116,7 @@ class SystemSpec(Fields):
 
 
 class SystemStatus(Fields):
-    """Which ledger this is, and how far it goes."""
+    """The id of the ledger, and its head."""
 
     ledger_id: str
     public_key: str

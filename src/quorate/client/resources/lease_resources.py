@@ -7,7 +7,7 @@ from quorate.client.resources.any_resource import NoSpec, Number, Resource
 
 
 class Turn(Fields):
-    """The share of a run in the rounds of its pool, of one flavor."""
+    """The share of a run in the rounds of its pool, for one flavor."""
 
     flavor: str
     share: Number
@@ -16,7 +16,7 @@ class Turn(Fields):
 
 
 class NodeSlots(Fields):
-    """Slots of a node, or, where a cluster chooses them, how many GPUs of it."""
+    """The slots of a lease on a node; only their number if a cluster chooses them."""
 
     node: str
     slots: tuple[int, ...]
@@ -24,14 +24,14 @@ class NodeSlots(Fields):
 
 
 class LoanInfo(Fields):
-    """When borrowed GPUs can be recalled, and by when they have to be back."""
+    """When the lender may recall borrowed GPUs, and when the run must return them."""
 
     recall_notice: str | None
     due: str | None
 
 
 class LeaseRound(Fields):
-    """What a lease allows in the round of its pool."""
+    """The round that a lease in a rounds pool belongs to."""
 
     number: int
     policy: str
@@ -42,7 +42,7 @@ class LeaseRound(Fields):
 
 
 class LeaseStatus(Fields):
-    """GPUs of a run that one envelope pays."""
+    """The GPUs of a run that one envelope pays for."""
 
     run: str
     part: str
@@ -69,7 +69,7 @@ class LeaseInfo(Resource[NoSpec, LeaseStatus], kw_only=True, frozen=True):
 
 
 class ClaimedNode(Fields):
-    """A node of a claim that was not wiped since."""
+    """A node of a claim that has not been wiped yet."""
 
     name: str
     state: str
@@ -77,7 +77,7 @@ class ClaimedNode(Fields):
 
 
 class ClaimStatus(Fields):
-    """Whole nodes that one user has for sensitive work."""
+    """The nodes that one user has for sensitive work."""
 
     state: str
     owner: str

@@ -10,20 +10,20 @@ from quorate.client.resources.any_resource import NoSpec, Number, Resource
 
 
 class PreActivation(Fields):
-    """What an envelope allows before its start."""
+    """What an envelope allows before its window starts."""
 
     allow_reservations: bool | None
     allow_admission: bool | None
 
 
 class Recall(Fields):
-    """In how long a lender may have its GPUs back."""
+    """The notice with which a lender may recall its GPUs."""
 
     notice: str | None
 
 
 class LendingSpec(Fields):
-    """To whom an envelope lends, and how much."""
+    """The owners that an envelope lends to, and the limits of its loans."""
 
     allow: bool | None
     to: tuple[str, ...]
@@ -33,7 +33,7 @@ class LendingSpec(Fields):
 
 
 class EnvelopeSpec(Fields):
-    """GPUs of one flavor for a time."""
+    """GPUs of one flavor in a window of time."""
 
     name: str
     flavor: str
@@ -48,7 +48,7 @@ class EnvelopeSpec(Fields):
 
 
 class EnvelopeStatus(Fields):
-    """What an envelope has paid and holds."""
+    """What an envelope has spent and holds."""
 
     owner: str
     active_gpus: int
@@ -99,13 +99,13 @@ class BudgetSpec(Fields):
 
 
 class EnvelopeOfBudget(EnvelopeStatus):
-    """An envelope, in the status of its budget."""
+    """An envelope in the status of its budget."""
 
     name: str
 
 
 class CapOfBudget(CapStatus):
-    """A cap, in the status of its budget."""
+    """A cap in the status of its budget."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Resources as tables of HTML, as notebooks show the last value of a cell. Pure."""
+"""Renders resources as HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OF_RUN: Final = {
     "started": ("status", "started"),
     "ended": ("status", "ended"),
 }
-"""Column -> where a run has it."""
+"""Column -> the path of the value in a run."""
 COLUMNS_MAX: Final = 8
 ROWS_MAX: Final = 100
-"""How many rows are shown; a notebook is no place for more."""
+"""The maximal number of rows in a table."""
 
 
 def table_of(resources: Sequence[Any], *, has_more: bool = False) -> str:
-    """Return ``resources``, all of one kind, as a table; the first ``ROWS_MAX`` of them."""
+    """Return a table of the first ``ROWS_MAX`` of ``resources``, which have one kind."""
     if not resources:
         return "<p>none</p>"
     shown = resources[:ROWS_MAX]
@@ -35,7 +35,7 @@ def table_of(resources: Sequence[Any], *, has_more: bool = False) -> str:
 
 
 def _columns(first: Any) -> Mapping[str, Sequence[str]]:
-    """Return the columns of a table whose first row is ``first``, beside the name."""
+    """Return the columns after the name, for a table whose first row is ``first``."""
     if first.kind == "Run":
         return _OF_RUN
     paths = {

@@ -1,4 +1,4 @@
-"""Owners and tenants, and their shares."""
+"""Owners, tenants and their shares."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from quorate.client.resources.any_resource import Number, Resource
 
 
 class QuotaSpec(Fields):
-    """Limits of an owner; what is not set is None."""
+    """The limits of an owner; those that are not set are None."""
 
     max_nodes: int | None
     max_concurrent_runs: int | None
@@ -25,7 +25,7 @@ class OwnerSpec(Fields):
 
 
 class ShareTerms(Fields):
-    """The terms of a share, by which the queue is ordered: docs/queue.md."""
+    """The terms of an owner's share, which orders the queue (docs/queue.md)."""
 
     flavor: str
     budget_used: Number | None
@@ -42,14 +42,14 @@ class ShareTerms(Fields):
 
 
 class HoursAllowed(Fields):
-    """Hours that an accounting system grants, and what is left of them."""
+    """The hours that an accounting system grants, and the hours that are left."""
 
     granted: Number
     remaining: Number
 
 
 class BudgetReport(Fields):
-    """What the accounting system says of the budget of an owner that is linked to it."""
+    """The budget of a linked owner, as its accounting system reports it."""
 
     linked_to: str
     source: str
@@ -61,7 +61,7 @@ class BudgetReport(Fields):
 
 
 class OwnerStatus(Fields):
-    """What an owner has, and how that compares with its share."""
+    """The usage of an owner, and how it compares with its target share."""
 
     children: tuple[str, ...]
     budgets: tuple[str, ...]
@@ -81,7 +81,7 @@ class OwnerInfo(Resource[OwnerSpec, OwnerStatus], kw_only=True, frozen=True):
 
 
 class TenantStatus(Fields):
-    """What a tenant uses of its limits; ``version`` is what ``if_match`` takes."""
+    """The usage of a tenant against its limits; pass ``version`` as ``if_match``."""
 
     version: int
     nodes: int
@@ -92,4 +92,4 @@ class TenantStatus(Fields):
 
 
 class TenantInfo(Resource[OwnerSpec, TenantStatus], kw_only=True, frozen=True):
-    """An owner as administrators know it."""
+    """An owner, in the form of the tenant API."""

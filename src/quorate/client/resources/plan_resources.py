@@ -1,4 +1,4 @@
-"""Planned starts, and conflicts."""
+"""Planned starts and conflicts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from quorate.client.resources.any_resource import Resource
 
 
 class DomainShare(Fields):
-    """GPUs in a domain."""
+    """A number of GPUs in a domain."""
 
     domain: str
     gpus: int
 
 
 class SliceInfo(Fields):
-    """Where a planned start goes."""
+    """The domains and GPUs of a planned start."""
 
     flavor: str
     gpus: int
@@ -31,7 +31,7 @@ class PayerShare(Fields):
 
 
 class NamedObject(Fields):
-    """A resource that is named."""
+    """The kind and name of a resource."""
 
     kind: str
     name: str
@@ -65,13 +65,13 @@ class ReservationStatus(Fields):
 
 
 class RunRef(Fields):
-    """The run that is meant."""
+    """The name of the run that a reservation is for."""
 
     name: str
 
 
 class ReservationSpec(Fields):
-    """A planned start as it was planned first."""
+    """A planned start as it was first planned."""
 
     run_ref: RunRef
     intended_slice: SliceInfo
@@ -93,7 +93,7 @@ class ConflictScope(Fields):
 
 
 class LotteryTicket(Fields):
-    """A run that may be drawn, and its odds as a fraction: ``1/3``."""
+    """A run in a lottery, and its odds as a fraction, such as ``1/3``."""
 
     owner: str
     run: str
@@ -129,7 +129,7 @@ class Draw(Fields):
 
 
 class CutInfo(Fields):
-    """What a run has to give."""
+    """The GPUs that a run loses in a conflict."""
 
     step: str
     run: str
@@ -139,7 +139,7 @@ class CutInfo(Fields):
 
 
 class ConflictStatus(Fields):
-    """How a conflict came out; only ``outcome`` is there until it is resolved."""
+    """The result of a conflict; until it is resolved only ``outcome`` is set."""
 
     outcome: str
     resolved: str | None
@@ -152,4 +152,4 @@ class ConflictStatus(Fields):
 
 
 class ConflictInfo(Resource[ConflictSpec, ConflictStatus], kw_only=True, frozen=True):
-    """A conflict, and how it came out."""
+    """A conflict and its result."""

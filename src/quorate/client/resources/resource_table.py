@@ -1,4 +1,4 @@
-"""Which type clients give for which operation."""
+"""The type that clients return for each operation."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ RESOURCES: Final[Mapping[str, type[Given]]] = {
     "system": SystemInfo,
     "tenant": TenantInfo,
 }
-"""Kind, as the table of operations has it -> the type of one of them."""
+"""Kind in the table of operations -> type of its resources."""
 
 
 def answer_type(operation: Operation) -> Any:
-    """Return the type that clients give for ``operation``."""
+    """Return the type that clients return for ``operation``."""
     if operation.gives is EventTold:
-        # The fields of an event are those of its tag: more than any one type has.
+        # An event has the fields of its tag, so that one type cannot describe all events.
         return Event
     if operation.gives in (Found, Thing):
         return RESOURCES[operation.about]

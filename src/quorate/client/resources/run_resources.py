@@ -13,7 +13,7 @@ from quorate.client.resources.plan_resources import ReservationStatus
 
 
 class RunResources(Fields):
-    """How many GPUs, of which type, or of which types by preference."""
+    """The number of GPUs, and their type, or several types by preference."""
 
     gpu_type: str | None
     gpu_types: tuple[str, ...]
@@ -21,7 +21,7 @@ class RunResources(Fields):
 
 
 class RunLocality(Fields):
-    """Where GPUs have to be to each other."""
+    """How close together the GPUs have to be, and in which places."""
 
     group_gpus: int | None
     allow_cross_group_spread: bool | None
@@ -29,7 +29,7 @@ class RunLocality(Fields):
 
 
 class RunMalleable(Fields):
-    """Between which widths a run may change."""
+    """The range of widths of a malleable run."""
 
     min_total_gpus: int
     max_total_gpus: int
@@ -38,14 +38,14 @@ class RunMalleable(Fields):
 
 
 class RunRuntime(Fields):
-    """How long a run takes, and how long it needs to save."""
+    """The expected duration of a run, and the time that it needs to checkpoint."""
 
     expected_duration: str | None
     checkpoint: str | None
 
 
 class RunFunding(Fields):
-    """Who may pay beside the family."""
+    """The sponsors that may pay besides the owner's family."""
 
     allow_borrow: bool | None
     max_borrow_gpus: int | None
@@ -53,7 +53,10 @@ class RunFunding(Fields):
 
 
 class RunArray(Fields):
-    """The indexes of an array, such as ``0-9%4``; ``name`` and ``task`` are set in its tasks."""
+    """The indexes of an array, such as ``0-9%4``.
+
+    ``name`` and ``task`` are set only in the documents of its tasks.
+    """
 
     tasks: str
     name: str | None
@@ -61,16 +64,16 @@ class RunArray(Fields):
 
 
 class RunMail(Fields):
-    """Who is mailed the notices of a run; without ``kinds`` those of its end."""
+    """The mail address for notices of a run; without ``kinds``, notices about its end."""
 
     to: str
     kinds: tuple[str, ...]
 
 
 class RunFollow(Fields):
-    """Which runs have to complete before, and which to be over, however they end.
+    """The runs that must complete first, and those that must be over in any way.
 
-    Each task of an array follows the task of the same index of the arrays ``after_task``.
+    With ``after_task`` each task follows the task with the same index of another array.
     """
 
     after: tuple[str, ...]
@@ -81,7 +84,7 @@ class RunFollow(Fields):
 
 
 class PodVolume(Fields):
-    """A volume of every pod of a run, from the one source that is not None."""
+    """A volume of every pod of a run; exactly one of its sources is not None."""
 
     mount_path: str
     persistent_volume_claim: str | None
@@ -92,7 +95,7 @@ class PodVolume(Fields):
 
 
 class PodToleration(Fields):
-    """A taint that the pods of a run stay beside."""
+    """A taint that the pods of a run tolerate."""
 
     key: str
     operator: str | None
@@ -101,14 +104,14 @@ class PodToleration(Fields):
 
 
 class PodRequests(Fields):
-    """What each pod of a run needs beside its GPUs."""
+    """The resources that each pod of a run requests besides GPUs."""
 
     cpu: str | None
     memory: str | None
 
 
 class PodTemplate(Fields):
-    """What the pods of a run have beside image, command and GPUs."""
+    """The fields of a run's pods other than image, command and GPUs."""
 
     volumes: tuple[PodVolume, ...]
     tolerations: tuple[PodToleration, ...]
@@ -118,7 +121,7 @@ class PodTemplate(Fields):
 
 
 class RunSpec(Fields):
-    """A run as it was submitted; what is at its default is None: docs/reference/documents.md."""
+    """A run as submitted; fields with their default are None (docs/reference/documents.md)."""
 
     owner: str
     user: str | None
@@ -151,7 +154,7 @@ class RunSpec(Fields):
 
 
 class TierFunding(Fields):
-    """What payers of one tier pay."""
+    """What the payers of one tier pay."""
 
     gpus: int
     spent_gpu_ms: int
@@ -167,7 +170,7 @@ class PayerFunding(Fields):
 
 
 class FundingStatus(Fields):
-    """Who pays for a run; ``lenders`` are the owners outside its family."""
+    """Who pays for a run; ``lenders`` are payers outside the owner's family."""
 
     owned: TierFunding
     shared: TierFunding
@@ -177,7 +180,7 @@ class FundingStatus(Fields):
 
 
 class Stopping(Fields):
-    """Why a run has to stop, and what it is to be then: None if it waits again."""
+    """Why a run is stopping, and its phase afterwards; None if it waits again."""
 
     since: str
     reason: str
@@ -186,7 +189,7 @@ class Stopping(Fields):
 
 
 class PlanStatus(Fields):
-    """When a run starts, and how firm that is."""
+    """The planned start of a run, and whether it is firm."""
 
     state: str
     start: str | None
@@ -194,7 +197,7 @@ class PlanStatus(Fields):
 
 
 class ShortageInfo(Fields):
-    """What is short, where."""
+    """A place or payer that is short, and the missing amount."""
 
     where: str
     wanted: int
@@ -204,7 +207,7 @@ class ShortageInfo(Fields):
 
 
 class RefusalTerms(Fields):
-    """Why something is refused, in numbers; ``also`` is what would refuse it next."""
+    """The numbers of a refusal; ``also`` is the next refusal in line."""
 
     code: str
     subject: str
@@ -218,7 +221,7 @@ class RefusalTerms(Fields):
 
 
 class RefusalInfo(RefusalTerms):
-    """Why a run does not start; ``since`` is None until the ledger has this reason."""
+    """Why a run does not start; ``since`` is None if the ledger does not have this reason yet."""
 
     since: str | None
     as_of: str | None
@@ -226,23 +229,23 @@ class RefusalInfo(RefusalTerms):
 
 
 class ReservationOfRun(ReservationStatus):
-    """A firm start, in the status of its run."""
+    """A firm start in the status of its run."""
 
     name: str
 
 
 class QueuePlace(ShareTerms):
-    """The place of a run in the queue, and the terms by which it has it."""
+    """The place of a run in the queue, and the terms of its order."""
 
     position: int
     eligible_since: str | None
 
 
 class RunStatus(Fields):
-    """What became of a run. ``phase`` is Pending, Running, Completed, Cancelled or Failed.
+    """The state of a run. ``phase`` is Pending, Running, Completed, Cancelled or Failed.
 
-    ``refusal`` is why it waits; ``queue`` is there where the queue was asked for. ``tasks`` is how
-    many tasks of an array are in each phase; its own phase is Running while one of them runs.
+    ``refusal`` is why the run waits. ``queue`` is set only if the request asked for it. ``tasks``
+    counts the tasks of an array by phase; the array is Running while one of them runs.
     """
 
     phase: str

@@ -1,7 +1,7 @@
-"""Manifests of Kueue as documents of Quorate: text in, documents and notes out.
+"""Converts manifests of Kueue to documents of Quorate, with a note for what is left out.
 
 Start reading at ``kueue_import.py``. ``kueue_queues.py``, ``kueue_places.py`` and
-``kueue_workload.py`` read one kind of manifest each; ``kueue_owners.py`` and ``kueue_runs.py`` make
-documents of what was read. Everything that has no counterpart is a note with file, line and field.
-``docs/kueue.md`` has the map.
+``kueue_workload.py`` each read some kinds of manifest; ``kueue_owners.py`` and ``kueue_runs.py``
+make the documents. A field of a manifest that has no counterpart becomes a note with file, line and
+field. ``docs/kueue.md`` lists what becomes of each field.
 """

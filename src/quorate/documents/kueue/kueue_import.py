@@ -1,4 +1,4 @@
-"""Texts with Kueue's manifests in, documents and notes out."""
+"""Converts texts that contain Kueue's manifests to documents and notes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from quorate.documents.text_source import read_source
 GROUP: Final = "kueue.x-k8s.io"
 _VERSIONS: Final = frozenset({"v1beta1", "v1beta2"})
 _ALPHA: Final = frozenset({"Cohort", "Topology"})
-"""Kinds that v1alpha1 has in nearly the same form."""
+"""Kinds that v1alpha1 has with nearly the same fields."""
 _NAMESPACED: Final = frozenset({"LocalQueue", "Workload"})
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -50,12 +50,12 @@ _READERS: Final[Mapping[str, Callable[[object, At, Manifest], Thing | None]]] = 
     "Workload": read_workload,
 }
 KINDS: Final = tuple(_READERS)
-"""The kinds of manifest that are read."""
+"""The kinds of manifest that the import reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Documents in the order in which they can be applied, and what has no counterpart."""
+    """Documents in the order in which they can be applied, and notes on what was left out."""
 
     documents: tuple[Tree, ...]
     notes: tuple[Note, ...]
@@ -63,7 +63,7 @@ class Imported:
 
 @dataclass(slots=True)
 class _Found:
-    """What the manifests say, by kind; every list in the order read."""
+    """What was read from the manifests, by kind; each list in the order of the texts."""
 
     manifests: list[Manifest] = field(default_factory=list)
     things: dict[str, list[Thing]] = field(default_factory=dict)
@@ -73,9 +73,10 @@ class _Found:
 
 
 def import_kueue(texts: Sequence[tuple[str, str | bytes]], terms: Terms) -> Imported | Invalid:
-    """Return the documents of ``texts``, each with the name of its source, or every problem.
+    """Return the documents made from ``texts``, or every problem.
 
-    Manifests of all texts are taken together. Those of other kinds are left out, with a note.
+    Each text comes with the name of its source. Manifests of one text may refer to those of
+    another. Manifests of unknown kinds are left out, with a note.
     """
     found = _Found()
     problems: list[Problem] = []
@@ -100,7 +101,7 @@ def _faulty(found: _Found) -> bool:
 
 
 def _read(manifest: Manifest, found: _Found) -> None:
-    """Add what ``manifest`` says to ``found``."""
+    """Read ``manifest`` and add it to ``found``."""
     found.manifests.append(manifest)
     tree = manifest.document.tree
     if not isinstance(tree, dict):
@@ -131,7 +132,7 @@ def _key(manifest: Manifest) -> tuple[str, str]:
 
 
 def _is_read(manifest: Manifest, tree: dict[str, object]) -> bool:
-    """Return whether a manifest is one of ours to read, with its head taken over."""
+    """Return whether the import reads ``manifest``; set its kind and name."""
     version, kind = tree.get("apiVersion"), tree.get("kind")
     if not isinstance(version, str) or not isinstance(kind, str):
         manifest.at("kind" if isinstance(version, str) else "apiVersion").fault(
@@ -168,9 +169,9 @@ def _is_read(manifest: Manifest, tree: dict[str, object]) -> bool:
 
 
 def _documents(found: _Found, terms: Terms) -> Iterator[Tree]:
-    """Yield the documents of everything found: pools, owners, budgets, runs.
+    """Yield the documents made from ``found``: pools, owners, budgets, runs.
 
-    Each is read by our own reader first; what that refuses becomes a fault of the manifest.
+    Each one is checked by ``parse_tree``; a problem becomes a fault of its manifest.
     """
     queues = [each for each in found.of("ClusterQueue") if isinstance(each, Queue)]
     cohorts = [each for each in found.of("Cohort") if isinstance(each, Queue)]
@@ -206,7 +207,7 @@ def _documents(found: _Found, terms: Terms) -> Iterator[Tree]:
 
 
 def _checked(made: Iterable[tuple[Manifest, Tree | None]]) -> Iterator[Tree]:
-    """Yield the trees; what our own reader refuses is a fault of the manifest."""
+    """Yield the trees that ``parse_tree`` accepts; report the others as faults."""
     for manifest, tree in made:
         if tree is None:
             continue
@@ -221,7 +222,7 @@ def _checked(made: Iterable[tuple[Manifest, Tree | None]]) -> Iterator[Tree]:
 
 
 def _refuse_circles(cohorts: Sequence[Queue]) -> None:
-    """Report every cohort that is above itself."""
+    """Report each cohort that is its own ancestor."""
     above = {each.name: each.above for each in cohorts}
     for cohort in cohorts:
         seen: set[str] = set()
@@ -231,5 +232,5 @@ def _refuse_circles(cohorts: Sequence[Queue]) -> None:
             name = above.get(name)
         if name == cohort.name:
             cohort.manifest.at("spec", "parentName").fault(
-                "makes a circle of cohorts", "leave out the parent of one of them"
+                "makes a cohort its own ancestor", "remove the parent of one of them"
             )

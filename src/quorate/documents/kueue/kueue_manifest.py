@@ -1,4 +1,4 @@
-"""One manifest while it is read: where it is written, its faults, and what has no counterpart."""
+"""One manifest that is being read: its source, its faults, and notes on what is left out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What a manifest says and no document can: its place, and what it means for the reader."""
+    """A note on a field that no document has: its position, and what the user can do."""
 
     source: str
     line: int
@@ -33,7 +33,7 @@ class Note:
 
 @dataclass(slots=True, kw_only=True)
 class Manifest:
-    """A manifest, and everything that was found to say about it."""
+    """A manifest with the faults and notes that the import found."""
 
     source: str
     index: int
@@ -45,16 +45,16 @@ class Manifest:
     said: list[tuple[Path, str]] = field(default_factory=list)
 
     def at(self, *path: str | int) -> At:
-        """Return the place of ``path``, whose faults are those of this manifest."""
+        """Return the place of ``path``; faults there become faults of this manifest."""
         return At(path, self.faults)
 
     def note(self, path: Path, message: str) -> None:
-        """Record what has no counterpart at ``path``; the same is said once."""
+        """Add a note on ``path``; the same note is added once."""
         if (path, message) not in self.said:
             self.said.append((path, message))
 
     def problems(self) -> list[Problem]:
-        """Return the faults, in the order of their lines."""
+        """Return the faults in the order of their lines."""
         places = self.document.places() if self.faults else {}
         found = []
         for fault in self.faults:
@@ -75,7 +75,7 @@ class Manifest:
         return sorted(found, key=lambda problem: problem.line or 0)
 
     def notes(self) -> list[Note]:
-        """Return the notes, in the order of their lines."""
+        """Return the notes in the order of their lines."""
         places = self.document.places() if self.said else {}
         found = [
             Note(
@@ -98,10 +98,10 @@ def fields_read(
     read: frozenset[str],
     gone: Mapping[str, str],
 ) -> Fields | None:
-    """Return the fields ``read`` of the mapping ``value``; every other one becomes a note.
+    """Return the fields in ``read`` of the mapping ``value``; add a note for each other one.
 
-    ``gone`` says of fields what to do instead; an empty text means that nothing is lost with them.
-    A field that is null or empty counts as left out, as Kubernetes has it.
+    ``gone`` maps a field that is left out to the text of its note; an empty text means no note. A
+    null or empty field counts as missing, as in Kubernetes.
     """
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write its fields as name: value")

@@ -1,4 +1,4 @@
-"""Queues and flavors as owners and budgets: documents of who has how much."""
+"""Makes Owner, Budget and Pool documents from queues and flavors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tree = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What no manifest says: when envelopes open and close, and what the cluster is called.
+    """What manifests do not contain: the window of the envelopes, and the cluster's name.
 
     Without ``cluster`` runs go to the pool ``default``, and images are left out.
     """
@@ -29,7 +29,7 @@ class Terms:
 
 
 def document(kind: str, name: str, spec: Mapping[str, object]) -> Tree:
-    """Return a document of Quorate; fields without content are left out."""
+    """Return a document of Quorate; empty fields are left out."""
     kept = {key: value for key, value in spec.items() if value not in (None, [], {}, ())}
     return {
         "apiVersion": API_VERSION,
@@ -40,7 +40,7 @@ def document(kind: str, name: str, spec: Mapping[str, object]) -> Tree:
 
 
 def pool_documents(terms: Terms) -> Iterator[Tree]:
-    """Yield the pool of the cluster, where it has a name."""
+    """Yield the pool of the cluster if the cluster has a name."""
     if terms.cluster is not None:
         spec = {
             "selector": {CLUSTER: terms.cluster},
@@ -51,9 +51,9 @@ def pool_documents(terms: Terms) -> Iterator[Tree]:
 
 
 def cohort_owners(cohorts: Sequence[Queue], queues: Sequence[Queue]) -> dict[str, str]:
-    """Return the owner's name of each cohort that is declared or named, in order.
+    """Return the owner's name for each cohort that is declared or referenced, in order.
 
-    A cohort that is called like a ClusterQueue gets another name, because both become owners.
+    A cohort with the same name as a ClusterQueue gets another name, because both become owners.
     """
     named = [each.name for each in cohorts]
     named += [each.above for each in (*cohorts, *queues) if each.above is not None]
@@ -64,10 +64,10 @@ def cohort_owners(cohorts: Sequence[Queue], queues: Sequence[Queue]) -> dict[str
 def owner_documents(
     cohorts: Sequence[Queue], queues: Sequence[Queue], owners: Mapping[str, str]
 ) -> Iterator[tuple[Manifest, Tree]]:
-    """Yield the owner of each cohort and ClusterQueue, beside the manifest that it is made of.
+    """Yield the owner for each cohort and ClusterQueue, with the manifest that it comes from.
 
-    Of a cohort that no manifest declares there is an owner all the same; it is made of the first
-    manifest that names it.
+    A cohort that no manifest declares also gets an owner. That owner comes from the first manifest
+    that names the cohort.
     """
     naming = {each.above: each.manifest for each in reversed([*cohorts, *queues])}
     declared = {each.name: each for each in cohorts}
@@ -75,7 +75,9 @@ def owner_documents(
         cohort = declared.get(name)
         manifest = naming[name] if cohort is None else cohort.manifest
         if owner != name:
-            manifest.note((), f"cohort {name} is called {owner}: a ClusterQueue has its name too")
+            manifest.note(
+                (), f"cohort {name} becomes owner {owner}: a ClusterQueue has the same name"
+            )
         above = [] if cohort is None or cohort.above is None else [owners[cohort.above]]
         yield manifest, document("Owner", owner, {"parents": above})
     for queue in queues:
@@ -84,10 +86,11 @@ def owner_documents(
 
 
 def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
-    """Return what the GPUs of each ResourceFlavor are called here.
+    """Return the name of the GPU flavor for each ResourceFlavor.
 
-    It is what the labels of its nodes call them, where that tells the flavor from all others and
-    no further label does; else it is the flavor's own name, and a note says which nodes have it.
+    The name is the product in the flavor's node labels, if no other ResourceFlavor has that product
+    and the flavor has no further labels. Otherwise it is the ResourceFlavor's own name, and a note
+    says which nodes need it.
     """
     products = Counter(each.product() for each in flavors)
     names: dict[str, str] = {}
@@ -101,7 +104,7 @@ def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
             labels = ", ".join(f"{key}={value}" for key, value in each.labels)
             each.manifest.note(
                 ("spec", "nodeLabels"),
-                f"select no nodes: write flavor: {each.name} in the Node documents of those with "
+                f"do not select nodes: write flavor: {each.name} in the document of each Node with "
                 f"{labels}",
             )
     return names
@@ -110,10 +113,10 @@ def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
 def budget_document(
     queue: Queue, owner: str, flavors: Mapping[str, Flavor], names: Mapping[str, str], terms: Terms
 ) -> Tree | None:
-    """Return the budget of ``queue``, with an envelope for each flavor; None without GPUs.
+    """Return the budget for ``queue``, one envelope per flavor; None if it has no GPUs.
 
-    What a queue keeps to itself and what it lends to its cohort are two envelopes; the owner pays
-    from the one that it keeps first, because envelopes of one owner are asked by name.
+    The GPUs that a queue keeps and those that it lends to its cohort become two envelopes. Their
+    names sort the kept one first, so that the owner pays from that one first.
     """
     envelopes: list[Tree] = []
     for quota in queue.quotas:
@@ -121,8 +124,8 @@ def budget_document(
         if flavor is None:
             queue.manifest.note(
                 ("spec", "resourceGroups"),
-                f"names {quota.flavor}, which is no ResourceFlavor of these files: its GPUs are "
-                f"called {quota.flavor}",
+                f"names {quota.flavor}, and these files have no such ResourceFlavor: its GPUs "
+                f"get the flavor {quota.flavor}",
             )
         place = {} if flavor is None else flavor.selector()
         if terms.cluster is not None:
@@ -142,7 +145,7 @@ def budget_document(
 
 
 def _parts(quota: FlavorQuota) -> Iterator[tuple[str, str | None, int]]:
-    """Yield name, sharing and GPUs of the envelopes that ``quota`` becomes."""
+    """Yield name, sharing and GPUs of each envelope for ``quota``."""
     lent = quota.gpus if quota.gpus_lent is None else min(quota.gpus, quota.gpus_lent)
     kept = quota.gpus - lent
     if kept:

@@ -1,4 +1,4 @@
-"""ResourceFlavor and Topology manifests: what nodes are called, and how they lie."""
+"""Reads ResourceFlavor and Topology manifests: labels and topology of nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quorate.documents.labels import (
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION
 
 PLACES: Final = {REGION: REGIONS, CLUSTER: (CLUSTER,), DOMAIN: DOMAINS, RACK: RACKS}
-"""What an envelope's selector calls a place, and the labels of nodes that say it."""
+"""Label of an envelope's selector -> labels of nodes with the same meaning."""
 
 _PLACE_LABELS: Final = frozenset(label for labels in PLACES.values() for label in labels)
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -35,7 +35,7 @@ _FLAVOR_GONE: Final = {
 
 
 class Level(Enum):
-    """What a level of a Topology is here."""
+    """The place that a level of a Topology corresponds to."""
 
     ABOVE = "above"
     DOMAIN = DOMAIN
@@ -45,7 +45,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flavor:
-    """A ResourceFlavor: the labels of its nodes, and the Topology that they lie in."""
+    """A ResourceFlavor: the labels of its nodes, and its Topology."""
 
     manifest: Manifest
     name: str
@@ -53,12 +53,12 @@ class Flavor:
     topology: str | None
 
     def product(self) -> str | None:
-        """Return the name that the labels give to the GPUs, if they do."""
+        """Return the GPU product in the node labels, if there is one."""
         labels = dict(self.labels)
         return next((labels[key] for key in FLAVORS if labels.get(key)), None)
 
     def selector(self) -> dict[str, str]:
-        """Return the places that the labels name."""
+        """Return the selector of the places that the node labels name."""
         labels = dict(self.labels)
         said = {
             place: next((labels[key] for key in keys if key in labels), None)
@@ -67,25 +67,25 @@ class Flavor:
         return {place: value for place, value in said.items() if value is not None}
 
     def other_labels(self) -> dict[str, str]:
-        """Return the labels that are neither a place nor a name of GPUs."""
+        """Return the node labels that name neither a place nor a GPU product."""
         known = {*_PLACE_LABELS, *FLAVORS}
         return {key: value for key, value in self.labels if key not in known}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """A Topology: the labels of its levels, the widest first."""
+    """A Topology: the labels of its levels, from the widest to the narrowest."""
 
     manifest: Manifest
     name: str
     levels: tuple[str, ...]
 
     def level(self, label: str) -> Level | None:
-        """Return what the level ``label`` is here; None where there is no such level.
+        """Return which place the level ``label`` corresponds to; None if there is no such level.
 
-        The level above the nodes is the rack, and the one above that the domain, in which fabric
-        is fast; of a single level above the nodes, that is the domain. Regions and zones, and what
-        is above the domain, are wider than both.
+        The level above the nodes is the rack, and the next one is the domain. If there is only one
+        level above the nodes, it is the domain. Regions, zones and all levels above the domain are
+        ``Level.ABOVE``.
         """
         if label not in self.levels:
             return None

@@ -1,4 +1,4 @@
-"""The pods of a Workload: GPUs, and what a run can say of an image, a program and its needs."""
+"""Reads the pods of a Workload: GPUs, image, command, variables, requests and tolerations."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _POD_GONE: Final = {
     "nodeSelector": _PLACED,
     "affinity": _PLACED,
     "topologySpreadConstraints": _PLACED,
-    "priorityClassName": "has no counterpart: no run ranks itself",
-    "priority": "has no counterpart: no run ranks itself",
+    "priorityClassName": "has no counterpart: runs have no priority",
+    "priority": "has no counterpart: runs have no priority",
     "volumes": "is not taken over: write the volumes that the run needs in its podTemplate",
     "terminationGracePeriodSeconds": "is not taken over: runtime.checkpoint says how long the run "
     "needs to stop cleanly, 2m unless you write it",
@@ -47,7 +47,7 @@ _NOT_COUNTED: Final = "has no counterpart: runs ask for GPUs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod: its GPUs, and its first container in our words."""
+    """One pod: its GPUs, and the fields of its first container."""
 
     gpus: int
     path: Path
@@ -69,7 +69,7 @@ class _Container:
 
 
 def read_pod(value: object, at: At, *, manifest: Manifest) -> Pod | None:
-    """Return the pod of a template's spec, or None with its faults reported."""
+    """Return the pod of a pod template's spec; None, with the faults reported, if it is faulty."""
     fields = fields_read(value, at, manifest, _POD, _POD_GONE)
     if fields is None:
         return None
@@ -85,7 +85,7 @@ def read_pod(value: object, at: At, *, manifest: Manifest) -> Pod | None:
         del init
         manifest.note(
             (*at.path, "initContainers", number),
-            "is not taken over: a run has one command; let it prepare what it needs",
+            "is not taken over: a run has one command, which has to do this preparation",
         )
     first = containers[0]
     template = {
@@ -132,15 +132,15 @@ def _container(value: object, at: At, *, manifest: Manifest) -> _Container | Non
 
 
 def _command(fields: Fields, at: At, manifest: Manifest) -> tuple[str, ...]:
-    """Return the command with its arguments; without one the image's own cannot be known."""
+    """Return the command with its arguments; add a note if the container has no command."""
     command = fields.optional("command", _texts, ())
     args = fields.optional("args", _texts, ())
     if command:
         return (*command, *args)
     manifest.note(
         (*at.path, "args") if args else at.path,
-        "has no command, and what the image starts by itself is not known here: write spec.command "
-        "into the run, which else starts nothing",
+        "has no command, and the import does not know the image's entrypoint: write spec.command "
+        "in the run, otherwise the run starts nothing",
     )
     return ()
 
@@ -152,13 +152,13 @@ def _texts(value: object, at: At) -> tuple[str, ...] | None:
 def _resources(
     value: object, at: At, *, manifest: Manifest
 ) -> tuple[int, Mapping[str, object]] | None:
-    """Return the GPUs of a container, and its requests of cores and memory."""
+    """Return the GPUs of a container, and its requests for CPU and memory."""
     fields = fields_read(value, at, manifest, frozenset({"requests", "limits"}), {})
     if fields is None:
         return None
     requests = fields.optional("requests", _mapping, {})
     limits = fields.optional("limits", _mapping, {})
-    # GPUs cannot be overcommitted: where only a limit is written, the request is the same.
+    # GPUs cannot be overcommitted: if only the limit is set, the request equals the limit.
     asked = {name: ("limits", amount) for name, amount in limits.items() if name in GPU_RESOURCES}
     asked |= {name: ("requests", amount) for name, amount in requests.items()}
     gpus = 0
@@ -192,7 +192,7 @@ def _env(value: object, at: At, *, manifest: Manifest) -> Mapping[str, str] | No
 
 
 def _variable(value: object, at: At, *, manifest: Manifest) -> tuple[str, str] | None:
-    """Return a variable and its value; None for one that a run cannot have."""
+    """Return name and value of a variable; None if a run cannot have it."""
     if isinstance(value, dict) and value.get("valueFrom"):
         manifest.note(
             (*at.path, "valueFrom"), "has no counterpart: write the value into the run's env"
@@ -207,7 +207,7 @@ def _variable(value: object, at: At, *, manifest: Manifest) -> tuple[str, str] |
         return None
     tried = At((), [])
     if name in RENDEZVOUS or environment({name: text}, tried) is None or tried.faults:
-        manifest.note(at.path, f"{name} is not taken over: Quorate sets it, or no run may have it")
+        manifest.note(at.path, f"{name} is not taken over: Quorate sets it, or does not allow it")
         return None
     return name, text
 
@@ -223,7 +223,7 @@ def _toleration(value: object, at: At, *, manifest: Manifest) -> dict[str, objec
     if fields is None:
         return None
     if "key" not in fields:
-        manifest.note(at.path, "is not taken over: a toleration of a run names its key")
+        manifest.note(at.path, "is not taken over: a toleration of a run needs a key")
         return {}
     return {name: fields.maybe(name, as_it_is) for name in _IN_ORDER if name in fields}
 

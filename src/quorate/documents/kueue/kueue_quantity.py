@@ -11,7 +11,7 @@ from quorate.documents.field_reader import At
 from quorate.model.amounts import GPUS_MAX
 
 GPU_RESOURCES: Final = frozenset({"nvidia.com/gpu", "amd.com/gpu"})
-"""The resources that are whole GPUs; nothing else is scheduled or paid for here."""
+"""The resources that count as whole GPUs; the import leaves out all others."""
 
 _QUANTITY: Final = re.compile(
     r"([+-]?[0-9]{1,18}(?:\.[0-9]{0,9})?)(?:[eE]([0-9]{1,2})|(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?"
@@ -21,7 +21,7 @@ _BINARY_EXPONENTS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "E
 
 
 def quantity(value: object) -> Decimal | None:
-    """Return the number that the quantity ``value`` means, exactly; None where it is none."""
+    """Return the exact number that the quantity ``value`` stands for; None if it is no quantity."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         return None
     match = _QUANTITY.fullmatch(str(value))
@@ -34,7 +34,7 @@ def quantity(value: object) -> Decimal | None:
 
 
 def gpu_count(value: object, at: At) -> int | None:
-    """Return the whole number of GPUs, 0 or more, that the quantity ``value`` means."""
+    """Return the whole number of GPUs, 0 or more, that the quantity ``value`` stands for."""
     found = quantity(value)
     if found is None:
         at.fault(f"must be a quantity, got {shown(value)}", "write a number of GPUs, such as 8")

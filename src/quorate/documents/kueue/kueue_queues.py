@@ -1,4 +1,4 @@
-"""ClusterQueue, Cohort and LocalQueue manifests: who has how much of which flavor."""
+"""Reads ClusterQueue, Cohort and LocalQueue manifests: quotas of each flavor."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from quorate.documents.kueue.kueue_quantity import GPU_RESOURCES, gpu_count
 
 _NO_PREEMPTION: Final = (
     "has no counterpart: no run is stopped for a priority; a pool's reservationNotice, "
-    "disruptionRate and the lottery say whose work may be ended"
+    "disruptionRate and the lottery decide which runs are stopped"
 )
 _NO_CHECKS: Final = "has no counterpart: a run starts when it is paid for and placed"
 _NO_STOP: Final = "has no counterpart: to hold an owner back, set its quota.maxConcurrentRuns to 0"
 _NO_WEIGHT: Final = "has no counterpart: set quota.fairShareTarget, a part of the fleet, instead"
 _QUEUE_GONE: Final = {
-    "queueingStrategy": "has no counterpart: the queue is ordered by share, and a run that fits "
-    "beside the plan starts",
-    "namespaceSelector": "has no counterpart: an access token says for which owner its user "
-    "submits",
+    "queueingStrategy": "has no counterpart: the queue is ordered by share, and later runs "
+    "are backfilled",
+    "namespaceSelector": "has no counterpart: the access token of a user names the owner of "
+    "the user's runs",
     "flavorFungibility": "has no counterpart: a run tries the flavors of its gpuTypes in their "
-    "order, each with family money, and borrows after that",
+    "order, first paid by its owner's family, then by lenders",
     "admissionChecks": _NO_CHECKS,
     "admissionChecksStrategy": _NO_CHECKS,
     "stopPolicy": _NO_STOP,
-    "admissionScope": "has no counterpart: all owners are ordered by what they use and have used",
+    "admissionScope": "has no counterpart: the queue orders owners by present and past usage",
     "concurrentAdmissionPolicy": "has no counterpart: a run stays on the flavor it started on",
 }
 _QUEUE: Final = frozenset({"resourceGroups", "cohort", "cohortName", "preemption", "fairSharing"})
@@ -41,7 +41,7 @@ _RESOURCE: Final = frozenset({"name", "nominalQuota", "borrowingLimit", "lending
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorQuota:
-    """GPUs of one ResourceFlavor. ``gpus_lent`` is how many others may use; None is all."""
+    """GPUs of one ResourceFlavor. Others may use ``gpus_lent`` of them; None means all."""
 
     flavor: str
     gpus: int
@@ -50,7 +50,7 @@ class FlavorQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A ClusterQueue or a Cohort: a name, what is above it, and its quotas in their order."""
+    """A ClusterQueue or a Cohort: its name, its parent, and its quotas in order."""
 
     manifest: Manifest
     name: str
@@ -60,7 +60,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalQueue:
-    """The queue of a namespace, and the ClusterQueue that its workloads go to."""
+    """The LocalQueue of a namespace, and the ClusterQueue that it points to."""
 
     manifest: Manifest
     namespace: str
@@ -76,7 +76,7 @@ def read_cluster_queue(spec: object, at: At, manifest: Manifest) -> Queue | None
     fields.maybe("preemption", partial(_all_gone, manifest=manifest, why=_NO_PREEMPTION))
     fields.maybe("fairSharing", partial(_all_gone, manifest=manifest, why=_NO_WEIGHT))
     cohort = fields.maybe("cohort", values.name)
-    # v1beta2 calls it cohortName.
+    # This is cohortName in v1beta2.
     cohort_name = fields.maybe("cohortName", values.name)
     quotas = fields.optional("resourceGroups", partial(_groups, manifest=manifest), ())
     return Queue(manifest=manifest, name=manifest.name, above=cohort_name or cohort, quotas=quotas)
@@ -88,13 +88,13 @@ def read_cohort(spec: object, at: At, manifest: Manifest) -> Queue | None:
     if fields is None:
         return None
     fields.maybe("fairSharing", partial(_all_gone, manifest=manifest, why=_NO_WEIGHT))
-    # v1alpha1 called it parent.
+    # This is parent in v1alpha1.
     parent = fields.maybe("parentName", values.name) or fields.maybe("parent", values.name)
     if parent is not None:
         manifest.note(
             (*at.path, "parentName" if "parentName" in fields else "parent"),
-            "is kept as a parent, but an owner is paid for by its siblings and parents only: "
-            "ClusterQueues of this cohort do not reach what is above it",
+            "is kept as a parent, but only siblings and parents pay for an owner: "
+            "ClusterQueues of this cohort cannot use quota above it",
         )
     quotas = fields.optional("resourceGroups", partial(_groups, manifest=manifest), ())
     return Queue(manifest=manifest, name=manifest.name, above=parent, quotas=quotas)
@@ -120,7 +120,7 @@ def read_local_queue(spec: object, at: At, manifest: Manifest) -> LocalQueue | N
 
 
 def _all_gone(value: object, at: At, *, manifest: Manifest, why: str) -> bool:
-    """Note that every field below ``value`` has no counterpart."""
+    """Add a note, with the text ``why``, for every field below ``value``."""
     keys = value if isinstance(value, dict) else {}
     for key in keys:
         if isinstance(key, str):
@@ -181,9 +181,7 @@ def _resource(value: object, at: At, *, manifest: Manifest, flavor: str) -> Flav
     if name is None:
         return None
     if name not in GPU_RESOURCES:
-        manifest.note(
-            at.path, f"{name} has no counterpart: budgets pay for GPUs, and nodes give them out"
-        )
+        manifest.note(at.path, f"{name} has no counterpart: budgets and nodes count GPUs only")
         return None
     gpus = fields.required("nominalQuota", gpu_count, remedy="say how many, e.g. nominalQuota: 8")
     lent = fields.maybe("lendingLimit", gpu_count)
@@ -196,7 +194,7 @@ def _resource(value: object, at: At, *, manifest: Manifest, flavor: str) -> Flav
     if fields.maybe("borrowingLimit", as_it_is) is not None:
         manifest.note(
             (*at.path, "borrowingLimit"),
-            "has no counterpart: what a family shares has no bound for one borrower; bound the "
+            "has no counterpart: inside a family no limit applies to one borrower; limit the "
             "lenders with lendingLimit, or the owner with quota.maxNodes",
         )
     if gpus is None:

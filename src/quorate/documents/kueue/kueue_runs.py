@@ -1,4 +1,4 @@
-"""Workloads as runs."""
+"""Makes Run documents from Workloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.model.amounts import FLAVORS_MAX, SECOND_MS, STEPS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What runs refer to, by name; local queues by namespace and name."""
+    """What runs refer to, by name; LocalQueues by namespace and name."""
 
     queues: Mapping[str, Queue]
     local_queues: Mapping[tuple[str, str], LocalQueue]
@@ -26,7 +26,7 @@ class Fleet:
 
 
 def run_names(workloads: Sequence[Workload]) -> dict[tuple[str, str], str]:
-    """Return the name of each workload's run; that of a name in two namespaces has both parts."""
+    """Return the run's name for each workload; it contains the namespace if two would be equal."""
     seen: dict[str, int] = {}
     for each in workloads:
         seen[each.name] = seen.get(each.name, 0) + 1
@@ -39,7 +39,7 @@ def run_names(workloads: Sequence[Workload]) -> dict[tuple[str, str], str]:
 
 
 def run_document(workload: Workload, name: str, fleet: Fleet, terms: Terms) -> Tree | None:
-    """Return the run of ``workload``; None with a fault where its queue is not in the files."""
+    """Return the run for ``workload``; None, with a fault, if its queue is not in the files."""
     queue = _queue(workload, fleet)
     if queue is None:
         return None
@@ -77,7 +77,7 @@ def run_document(workload: Workload, name: str, fleet: Fleet, terms: Terms) -> T
 
 
 def _topologies(flavors: Iterable[str], fleet: Fleet) -> list[Topology]:
-    """Return the topologies that the ResourceFlavors ``flavors`` lie in, as far as known."""
+    """Return the Topologies of the ResourceFlavors ``flavors`` that the files contain."""
     known = [fleet.flavors[each] for each in flavors if each in fleet.flavors]
     return [
         fleet.topologies[each.topology]
@@ -128,7 +128,7 @@ def _locality(workload: Workload, topologies: Sequence[Topology]) -> Tree:
 
 def _several(workload: Workload, path: tuple[str | int, ...]) -> None:
     workload.manifest.note(
-        path, "is not taken over: the run has several sets of pods, and no place of their own"
+        path, "is not taken over: a run cannot place each of its sets of pods separately"
     )
 
 
@@ -138,18 +138,18 @@ def _level(label: str, topologies: Sequence[Topology]) -> Level | None:
 
 
 def _keeps(workload: Workload, path: tuple[str | int, ...], level: Level | None) -> bool:
-    """Return whether a domain keeps what ``level`` asks for, at least in part."""
+    """Return whether one domain satisfies ``level``, at least in part; add a note if not fully."""
     if level is Level.DOMAIN:
         return True
     if level in {Level.RACK, Level.NODE}:
         workload.manifest.note(
-            path, "is kept in part: the pods stay in one domain, the nearest place that a run names"
+            path, "is kept in part: the pods stay in one domain, the smallest place a run can name"
         )
         return True
     workload.manifest.note(
         path,
-        "is not taken over: it is above the domain, or a level of no Topology that the flavors of "
-        "its queue have in these files",
+        "is not taken over: the level is above the domain, or no Topology of the queue's flavors "
+        "in these files has it",
     )
     return False
 
@@ -168,7 +168,7 @@ def _malleable(workload: Workload, flavors: int) -> Tree | None:
     assert first.count_min is not None, first
     if (first.count - first.count_min) * flavors > STEPS_MAX:
         workload.manifest.note(
-            path, f"is not taken over: it gives over {STEPS_MAX} widths of all flavors together"
+            path, f"is not taken over: over all flavors it makes more than {STEPS_MAX} widths"
         )
         return None
     return {
@@ -190,7 +190,7 @@ def _runtime(workload: Workload) -> Tree | None:
 
 
 def _work(workload: Workload, terms: Terms) -> Tree:
-    """Return what the run starts: the program of its first set of pods."""
+    """Return the fields of the run that say what it starts: the program of its first pod set."""
     (first, *others) = workload.pod_sets
     for each in others:
         workload.manifest.note(
@@ -219,7 +219,7 @@ def _work(workload: Workload, terms: Terms) -> Tree:
 
 def _processes(workload: Workload, pods: PodSet) -> str | None:
     if pods.pod.gpus == 1:
-        return None  # One process for each GPU, which is our default.
+        return None  # One process for each GPU, which is the default of a run.
     workload.manifest.note(
         (*pods.path, "count"),
         f"has pods of {pods.pod.gpus} GPUs: the run starts one process on each node, with all of "

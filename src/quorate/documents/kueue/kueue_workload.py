@@ -1,4 +1,4 @@
-"""Workload manifests: which pods, how many GPUs each, and which queue they wait in."""
+"""Reads Workload manifests: sets of pods, GPUs of each pod, and the queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.documents.kueue.kueue_pod import Pod, read_pod
 from quorate.model.amounts import DURATION_MS_MAX, GPUS_MAX, SECOND_MS
 
 _NO_PRIORITY: Final = (
-    "has no counterpart: no run ranks itself; the queue goes by the shares of owners"
+    "has no counterpart: runs have no priority; the queue is ordered by the shares of owners"
 )
 _SPEC: Final = frozenset({"podSets", "queueName", "active", "maximumExecutionTimeSeconds"})
 _SPEC_GONE: Final = {
@@ -44,7 +44,11 @@ _UNDER_WAY: Final = frozenset({"QuotaReserved", "Admitted"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSet:
-    """Pods that are alike. ``required`` is the level they must share, ``slices`` that of parts."""
+    """Pods with the same template.
+
+    All pods must be in one ``required`` level of the Topology; the pods of each slice must be in
+    one ``slices`` level.
+    """
 
     path: Path
     name: str
@@ -56,13 +60,13 @@ class PodSet:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs all of its pods ask for."""
+        """The number of GPUs of all pods together."""
         return self.count * self.pod.gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A Workload that is not over, with the sets of pods that ask for GPUs."""
+    """A Workload that has not finished, with the sets of pods that request GPUs."""
 
     manifest: Manifest
     namespace: str
@@ -73,7 +77,7 @@ class Workload:
 
 
 def read_workload(spec: object, at: At, manifest: Manifest) -> Workload | None:
-    """Return the Workload; None with its faults reported, or with a note why it is left out."""
+    """Return the Workload; None if it is faulty, or if a note says why it is left out."""
     fields = fields_read(spec, at, manifest, _SPEC, _SPEC_GONE)
     if fields is None:
         return None
@@ -107,7 +111,7 @@ def read_workload(spec: object, at: At, manifest: Manifest) -> Workload | None:
 
 
 def is_over(status: object, manifest: Manifest) -> bool:
-    """Return whether ``status`` says that the Workload is finished; what runs already is noted."""
+    """Return whether ``status`` says that the Workload is finished; note if it is admitted."""
     conditions = status.get("conditions") if isinstance(status, dict) else None
     held = {
         each.get("type")
@@ -171,7 +175,7 @@ def _topology(
     if fields.maybe("preferred", as_it_is) is not None:
         manifest.note(
             (*at.path, "preferred"),
-            "has no counterpart: a run goes to as few domains as hold it, in any case",
+            "has no counterpart: a run always goes to as few domains as can hold it",
         )
     level = fields.maybe("podSetSliceRequiredTopology", values.line)
     size = fields.maybe("podSetSliceSize", _POSITIVE)
