@@ -198,7 +198,7 @@ def test_a_user_is_asked_for_its_password_and_may_do_what_its_role_allows(
     wrong.write_text(OTHER, "utf-8")
     with member.run():
         as_user = an_address(tmp_path, member.endpoint, user="q", password_file=password)
-        with pytest.raises(StoreAccessError, match="switched off"):
+        with pytest.raises(StoreAccessError, match="authentication is off"):
             EtcdClient(as_user).get(Get(b"t/x"))
         member.post("auth/user/add", name="root", password=OTHER)
         member.post("auth/role/add", name="root")
