@@ -116,9 +116,9 @@ def test_a_lease_takes_its_keys_with_it_and_is_over_after_that(
     assert client.keep_alive(lease, 5.0) == 30
     client.revoke(lease)
     assert client.get(Get(key)) == ()
-    with pytest.raises(NotLeaderError, match="run out"):
+    with pytest.raises(NotLeaderError, match="the lease expired"):
         client.keep_alive(lease, 5.0)
-    with pytest.raises(NotLeaderError, match="run out"):
+    with pytest.raises(NotLeaderError, match="the lease expired"):
         client.commit(Txn(compare=(), then=(Put(key, b"", lease),)))
     client.revoke(lease)
 

@@ -1,11 +1,11 @@
 """The clock guard: it stops deciding when the wall clock departs from the steady clock.
 
 A decision takes its time from the wall clock, and the ledger's time never runs back: a clock that
-was set 45 days ahead for five seconds would end leases and windows for good. So the guard compares
-the wall clock with the time since the machine was started (the steady clock). If they differ by
-more than five minutes, the service stops deciding until an operator accepts the new time. Meanwhile
-the guard returns the last trusted time plus what the steady clock has counted since, so that reads
-and access tokens work as before (docs/adr/0029).
+was set 45 days ahead for five seconds would end leases and windows permanently. So the guard
+compares the wall clock with the time since the machine was started (the steady clock). If they
+differ by more than five minutes, the service stops deciding until an operator accepts the new time.
+Meanwhile the guard returns the last trusted time plus what the steady clock has counted since, so
+that reads and access tokens work as before (docs/adr/0029).
 
 ``LEDGER.clock`` keeps both readings from one start to the next. Within one boot of the machine the
 guard compares them with the present readings. After a reboot it can only detect a wall clock that
@@ -100,7 +100,7 @@ class ClockGuard:
         return self.status().why
 
     def status(self) -> ClockStatus:
-        """Return the present status of the clocks; stops deciding where they differ too much."""
+        """Return the present status of the clocks; stops deciding if they differ too much."""
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
             expected_ms = self._wall_ms + steady.ms - self._steady.ms
@@ -137,7 +137,7 @@ class ClockGuard:
             self._write(self.status().trusted_ms, steady)
 
     def _stop(self, wall_ms: int, expected_ms: int, by: str) -> None:
-        """Stop trusting the wall clock from now on; the lock is held."""
+        """Stop trusting the wall clock from now on; the caller holds the lock."""
         way = "ahead of" if wall_ms > expected_ms else "behind"
         minutes = abs(wall_ms - expected_ms) / 60_000
         self._why = (
@@ -181,5 +181,5 @@ class ClockGuard:
 
 
 def clock_path(ledger: Path) -> Path:
-    """Return where the record of the clock lies beside ``ledger``."""
+    """Return the path of the clock record beside ``ledger``."""
     return ledger.with_name(ledger.name + ".clock")

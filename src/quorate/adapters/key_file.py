@@ -146,7 +146,7 @@ def read_private(path: Path, what: str, loss: str) -> bytes:
         raise KeyFileError(f"there is no {what} {path}; restore it: {loss}") from error
     except OSError as error:
         raise KeyFileError(f"the {what} {path} cannot be read: {error.strerror}") from error
-    # Open by descriptor, because Python refuses to open a folder as a file.
+    # Uses the descriptor, because Python's ``open`` refuses a descriptor of a folder.
     try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):

@@ -109,8 +109,8 @@ def _check_template(text: str) -> None:
     found = _TEMPLATE.fullmatch(text)
     if found is None or "owner" not in (found["first"], found["second"]):
         raise RunAsError(
-            "a template must have {owner} in it once, and may have {user}, as in q-{owner}: two "
-            "owners may have users of the same name"
+            "a template must contain {owner} once, and may contain {user}, as in q-{owner}; "
+            "{user} alone is not enough, because two owners may have users of the same name"
         )
     if found["first"] == found["second"]:
         raise RunAsError("a template must have {owner} and {user} in it once each")

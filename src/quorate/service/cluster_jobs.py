@@ -37,7 +37,7 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 30.0
-"""How often missing kinds are looked for again, and everything is compared."""
+"""How often missing kinds are searched for again, and everything is compared."""
 UNSURE_S: Final = 0.5
 """How long until pods that must end are checked again."""
 TROUBLE_S: Final = 5.0

@@ -126,7 +126,7 @@ def _place_text(node: Node) -> str:
 
 
 def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
-    """Return whether a taint ends work on a node: work that does not tolerate it, and may be cut.
+    """Return whether a taint ends the work on a node: the work does not tolerate it and may be cut.
 
     The cluster deletes such pods; while their leases exist, the executor would create them again.
     """
@@ -167,8 +167,8 @@ def _new_nodes(
 ) -> tuple[list[Node], list[LeftOut]]:
     """Return the ready GPU nodes that the ledger does not have, and those that it cannot have.
 
-    A node that is closed to work in the cluster is declared once it is open: the ledger would place
-    work on it at once.
+    A node that the cluster keeps pods away from is declared only when that ends: the ledger would
+    place work on a declared node at once.
     """
     found: list[Node] = []
     left_out: list[LeftOut] = []

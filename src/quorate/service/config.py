@@ -1,6 +1,7 @@
 """The configuration of the daemon, read once into one frozen value.
 
-A setting is given in a TOML file, in the environment, or as a flag; the later one wins.
+A setting is given in a TOML file, in the environment, or as a flag; the environment overrides the
+file, and a flag overrides both.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class Configuration:
     reports_folder: str
     quorum_name: str
     quorum_advertise: str
-    """Empty if other services reach this one at its listen address; the same for the next field."""
+    """Empty if other services reach this one at its listen address; so is
+    ``quorum_grpc_advertise``.
+    """
     quorum_grpc_advertise: Address | str
     quorum_ca: str
     log_format: str

@@ -229,7 +229,7 @@ class Daemon:
             authenticator = Authenticator(ledger_thread.token, clock, _trust(configuration, clock))
             forward: HttpForward | None = None
             if supply is not None:
-                # Imports httpx, which a service that shares its ledger with no other does not load.
+                # Imports httpx, which a service that shares its ledger with others needs.
                 from quorate.service.quorum.http_forward import http_forward  # noqa: PLC0415
 
                 forward = await stack.enter_async_context(
@@ -273,7 +273,7 @@ class Daemon:
         @asynccontextmanager
         async def news() -> AsyncIterator[None]:
             if not configuration.waldur_links and not ledger_thread.trouble:
-                # Without a link, no part would report that the recorded budgets are outdated.
+                # Without a link, no other part would mark the recorded budgets as outdated.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))
             yield
 
@@ -361,7 +361,7 @@ class _Server(GuardedServer):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal; the ledger is closed after that, so nothing is raised."""
+        """Stop on a signal; raise nothing, because the ledger is closed after that."""
         if current_thread() is not main_thread():
             yield
             return

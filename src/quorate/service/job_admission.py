@@ -28,7 +28,7 @@ from quorate.model.state.state_view import StateView
 from quorate.service.job_runs import JobRules, pools_of, run_name, run_of
 
 LATE_MS: Final = 10 * SECOND_MS
-"""How long after the deadline of a stop pods are killed: their grace period starts later."""
+"""How long after the deadline of a stop pods are killed; their grace periods began later."""
 
 
 @dataclass(slots=True)

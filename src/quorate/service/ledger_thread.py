@@ -80,11 +80,11 @@ _LOG = logging.getLogger(__name__)
 WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; above that, callers must try again later."""
 OTHERS_S_MAX: Final = 0.05
-"""How long submits may wait while other requests are answered; at least one is answered."""
+"""How long submits may wait while the thread answers other requests, at least one of them."""
 SUBMITS_CPU_S_MAX: Final = 0.25
-"""The CPU time for deciding submits of one block; then other requests are answered."""
+"""How much CPU time deciding the submits of one block may take before others are answered."""
 LARGE_CPU_S_MAX: Final = 2.0
-"""The CPU time for deciding one large request; above that it is refused."""
+"""How much CPU time deciding one large request may take; a slower one is refused."""
 NOT_LEADING: Final = "this service does not lead"
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger thread may take to finish its work and close the ledger."""
@@ -96,7 +96,7 @@ class Listener(Protocol):
     """Called on the ledger thread after something was recorded; must be quick."""
 
     def __call__(self, engine: Engine) -> None:
-        """Handle a ledger whose head has moved."""
+        """Handle the event that the head of the engine's ledger has moved."""
         ...
 
 
@@ -105,7 +105,7 @@ class LedgerThread:
 
     ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
     ledger for reads on other threads; without it this thread also answers reads. With ``ledger``,
-    the URL of the store, processes that read it answer them. With a ``supply`` of executors, this
+    the URL of the store, separate processes answer reads. With a ``supply`` of executors, this
     service decides while it leads (``stand``), and follows the ledger otherwise.
     """
 
@@ -246,12 +246,12 @@ class LedgerThread:
 
     @property
     def _served(self) -> ServedExecutor | None:
-        """The executor in use; None if there is none, and at a service that follows."""
+        """The executor in use; None if there is none, or if this service follows."""
         return self._executor if self._role is None else self._role.executor
 
     @property
     def crowding(self) -> str:
-        """Which limit is reached, so that callers must try again later; empty if none."""
+        """Which limits are reached, so that callers must try again later; empty if none is."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
@@ -279,7 +279,7 @@ class LedgerThread:
                 await self.led_until(lambda found: found.leader is not None)
 
     async def led_until(self, is_so: Callable[[Leadership], bool]) -> Leadership:
-        """Return the leadership as soon as ``is_so`` accepts it."""
+        """Return the leadership as soon as ``is_so`` is true of it."""
         while not is_so(self.leadership):
             await self._led.wait()
         return self.leadership
@@ -445,7 +445,7 @@ class LedgerThread:
             self._trouble = ""
             is_executed = engine.executor is not None
             if self._supply is not None:
-                # A service that does not lead works: it answers reads, and another one decides.
+                # A service that follows is healthy: it answers reads, and the leader decides.
                 self._stopped = lambda: engine.halted
                 self._role = LeaderRole(engine, self._supply, self.nudge)
                 is_executed = self._supply.has_executor
@@ -558,7 +558,7 @@ class LedgerThread:
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
             self._commits.failed(error)
             shown = _shown(engine, error, before)
-            # At once: reading the recorded events, which comes next, may take long.
+            # Delivered before the recorded events are read, because that may take long.
             self._tell(deliver, [(queued.done, None, shown) for queued in queued_requests])
             settled = []
             self._look(engine)

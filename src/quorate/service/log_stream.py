@@ -76,7 +76,7 @@ class StreamLog(logging.Handler):
             self._writer.start()
 
     def _keep(self, line: bytes) -> None:
-        # In parts that a pipe accepts whole once it is ready for any.
+        # In parts small enough that a pipe that is ready accepts them whole.
         parts = [line[at : at + select.PIPE_BUF] for at in range(0, len(line), select.PIPE_BUF)]
         self._kept.extend(parts)
         self._kept_bytes += len(line)

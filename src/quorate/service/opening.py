@@ -114,7 +114,7 @@ def open_ledger(
 ) -> Engine:
     """Verify the blocks of the ledger at ``url``, and return its engine.
 
-    The store may have verified a part of them when it archived them.
+    Blocks that the store verified when it archived them are not verified again.
 
     ``executor`` works for this ledger from then on. Raises ``CommandError`` with the remedy if the
     ledger does not verify, the errors of opening a store, and ``WorkFolderError``.

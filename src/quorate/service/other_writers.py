@@ -1,8 +1,8 @@
 """Reads what other services append to the ledger, as soon as it is recorded.
 
 Only a ledger in a shared store is followed. A store with a leader reports when its head has moved,
-so events of other services are here a moment later. In addition the head is read every half second,
-so that a service knows and reports how old its state may be, even if the store stops reporting.
+so this service has their events a moment later. In addition the head is read every half second, so
+that a service knows and reports how old its state may be, even if the store stops reporting.
 ``HeadWatch`` does both on threads of its own, so that the ledger thread answers requests while the
 store cannot be reached.
 """
@@ -103,8 +103,7 @@ class HeadWatch:
 class OtherWriters:
     """Follows the ledger for one engine; for the ledger thread only. ``trouble`` says why it fails.
 
-    ``read_s`` is when the last head was requested up to which the state is complete; at first, when
-    opening the engine began.
+    The state has all events that the ledger had at ``read_s``.
     """
 
     def __init__(self, engine: Engine, read_s: float, watch: HeadWatch | None = None) -> None:

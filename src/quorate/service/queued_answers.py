@@ -54,6 +54,6 @@ def deliver(responses: list[Response]) -> None:
 
 
 def within_cpu(seconds: float) -> GoOn:
-    """Return a function that says whether this thread has used less CPU time than ``seconds``."""
+    """Return a function: whether this thread has used less than ``seconds`` of CPU since now."""
     end_s = thread_time() + seconds
     return lambda: thread_time() < end_s

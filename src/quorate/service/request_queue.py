@@ -139,7 +139,7 @@ class Line:
             self._wake.notify()
 
     def nudge(self) -> None:
-        """Wake the ledger's thread without a request."""
+        """Wake the ledger thread without a request."""
         with self._wake:
             self._is_nudged = True
             self._wake.notify()

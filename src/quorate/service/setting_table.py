@@ -354,8 +354,8 @@ SETTINGS: Final = (
         read=values.count(1, 100_000),
         default=8_000,
         field="connections_max",
-        text="how many connections may be open at once; half of them may be watches, and a quarter "
-        "of those one caller's",
+        text="how many connections may be open at once; half of them may be watches, and one "
+        "caller may have a quarter of those",
         kind=_COUNT,
     ),
     Setting(
@@ -363,7 +363,8 @@ SETTINGS: Final = (
         read=values.seconds(0.1, 3_600),
         default=30.0,
         field="slow_s_max",
-        text="how long a client may take for the head or the next part of a request, or to read",
+        text="how long a client may take for the head or the next part of a request, or to read a "
+        "part of the answer",
         kind=_SECONDS,
     ),
     Setting(

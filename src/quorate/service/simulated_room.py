@@ -105,7 +105,7 @@ class SimulatedRoom:
         self.machines.resume(orders, term=term, is_whole=is_whole)
 
     def reports(self) -> Sequence[Report]:
-        """Return the ends that are not in the ledger yet, oldest first."""
+        """Return the ends of work that are not in the ledger yet, oldest first."""
         self._catch_up()
         self._reported = self.machines.reports()
         return self._reported

@@ -63,12 +63,12 @@ class Timers:
         return min(SLEEP_S_MAX, max(0.0, due_s, pause_s))
 
     def do_due(self) -> bool:
-        """Do what is due, if it is time to; return whether anything may have been recorded."""
+        """Do what is due, if a check is due; return whether anything may have been recorded."""
         if self.wait_s() > 0:
             return False
         began_s = monotonic()
         if self._engine.stopped:
-            # Why deciding has stopped is logged already; an operator may resume it at any time.
+            # The reason why deciding has stopped is logged already; an operator may resume it.
             self._not_before_s = began_s + TROUBLE_S
             return False
         try:

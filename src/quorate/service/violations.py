@@ -1,9 +1,9 @@
 """Stops the deciding of a service after a broken invariant, or a step of its clock.
 
 The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the events that
-break the invariant, and the head that they follow. If this service made the block, the block is not
-recorded. While that file exists the service decides nothing, even after a restart; an operator
-moves the file away after an inspection.
+break the invariant, and the head that they follow. A block of this service that breaks an invariant
+is not recorded. While that file exists the service decides nothing, even after a restart; an
+operator moves the file away after an inspection.
 """
 
 from __future__ import annotations

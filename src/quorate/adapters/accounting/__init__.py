@@ -1,4 +1,4 @@
-"""Clients of accounting systems. A service imports them only where a link is configured."""
+"""Clients of accounting systems. A service imports them only if a link is configured."""
 
 from quorate.adapters.accounting.waldur_models import leave_models_unread
 

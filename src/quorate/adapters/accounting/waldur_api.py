@@ -42,9 +42,9 @@ _SERVER_FAULT: Final = 500
 _TOO_MANY: Final = 429
 _REMEDIES: Final = {
     401: "it does not know the token; write a valid one into waldur.token_file",
-    403: "the token may not do this; it must be of the offering's provider",
+    403: "the token lacks the permission; use a token of the offering's provider",
     404: "there is no such resource for this token; check waldur.links",
-    _TOO_MANY: "it limits how often it is asked; Quorate asks again later",
+    _TOO_MANY: "it received too many requests; Quorate asks again later",
 }
 _FIELDS: Final = [ResourceFieldEnum.LIMITS, ResourceFieldEnum.LIMIT_USAGE]
 
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class WaldurAccounting:
-    """The client of one Waldur, with one token; for one thread. Connections are kept."""
+    """The client of one Waldur, with one token; for one thread. It reuses its connections."""
 
     def __init__(self, url: str, token: str, timeout_s: float) -> None:
         self._url = url.rstrip("/")
@@ -98,7 +98,7 @@ class WaldurAccounting:
         except UnexpectedStatus as error:
             raise _refused(self._url, error) from error
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-            # The client raises these where an answer does not have the expected fields.
+            # The client raises these if an answer does not have the expected fields.
             raise AccountingError(
                 f"{self._url} sent an answer that Quorate cannot read: {type(error).__name__}: "
                 f"{error}"
@@ -116,7 +116,7 @@ def _refused(url: str, error: UnexpectedStatus) -> AccountingError:
 
 
 def _table(found: Any, name: str, resource: str) -> Mapping[str, Any]:
-    """Return the table ``name`` of a resource, by component; raise where the answer has none."""
+    """Return the table ``name`` of a resource, by component; raise if the answer has none."""
     table = getattr(found, "additional_properties", None)
     if not isinstance(table, dict):
         raise AccountingError(f"resource {resource}: its {name} are missing")
@@ -138,7 +138,7 @@ def _allowance(
 
 
 def _hours_ms(value: object, what: str, resource: str) -> int:
-    """Return hours in whole milliseconds, rounded down; raise where ``value`` is not valid."""
+    """Return hours in whole milliseconds, rounded down; raise if ``value`` is not valid."""
     hours = _number(value)
     if hours is None or not 0 <= hours <= HOURS_MAX:
         raise AccountingError(
@@ -185,7 +185,7 @@ class _Bounded(httpx.BaseTransport):
 def _within(
     stream: httpx.SyncByteStream, request: httpx.Request, until_s: float
 ) -> Iterator[bytes]:
-    """Yield the parts of a body; raise where the body is too long or takes too long."""
+    """Yield the parts of a body; raise if the body is too long or takes too long."""
     size = 0
     for part in stream:
         size += len(part)

@@ -1,4 +1,4 @@
-"""Imports Waldur's client without the 2,600 models that Quorate does not use.
+"""Makes Waldur's client load only the models that Quorate uses, out of 2,600.
 
 The client's package ``models`` imports every model as soon as one of them is imported. That takes
 seconds of CPU time and much memory. ``leave_models_unread`` registers a package of the same name

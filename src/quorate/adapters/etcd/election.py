@@ -41,7 +41,7 @@ from quorate.prepared_types import prepared
 _LOG = logging.getLogger(__name__)
 
 STAND_BACK_S: Final = 10.0
-"""How long a service that stepped down does not stand for election again."""
+"""How long a service waits after it stepped down before it stands for election again."""
 _PAUSE_S: Final = 0.2
 
 
@@ -177,7 +177,7 @@ class Election:
             case Renew(within_s):
                 self._renew(within_s)
             case GiveUp():
-                _LOG.warning("%s leads no longer: etcd did not answer", self._candidate.name)
+                _LOG.warning("%s no longer leads: etcd did not answer", self._candidate.name)
                 self._resign(Following(leader=None))
             case Await(within_s):
                 self._await(within_s)
@@ -241,7 +241,7 @@ class Election:
             # Half of the time that is left, so that a second renewal can be sent.
             self._etcd.keep_alive(leading.lease, within_s / 2)
         except NotLeaderError:
-            _LOG.warning("%s leads no longer: its lease has run out", self._candidate.name)
+            _LOG.warning("%s no longer leads: its lease has expired", self._candidate.name)
             self._become(Following(leader=None))
         except StoreDownError:
             self._become(retried(leading, now_s=self._clock_s()))
@@ -262,7 +262,7 @@ class Election:
         self._become(seen(self._standing, leader, made_at=made_at, as_of=look.as_of))
 
     def _resign(self, standing: Following) -> None:
-        """Follow from now on; a leader ends its lease, which expires anyway if etcd is away."""
+        """Follow from now on; a leader ends its lease, or lets it expire if etcd is unreachable."""
         before = self._standing
         self._become(standing)
         if isinstance(before, Leading):

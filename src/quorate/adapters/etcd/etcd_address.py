@@ -104,7 +104,7 @@ def parse_address(place: str) -> EtcdAddress:
 
 
 def _bucket(settings: dict[str, str]) -> S3Address | None:
-    """Return the object store of the archive; None where the archive is a folder."""
+    """Return the object store of the archive; None if the archive is a folder."""
     archive = settings.get("archive", "")
     if is_s3(archive):
         credentials = _path(settings, "archive-credentials")

@@ -20,7 +20,7 @@ from quorate.ports.errors import (
 
 _Code = grpc.StatusCode
 _UNREACHED: Final = "etcd cannot be reached, or has no quorum"
-_BROKEN_OFF: Final = "a call of etcd broke off in the middle"
+_BROKEN_OFF: Final = "the connection to etcd broke during a call"
 _DOWN: Final = {
     _Code.UNAVAILABLE: _UNREACHED,
     _Code.CANCELLED: _UNREACHED,
@@ -32,9 +32,9 @@ _DOWN: Final = {
 """Messages for calls that etcd did not answer; it may have carried out the transaction."""
 _STALE_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
 _SPACE: Final = (
-    "etcd has no space left for it (alarm NOSPACE): nothing was recorded; reads still work. "
-    "Remedy: restart this program, which compacts and defragments etcd when it opens the ledger; "
-    "if the alarm comes back, raise --quota-backend-bytes of every member"
+    "etcd has no space left (alarm NOSPACE): nothing was recorded; reads still work. Remedy: "
+    "restart this program, which compacts and defragments etcd when it opens the ledger; if the "
+    "alarm comes back, raise --quota-backend-bytes of every member"
 )
 _SLOW: Final = (
     "etcd applies requests more slowly than they arrive: its disk is too slow, or too many "

@@ -86,7 +86,7 @@ class TxnAnswer:
 class KeyValues(Protocol):
     """The calls of etcd that a ledger needs.
 
-    Both methods raise a ``StoreError``. Where ``commit`` raises ``StoreDownError``, etcd may have
+    Both methods raise a ``StoreError``. If ``commit`` raises ``StoreDownError``, etcd may have
     carried out the transaction, or may still do so.
     """
 

@@ -1,8 +1,8 @@
 """The local executor: leases become processes of this machine, each run under a keeper of its own.
 
-The executor writes what it wants of each run to the run's folder; the run's keeper carries it out
+The executor writes the orders for each run to the run's folder; the run's keeper carries them out
 and records the status there. A daemon that is killed at any instant loses nothing: after a restart,
-``resume`` writes what it wants again, and reads what keepers have recorded meanwhile. A separate
+``resume`` writes the orders again, and reads what keepers have recorded meanwhile. A separate
 thread writes the files and starts the processes, so that the ledger thread waits for neither.
 """
 
@@ -171,7 +171,7 @@ class LocalExecutor:
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Accept every open lease again; if ``is_whole``, work of any other lease must end."""
         if self._room < 0:
-            # Not earlier: only an executor with orders has the ledger and this folder to itself.
+            # Locked only now: an executor with orders has the ledger and this folder to itself.
             self._open()
             self._room = os.open(self._folder / ROOM_FIFO, os.O_RDWR | os.O_NONBLOCK)
         self._keepers.take_term(term)

@@ -1,9 +1,9 @@
 """Several executors behind one port: the pool of a lease names the executor of the lease.
 
-The service and the loop see one executor. This one passes each order to the executor of its lease,
-and joins their reports. If a pool names an executor that the service does not have, its leases stay
-as they are: nothing is started for them, their stops are not confirmed, and ``trouble`` says what
-to configure.
+The service and the loop see one executor. ``ExecutorsByPool`` passes each order to the executor of
+its lease, and joins the reports of all executors. If a pool names an executor that the service does
+not have, its leases stay as they are: nothing is started for them, their stops are not confirmed,
+and ``trouble`` says what to configure.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _kind_order(report: Report) -> int:
 
 @dataclass(slots=True)
 class NoExecutor:
-    """Runs nothing, for pools without an executor beside pools that have one.
+    """Runs nothing; the executor of pools that name none, while other pools have one.
 
     A lease that is stopped ends at once, as in a service without any executor.
     """

@@ -1,4 +1,4 @@
-"""The keeper processes of this machine's runs: starts them, wakes them, and finds them again."""
+"""Starts, wakes and finds the keeper processes of this machine's runs."""
 
 from __future__ import annotations
 

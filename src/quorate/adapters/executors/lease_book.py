@@ -1,4 +1,8 @@
-"""The open leases of each run: takes orders, and returns what the run should have at work."""
+"""The open leases of each run: takes orders, and returns which processes a run should have.
+
+A life of a run begins with a start and ends when the run waits again or is over. It continues
+across restarts of the service and changes of its leases.
+"""
 
 from __future__ import annotations
 
@@ -129,11 +133,11 @@ class Book:
         return list(dict.fromkeys(run for lease in self._stopping for run in self._runs_of[lease]))
 
     def runs_of(self, lease: str) -> tuple[str, ...]:
-        """Return the runs that work under a lease: one, or two that share; none if not open."""
+        """Return the runs that work under a lease: two if they share it; empty if it has ended."""
         return self._runs_of.get(lease, ())
 
     def wanted(self, name: str) -> Wanted | None:
-        """Return what a run should have at work; None if it has no processes."""
+        """Return which processes a run should have; None if it has none."""
         run = self._runs.get(name)
         if run is None or not self._has_work(run.spec):
             return None
@@ -274,13 +278,13 @@ class Book:
 
 
 def nothing_wanted(name: str) -> Wanted:
-    """Return the orders for a run whose own are unknown: end all its work."""
+    """Return the orders for a run without known orders: end all its work."""
     work = Work(run=name, command=(), env={}, working_dir="", processes="gpu", grace_ms=0)
     return Wanted(life="", work=work)
 
 
 def _life(run: _OpenRun, before: set[str], life: str) -> str:
-    """Return the life of the open leases: ``life``, if one of them continues it."""
+    """Return ``life`` if one of the open leases continues it, else the life that they begin."""
     goes_on = any(
         name in before or (before and lease.fact.reason in _GOES_ON)
         for name, lease in run.leases.items()

@@ -138,5 +138,5 @@ def _number(value: float) -> float | None:
     try:
         found = float(value)
     except OverflowError:
-        return None  # A whole number of hundreds of digits.
+        return None  # The number has hundreds of digits.
     return found if isfinite(found) else None

@@ -63,7 +63,7 @@ class SilentKeepers:
 
 
 def is_overdue(wanted: Wanted, now_ms: int) -> bool:
-    """Return whether work must end now: the run has no lease, or one is lost or overdue."""
+    """Return whether work must end now: no lease is left, or one is lost or overdue."""
     return not wanted.parts or any(
         part.lost or (part.stop_by_ms is not None and part.stop_by_ms <= now_ms)
         for part in wanted.parts

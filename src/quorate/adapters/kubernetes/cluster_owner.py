@@ -56,8 +56,8 @@ class ClusterOwner:
             raise
         except ClusterError as error:
             raise WorkFolderError(
-                f"the cluster cannot be used for work: {error}; it needs the namespace {home}, and "
-                "the service the right to make a ConfigMap there"
+                f"the cluster cannot be used for work: {error}; it needs the namespace {home}, "
+                f"and the service needs permission to create a ConfigMap there"
             ) from None
         if found != ledger_id:
             raise WorkFolderError(

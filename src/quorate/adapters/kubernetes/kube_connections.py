@@ -114,7 +114,7 @@ class KubeConnections:
 
 
 def _has_ended(connection: HTTPConnection) -> bool:
-    """Return whether the server has closed an idle connection; else it sends nothing unasked."""
+    """Return whether the server has closed an idle connection, which then becomes readable."""
     if connection.sock is None:
         return True
     poll = select.poll()

@@ -1,6 +1,6 @@
 """A cluster's report on how work ended, as a note: one short printable line. Pure.
 
-A container writes its own last message; the note with it goes into the ledger and to terminals.
+The note may contain a container's own last message; the ledger and terminals show the note.
 """
 
 from __future__ import annotations

@@ -169,9 +169,9 @@ def remedy_of(error: Exception) -> str:
     """Return the remedy for a cluster that refuses a request, or does not answer."""
     status = error.status if isinstance(error, ClusterRefusedError) else None
     if status in _DENIED:
-        return "give the service the rights that docs/kubernetes.md lists, and a valid token"
+        return "give the service the permissions that docs/kubernetes.md lists, and a valid token"
     if status == NOT_FOUND:
-        return "install what is missing there: deploy/crds has the custom resources"
+        return "install the missing CRDs there: they are in deploy/crds"
     return (
         "check that its API server runs and can be reached from here; Quorate tries again meanwhile"
     )

@@ -28,7 +28,7 @@ _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 class HeldUp:
     """Since when the pods of a run have been blocked for a stated reason, in one life of the run.
 
-    A pod that is starting does not count, however long it takes: pulling a large image takes long.
+    A pod that is still starting does not count as blocked: pulling a large image takes long.
     """
 
     _since: dict[str, tuple[str, float]] = field(default_factory=dict)

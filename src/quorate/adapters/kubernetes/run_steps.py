@@ -152,7 +152,7 @@ def has_work(run: Run) -> bool:
 
 
 def work_of(run: Run, grace_ms: int) -> Work:
-    """Return the work of the pods of a run."""
+    """Return the command, environment and grace period of a run's pods."""
     return Work(
         run=run.name,
         command=run.command,

@@ -11,8 +11,8 @@ head, and if the head has not moved, writes it again with the same value. From t
 transaction compares an old revision, so it can no longer succeed.
 
 If the head has moved, a key that only this writer writes, with each of its blocks, shows whether
-its own append moved it. The log cannot show this: two writers that decide the same at one head, at
-the same instant of their clocks, make the same block, and only one of them appends it.
+its own append moved it. The log cannot show this: two writers that make the same decision at one
+head, at the same instant of their clocks, make the same block, and only one of them appends it.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class EtcdAppender:
     # --- One block ---
 
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
-        """Return the transaction that appends ``block``; if refused, it reads blocks from there on.
+        """Return the transaction that appends ``block``; if refused, it returns later blocks.
 
         Those may include blocks above the head, which another writer has staged.
         """

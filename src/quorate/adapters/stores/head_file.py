@@ -1,8 +1,8 @@
 """The head file: where a ledger ended when its writer last committed, kept in ``LEDGER.head``.
 
-If a write-ahead log is damaged, truncated or gone, SQLite treats it as one that was never longer.
-So the ledger's file alone does not show that its end is missing. ``head_record.py`` says when the
-writer records a head here, and how a shorter log is refused (docs/adr/0029).
+If a write-ahead log is damaged, truncated or missing, SQLite opens the shorter database without an
+error. So the ledger's file alone does not show that its end is missing. ``head_record.py`` says
+when the writer records a head here, and how a shorter log is refused (docs/adr/0029).
 
 The file has two slots, written in turn, each with a checksum and a number that grows by one. An
 interrupted write damages one slot, and the other still has the previous head. A record is a
@@ -232,7 +232,8 @@ def _decoded(text: bytes) -> _Slot | None:
 
 def _newest(fd: int, ledger: Path) -> _Slot:
     """Return the slot that was written last; raises ``CorruptLedgerError`` if none is complete."""
-    # A writer may be at work: it never damages both slots at once, but a slow reader may see that.
+    # A slow reader may find both slots damaged while a writer works, although the writer never
+    # damages both at once.
     for _ in range(_READS_MAX):
         text = os.pread(fd, _SLOTS * SLOT_BYTES, 0)
         slots = [_decoded(text[at * SLOT_BYTES : (at + 1) * SLOT_BYTES]) for at in range(_SLOTS)]

@@ -55,8 +55,9 @@ class EndSigner:
             f"the signature in {name} was not made by this ledger's key, so {name} was changed or "
             f"belongs to another ledger",
             remedy=(
-                f"put back the right {name}; without one compare the ledger with a checkpoint kept "
-                f"elsewhere (quorate ledger verify --against CHECKPOINT), then move {name} away"
+                f"put back the right {name}; if you do not have it, compare the ledger with a "
+                f"checkpoint kept elsewhere (quorate ledger verify --against CHECKPOINT), then "
+                f"move {name} away"
             ),
             source=str(ledger),
         )
@@ -104,7 +105,7 @@ def _opening(first: Block | None) -> LedgerOpened | None:
     try:
         opened = open_block(first, after=GENESIS)[0]
     except QuorateError:
-        # The reader of the blocks reports what is wrong with the first one.
+        # The reader of the blocks reports a fault of the first block.
         return None
     return opened if isinstance(opened, LedgerOpened) else None
 

@@ -26,7 +26,7 @@ class MemoryStore:
         self.is_shared = is_shared
         self._blocks = list(blocks)
         self._snapshot: tuple[Head, bytes] | None = None
-        # By name: the row, and the snapshot that archived it.
+        # By name: the row of a run, and the snapshot that archived it.
         self._archive: dict[str, tuple[int, ArchivedRow]] = {}
 
     def head(self) -> Head:

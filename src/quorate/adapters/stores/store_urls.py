@@ -227,7 +227,8 @@ def remove_store(url: str) -> None:
 def open_outbox(url: str) -> Outbox:
     """Return the outbox of the ledger at ``url``.
 
-    For a file it is another file beside it. For a ledger in etcd, only the leader may use it.
+    For a ledger in a file, the outbox is another file beside it. For a ledger in etcd, only the
+    leader may use it.
     """
     driver, place = _driver(url)
     return driver.outbox(place)
@@ -248,8 +249,8 @@ def check_store_writable(url: str) -> None:
 def ledger_path(url: str) -> Path:
     """Return the path prefix of the files beside the ledger at ``url``.
 
-    These are its key, its secrets, its work folder and its outbox. For SQLite it is the ledger's
-    file.
+    Those files are its key, its secrets, its work folder and its outbox. For SQLite the prefix is
+    the ledger's file.
     """
     driver, place = _driver(url)
     return driver.beside(place)

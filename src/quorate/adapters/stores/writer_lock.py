@@ -68,7 +68,7 @@ def check_only_link(ledger: Path) -> None:
     """Raise ``StoreError`` if the file of ``ledger`` has another name, by a hard link.
 
     The lock is beside one name, so a writer that uses another name would not find it. Call this
-    while the lock is held: a link that is created later is refused to the writer that opens it.
+    while the lock is held: if a link is created later, the writer that opens it is refused.
     """
     links = ledger.stat().st_nlink
     if links > 1:

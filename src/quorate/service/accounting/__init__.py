@@ -1,1 +1,1 @@
-"""Links to accounting systems: they read the remaining hours, and report the used ones."""
+"""Links to accounting systems: they read the remaining hours, and report the used hours."""

@@ -131,7 +131,9 @@ class Link:
         """Return a fall-back to the ledger's own figures if the last answer is too old."""
         owner = link.owner
         if self.status.troubles.get(owner) != why:
-            _LOG.warning("the accounting system did not answer what is left for %s: %s", owner, why)
+            _LOG.warning(
+                "the accounting system did not say how much is left for %s: %s", owner, why
+            )
         self.status.failures += 1
         self.status.troubles[owner] = why
         known_ms = self.status.answered_ms.get(owner)
@@ -217,7 +219,7 @@ class Link:
             self.status.deliveries += 1
             if self._waiting.get(parcel.line) == parcel.key:
                 del self._waiting[parcel.line]
-                # Report what was used meanwhile soon, not only at the next regular time.
+                # Report the latest usage soon, not only at the next regular time.
                 self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
 
     def _drop_former(self, parcel: Parcel, resource: str) -> None:
@@ -268,7 +270,7 @@ def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str])
 
 
 def is_news(record: ReportRecord | None, news: News) -> bool:
-    """Return whether the ledger does not know ``news`` yet."""
+    """Return whether ``news`` differs from what the ledger has."""
     if isinstance(news, FallBack):
         return record is None or record.answers or record.resource != news.resource
     return record is None or (record.source, record.gpu, record.node, record.resource) != (

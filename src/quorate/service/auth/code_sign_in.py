@@ -57,8 +57,7 @@ class CodeSignIn:
         self.issuer: Final = oidc.issuer
         self.client: Final = client
         self._secret = _secret_of(client)
-        # An ID token is issued to the client, an access token to an audience: use the one we
-        # accept.
+        # An ID token is issued to the client, an access token to an audience: use the accepted one.
         self._kind = "id_token" if oidc.audience == client.client_id else "access_token"
         self._clock = clock
         self._asking = asyncio.Lock()
@@ -104,7 +103,7 @@ class CodeSignIn:
         if self._under_way >= EXCHANGES_MAX:
             raise problem(
                 TOO_MANY_REQUESTS,
-                f"{EXCHANGES_MAX} people are signing in already; try again in a second",
+                f"{EXCHANGES_MAX} users are signing in already; try again in a second",
             )
         self._under_way += 1
         try:

@@ -40,7 +40,7 @@ PATH: Final = "/admission"
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 """The longest review: it has a resource twice, each of 3 MiB at most."""
 MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""How much memory all reviews take together; one address gets a part of it."""
+"""How much memory all reviews may take together; one address may take a part of it."""
 PARTS_MAX: Final = 200_000
 """How many values a review may have: parsing them blocks the whole service."""
 READ_S_MAX: Final = 10.0
@@ -52,7 +52,7 @@ OF_ADDRESS_MAX: Final = 64
 
 
 class _Protocol(GuardedProtocol):
-    """HTTP/1.1 for reviews: waits long for nothing but the head of a request."""
+    """HTTP/1.1 for reviews: only the head of a request may take long."""
 
     slow_s_max = READ_S_MAX
 

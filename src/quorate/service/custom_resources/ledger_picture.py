@@ -1,4 +1,4 @@
-"""The ledger's data for the custom resources of a cluster, read at once on the ledger thread."""
+"""The ledger's data for the custom resources of a cluster, read at once by the ledger thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the ledger's data for custom resources again and again; only changes are read.
+"""Reads the ledger's data for custom resources repeatedly; reuses runs that have not changed.
 
 A run without events since the last read shows the same, except for figures that change with time. A
 waiting run also depends on other runs, so it is read every few seconds; a run in a pool with rounds

@@ -2,8 +2,8 @@
 
 It compares them after every start, and whenever one of them has changed. A resource that a user
 writes becomes a request, with that user as its caller; the ledger's data becomes its status.
-Between two comparisons the operator remembers only what need not be computed again, and what was
-refused. So it needs no special code for a lost watch, a conflict or a restart (docs/adr/0046).
+Between two comparisons the operator remembers only cached results and refused requests. So it needs
+no special code for a lost watch, a conflict or a restart (docs/adr/0046).
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def _said(
 
 
 def is_final(resource: Resource) -> bool:
-    """Return whether the status of a run will not change any more."""
+    """Return whether the status of a run is final."""
     status = resource.status
     if resource.kind != RUN or status.get("phase") not in _OVER:
         return False

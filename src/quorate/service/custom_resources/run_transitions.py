@@ -1,7 +1,7 @@
 """The changes of a run between two of its statuses, for Kubernetes Events. Pure.
 
-``kubectl describe run`` shows Events below the status. An Event is written when a condition
-changes, or is false for another reason than before; changed figures cause none.
+``kubectl describe run`` shows Events below the status. The operator writes an Event when a
+condition changes, or is false for a new reason. It writes none when only figures change.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _admission(
     *,
     is_told: bool,
 ) -> list[Transition]:
-    """Return that a run was admitted, or why it waits, unless ``is_told``: already reported."""
+    """Return that a run was admitted, or why it waits; empty if ``is_told`` (already reported)."""
     admitted = new.get(ADMITTED)
     if admitted is None or not _is_new(old, admitted):
         return []

@@ -59,7 +59,7 @@ class _Rest:
 
 
 class WriteQueue:
-    """The queue of one event loop, which alone calls it; its own threads send the requests.
+    """A queue for one event loop; its own threads send the requests.
 
     The loop calls ``over`` when a request has ended: with its key, the write, and the error if it
     failed. ``clock`` returns the seconds by which objects rest.
@@ -85,7 +85,7 @@ class WriteQueue:
         return len(self._under_way) + sum(map(len, self._waiting.values()))
 
     def known(self, key: Key) -> Write | None:
-        """Return the request for an object that waits or is under way."""
+        """Return the waiting or running request for an object."""
         found = self._under_way.get(key)
         if found is not None:
             return found

@@ -36,7 +36,7 @@ DETAILS: Final = "grpc-status-details-bin"
 MESSAGE_CHARS_MAX: Final = 300
 """How many characters of the first fault become the message, which is sent as a header."""
 _GONE: Final = 499
-"""The status under which a call is counted whose caller disconnected; the same as for REST."""
+"""The status for counting calls whose callers disconnected; the same as for REST."""
 
 
 Metadata = tuple[tuple[str, str | bytes], ...]

@@ -72,7 +72,7 @@ class GrpcQuorum:
         return tuple(freshness(self.ledger_thread, before, is_order=is_order))
 
     def said_of_refusal(self, before: Begun) -> list[tuple[str, str]]:
-        """Return the metadata on the age of a refusal, which depends on a state as answers do."""
+        """Return the metadata on the age of a refusal: the state that it was made from."""
         return freshness(self.ledger_thread, before, is_order=False)
 
     def is_elsewhere(self, operation: Operation, asked: Struct) -> bool:

@@ -1,7 +1,7 @@
 """gRPC: every operation of the table as a method, registered from it; health and reflection.
 
 There is no code for single operations here. Requests arrive as bytes and are decoded after the
-caller is authenticated and permitted, so that an unknown caller costs no more than that.
+caller is authenticated and permitted, so that requests of unknown callers are cheap.
 """
 
 from __future__ import annotations
@@ -233,8 +233,7 @@ class GrpcServer:
             with called(self._metrics, method, context) as call:
                 return await told(call, lambda: self._unary(call, sent))
 
-        # Registered as a stream of one message, so that the message is received after the caller is
-        # known.
+        # Registered as a stream of one message, so that the message is read after authentication.
         return grpc.stream_unary_rpc_method_handler(unary)
 
     async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:

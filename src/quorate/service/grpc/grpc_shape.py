@@ -36,7 +36,7 @@ class Label(Enum):
     """How often a field may occur in a message."""
 
     ONE = auto()
-    """Once or not at all; both can be told apart unless the schema always has the field."""
+    """At most once; absent and present differ unless the schema always has the field."""
     MANY = auto()
     MAP = auto()
 
@@ -143,7 +143,7 @@ def _is_empty(field: types.Field) -> bool:
 
 
 def _members(kind: types.Type) -> tuple[tuple[types.Type, ...], bool]:
-    """Return the types of a union without null, and whether it has null; another type is its own.
+    """Return the types of a union, or the one type, without null; and whether null is among them.
 
     A number that may be an integer or a float is carried as a float.
     """

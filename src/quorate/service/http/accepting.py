@@ -1,8 +1,8 @@
 """Counts connections from when they are accepted: before TLS, and before authentication.
 
-At the limit of open connections, the one that has been idle longest is closed: one that has sent no
-complete request head, or waits between two requests. Clients reconnect then, as they do whenever a
-kept-alive connection is closed. A limit per address works in the same way.
+At the limit of open connections, the connection that has been idle longest is closed. A connection
+is idle until it has sent a complete request head, and between two requests. Clients reconnect then,
+as they do whenever a kept-alive connection is closed. A limit per address works in the same way.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class HeldBody:
         self._held = 0
 
     def hold(self, length: int) -> None:
-        """Count ``length`` bytes in all; raises ``CommandError`` if the limit is reached."""
+        """Count ``length`` bytes for this body; raises ``CommandError`` if the limit is reached."""
         if length > self._held:
             self._shares.take(self._caller, length - self._held)
             self._held = length

@@ -75,7 +75,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Give the application a way to abort the connection."""
         super().on_message_begin()
         self._has_begun = True
-        # A request that follows a rejected one is not aborted by the rejected one's timer.
+        # A rejected request's timer must not abort the request that follows it.
         self._unset_keepalive_if_required()
         self.scope["extensions"] = extension(self.transport.abort, self._farewell)
 

@@ -133,7 +133,7 @@ def watch_share(connections: int) -> Share:
     """Return the limits on watches for at most ``connections`` open connections.
 
     A watch occupies its connection, so half of the connections are reserved for requests, and no
-    caller can take all of the others by watching.
+    caller may use all of the other half.
     """
     usual = Share.of_all(max(1, min(WATCHERS_MAX, connections // 2)), "watches")
     return replace_share(
@@ -147,9 +147,10 @@ def watch_share(connections: int) -> Share:
 class WatchRegistry:
     """Serves the watchers of REST.
 
-    An event is encoded once for all watchers that see the same: the key of the cache is what a
-    watcher may see, never the sequence alone. While nothing is recorded, a watcher gets a comment
-    every ``heartbeat_s``, so that the client can tell a quiet ledger from a lost connection.
+    An event is encoded once for all watchers with the same permissions: the key of the cache
+    contains what a watcher may see, not only the sequence. While nothing is recorded, a watcher
+    gets a comment every ``heartbeat_s``, so that the client can tell a quiet ledger from a lost
+    connection.
     """
 
     def __init__(self, ledger_thread: LedgerThread, heartbeat_s: float) -> None:
@@ -225,7 +226,7 @@ class WatchRegistry:
                 return
             found = reading.result()
             await send(_part(self._framed(found) or _beat(watcher.cursor)))
-            # Only after sending: a watcher that is disconnected meanwhile has not received these
+            # Advanced only after sending: a watcher that disconnects meanwhile has not received the
             # events.
             watcher.told_cursor = watcher.cursor
 
@@ -243,7 +244,7 @@ class WatchRegistry:
         return b"".join(frames)
 
     def _frame(self, shown: Shown) -> bytes:
-        """Return the frame of an event or a notice; cached for all watchers that see the same."""
+        """Return the frame of an event or a notice; cached for watchers of the same permissions."""
         tree = shown.tree
         if not shown.is_common:
             return b"event: lines\ndata: %s\n" % to_json(tree)

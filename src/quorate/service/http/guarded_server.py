@@ -41,6 +41,6 @@ class GuardedServer(uvicorn.Server):
             )
             for each in sockets
         ]
-        # The server only closes them, as it closes asyncio servers.
+        # The server only calls their ``close``, as for asyncio servers.
         self.servers = acceptors
         self.started = True

@@ -67,7 +67,7 @@ class LogWatcher:
             self._look_s = min(LOOK_S_MAX, self._look_s * SLOWER)
 
     async def _check(self) -> None:
-        """Ask the ledger about the run and the caller, if it may have changed."""
+        """Ask the ledger about the run and the caller, if either may have changed."""
         since_s = monotonic() - self._checked_s
         has_moved = self._ledger_thread.recorded_seq != self._seq and since_s >= CHECK_S
         if not has_moved and since_s < STANDING_S:

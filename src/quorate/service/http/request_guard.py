@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16 * 1024
 BODY_BYTES_PER_S_MIN: Final = 16 * 1024
-"""The lowest rate at which a body must arrive, after the time that every client has."""
+"""The lowest rate at which a body must arrive, after a first period without a rate."""
 ABORT: Final = "quorate.abort"
 """The ASGI scope extension that aborts a connection."""
 COMING: Final = "quorate.coming"

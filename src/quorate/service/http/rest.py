@@ -71,7 +71,7 @@ Answering = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of the application."""
+    """The objects that the application needs."""
 
     ledger_thread: LedgerThread
     authenticator: Authenticator
@@ -109,7 +109,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Known:
-    """Finds the route: a path without placeholders at once, any other by trying them in order."""
+    """Finds the route: a path without placeholders by look-up, any other by trying all in order."""
 
     def __init__(self, fixed: Mapping[str, Answering], router: ASGIApp) -> None:
         self._fixed = fixed
@@ -175,8 +175,8 @@ class _Gate:
 def waits_first(headers: Mapping[bytes, str], body_bytes: int) -> bool:
     """Return whether a request must wait for something before the ledger thread takes it.
 
-    It waits for a sequence, or for its body, which another thread reads. Without this, a tenant
-    could have twice its share: as many waiting requests as admitted ones.
+    It waits for a sequence, or for its body, which another thread reads. Waiting requests count,
+    too: otherwise a tenant could have twice its share.
     """
     return MIN_SEQUENCE.encode() in headers or body_bytes > AT_ONCE_BYTES
 
@@ -225,7 +225,7 @@ class _Asked:
         ledger_thread = self._gate.parts.ledger_thread
         least = headers.get(MIN_SEQUENCE.encode())
         if waits_first(headers, len(body)):
-            # A request that waits here takes no place from others.
+            # A request that waits here does not count as under way.
             arrived(scope)
         asked = await ledger_thread.bodies.run(
             len(body), lambda: asked_of(operation, path, query, headers, body)
@@ -342,7 +342,7 @@ async def _respond(
     if reply.notes and form not in (Form.TOLD, Form.WIDE):
         head.append((NOTES.encode(), _notes(reply.notes)))
     if reply.cpu_s is not None:
-        # So that a caller that polls can adapt its rate.
+        # Lets a caller that polls adapt its rate.
         head.append((b"server-timing", b"cpu;dur=%.1f" % (1e3 * reply.cpu_s)))
     status = 200
     body = reply.body
@@ -452,7 +452,7 @@ def _standing(ledger_thread: LedgerThread, engine: Engine) -> Sequence[GaugeMetr
     try:
         return ledger_thread.metrics.collect(engine.view, engine.now_ms())
     except QuorateError as error:
-        # Metrics must be served most of all when the service is not ready.
+        # Metrics are needed most when the service is not ready.
         _LOG.warning("metrics of the state are left out: %s", error)
         return None
 

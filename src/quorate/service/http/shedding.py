@@ -34,15 +34,13 @@ _BEGIN: Final = re.compile(rb"(POST|PUT|PATCH|DELETE) (/api/[!-~]+) HTTP/1\.1\r\
 _SPECIAL: Final = re.compile(
     rb"\r\n(?:connection|expect|transfer-encoding|upgrade)\b", re.IGNORECASE
 )
-"""Headers that affect what follows the request, or its length."""
+"""Headers that change how the connection continues, or the length of the request."""
 _LINE_ENDS: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
 """Characters for which parsers disagree whether they end a header."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length\b(?:: ?([0-9]{1,5})(?=\r\n))?", re.IGNORECASE)
-"""A Content-Length header, with its number if it is in plain form."""
+"""A Content-Length header, with its number if that has only digits."""
 _WAITING: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
-"""Headers of requests whose client waits for an answer before it sends the rest, or that have no
-length.
-"""
+"""Headers of requests without a length, or whose client waits before it sends the body."""
 _TOKEN: Final = re.compile(
     rb"\r\nauthorization: bearer [A-Za-z0-9]+_([A-Za-z0-9]+)_[A-Za-z0-9]+\r\n", re.IGNORECASE
 )
@@ -82,8 +80,8 @@ class Shedding:
     def answer_to_whole(self, data: bytes) -> bytes | None:
         """Return the response to a rejected request in ``data``; None if it is not rejected here.
 
-        This is the cheapest way to reject, for a service that is full. It handles only one whole,
-        plain request; any other goes through the parser.
+        This is the cheapest way to reject requests while the service is full. It handles only a
+        single complete request with plain headers; the parser handles any other.
         """
         end = data.find(_HEAD_END)
         begin = _BEGIN.match(data)

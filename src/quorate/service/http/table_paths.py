@@ -22,7 +22,7 @@ def names_of(path: str) -> tuple[str, ...]:
 
 @cache
 def places() -> Mapping[str, Mapping[str, Operation]]:
-    """Return every path, with its first names in the table, and its operations."""
+    """Return every path with its operations; placeholders have the names of the first operation."""
     called: dict[str, str] = {}
     found: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS.values():

@@ -2,15 +2,15 @@
 
 Requests above the limit are rejected before they are read, which costs little, so that an
 overloaded service keeps its throughput. The rate of answers is measured in intervals in which
-requests wait all the time. The best of the last few counts, so that one long commit changes
-nothing. The limit is the number of answers in the longest time that an answer may take, and half of
-that while the event loop is behind. The measurements are dropped once nothing has been under way
-for a while.
+requests wait all the time. The highest rate of the last few intervals counts, so that one long
+commit changes nothing. The limit is the number of answers in the longest time that an answer may
+take, and half of that while the event loop is behind. The measurements are dropped once nothing has
+been under way for a while.
 
 One tenant may have half of the limit at most, and one caller a quarter: a burst of one tenant
 leaves places to the others, which are admitted and answered in turns with it. While the loop is
-behind, a tenant's requests above half of its share are not counted, so that no tenant keeps the
-others out.
+behind, requests of a tenant above half of its share do not count towards the limit, so that other
+tenants are still admitted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ANSWER_S_MAX: Final = 1.0
 INTERVAL_S: Final = 0.5
 """The shortest interval in which responses are counted."""
 INTERVALS: Final = 3
-"""The best of this many intervals counts; with fewer, the rate is unknown."""
+"""The highest rate of this many intervals counts; with fewer intervals, the rate is unknown."""
 WAITING_MIN: Final = 32
 """An interval counts only if this many requests were under way all the time."""
 FORGET_S: Final = 10.0

@@ -24,8 +24,8 @@ KEPT_PART: Final = 20
 class Share:
     """``most`` may be open at once, ``of_tenant_max`` of one tenant, ``of_one_max`` of one caller.
 
-    ``kept`` of them are reserved for admins, whom only ``most`` limits: admins repair the situation
-    when others have too much open. ``what`` names the counted objects.
+    ``kept`` of them are reserved for admins, whom only ``most`` limits: admins must be able to act
+    when other callers have reached the limit. ``what`` names the counted objects.
     """
 
     most: int
@@ -47,7 +47,7 @@ class Share:
 
 
 class Shares:
-    """How much each tenant and each caller has open; for one thread at a time.
+    """How many requests or streams each tenant and caller has open; for one thread at a time.
 
     ``share`` may be replaced: open objects stay open, and count against the new one.
     """
@@ -61,16 +61,16 @@ class Shares:
 
     @property
     def open(self) -> int:
-        """How much is open."""
+        """How many are open."""
         return self._open
 
     def open_of(self, tenant: str) -> int:
-        """Return how much ``tenant`` has open."""
+        """Return how many ``tenant`` has open."""
         return self._of_tenant[tenant]
 
     @property
     def most_of_tenant(self) -> int:
-        """The largest amount that one tenant has open."""
+        """The largest number that one tenant has open."""
         return max(self._of_tenant.values(), default=0)
 
     @property
@@ -90,7 +90,7 @@ class Shares:
             self.give_back(caller, amount)
 
     def take(self, caller: Caller | None, amount: int = 1) -> None:
-        """Count ``amount`` of ``caller``; raises ``CommandError`` above a share.
+        """Count ``amount`` for ``caller``; raises ``CommandError`` above its share.
 
         Without a caller the amount is the service's own, which is limited like an admin's.
         """
@@ -98,7 +98,7 @@ class Shares:
         self.count(caller, amount)
 
     def count(self, caller: Caller | None, amount: int = 1) -> None:
-        """Count ``amount`` of ``caller``, even above a share."""
+        """Count ``amount`` for ``caller`` without checking its share."""
         self._open += amount
         if caller is not None:
             self._of_one[caller.whose] += amount

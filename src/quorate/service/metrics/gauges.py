@@ -176,7 +176,7 @@ _LIMITS: Final = {
 
 
 def _hours(standing: Standing, own: Iterable[str]) -> Told:
-    """Yield the usage of soft budgets, only for tenants with labels of their own.
+    """Yield the usage of soft budgets, but only of tenants with labels of their own.
 
     Adding up the usage of thousands of tenants would delay commits.
     """

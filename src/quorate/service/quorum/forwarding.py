@@ -32,7 +32,7 @@ CONNECT_S: Final = 2.0
 ANSWER_S: Final = 60.0
 """How long the leader may take to answer."""
 CAUGHT_UP_S: Final = 10.0
-"""How long an answer waits for the state to have a sequence."""
+"""How long an answer waits until the state has a sequence."""
 _SEQ_CHARS_MAX: Final = 18
 
 

@@ -37,7 +37,7 @@ class KnownState(Protocol):
 
     @property
     def is_led(self) -> bool:
-        """Whether the ledger has a leader, so that other services may serve it, too."""
+        """Whether the services of the ledger elect a leader."""
         ...
 
 
@@ -62,8 +62,8 @@ def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple
     """Return the headers on the age of an answer that was begun at ``before``.
 
     The answer may lag, unless this service has led the whole time: then its data is no older than
-    the request, and no other service can have acknowledged anything meanwhile. A read includes what
-    was recorded before it began, a command what it recorded.
+    the request, and no other service can have acknowledged anything meanwhile. A read includes all
+    events recorded before it began; a command includes its own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term

@@ -189,7 +189,7 @@ class LeaderRole:
         """Replace ``leadership`` if it has changed; return whether it has."""
         leads = self._term > 0
         if not leads and leader is not None and leader.term == self._newest_term:
-            # This service has won, but does not decide yet, or no longer does.
+            # This service has won the election, but does not decide yet, or no longer does.
             leader = None
         term = leader.term if leader is not None else self._term
         found = Leadership(leads=leads, term=term, leader=leader, why_not=self._why_not)

@@ -28,10 +28,9 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""How many reads are answered at once; at least one reader is left free of long ones, and of one
-tenant's.
+"""How many readers there are. Long reads, or reads of one tenant, may use all but one.
 
-Of the long reads, too, one tenant may have all but one at most.
+Of the readers for long reads, one tenant may use all but one.
 """
 WAITING_MAX: Final = 256
 """How many reads may wait; above that, callers must try again later."""
@@ -231,7 +230,7 @@ class ReadPool:
                 found = self._wait(KEEP_S)
             if found is not None or self._is_closing:
                 return found
-            # Not under the lock, so that no caller waits for it.
+            # Outside the lock, so that no caller waits for it.
             reader.forget()
 
     def _wait(self, within_s: float) -> _Slip | None:

@@ -42,7 +42,7 @@ FOLLOW_S: Final = 0.5
 FOLLOW_S_MAX: Final = 4.0
 """The longest such pause: reading ten commits costs hardly more than checking for one."""
 FEW_EVENTS: Final = 50
-"""So few events are read quickly enough to be left for the next read."""
+"""So few events take little time, so an idle reader leaves them for the next question."""
 GLANCE_S: Final = 1.0
 """How long an idle reader waits for its store: a read that arrives meanwhile waits, too."""
 NICE: Final = 5
@@ -62,7 +62,7 @@ def main() -> None:
         os.dup2(nothing.fileno(), 0)
     for operation in OPERATIONS.values():
         if operation.effect is not Effect.STREAM:
-            # Imports the modules that answer the question.
+            # Imports the modules that answer questions.
             operation.handle()
     # The collectors of readers skip objects shared by the fork, because a visit would copy them.
     gc.collect()

@@ -30,7 +30,7 @@ from quorate.service.reply import Form, Reply, reply_of
 READ_ON_EVENTS_MAX: Final = 4 * SNAPSHOT_EVENTS
 """After this many events a state is read again from a snapshot, to stay small."""
 INSTANT_MS_MAX: Final = 1_000
-"""How old results derived from a state may be; until then, questions share them."""
+"""How old results derived from a state may be before they are computed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

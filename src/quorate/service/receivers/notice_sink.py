@@ -116,8 +116,9 @@ class NoticeSink:
         self._outbox = outbox
         self._clock = clock
         self._counts = counts
-        # A sink of another ledger in the same place starts anew: its sequences mean other events.
-        # So does another receiver of the same name: the waiting parcels are not for it.
+        # The name has the ledger's id, because sequences of another ledger mean other events, and
+        # the receiver's digest, because waiting parcels are not for another receiver of the same
+        # name.
         kind, name, digest = receiver.kind, receiver.name, receiver.digest
         self.name: Final = f"{kind}/{source.ledger_id}/{name}/{digest}"
         self._label: Final = f"{kind} {name}"
@@ -187,7 +188,7 @@ class NoticeSink:
         return cursor < end.seq
 
     def _find_place(self, store: EventStore) -> None:
-        """Find the last event that was sent to the receiver; a new one starts at ``begin``."""
+        """Find the last event that was sent to the receiver; a new one starts as ``begin`` says."""
         check_place(self._outbox, self.name, store)
         cursor = self._outbox.cursor(self.name)
         if cursor == 0:

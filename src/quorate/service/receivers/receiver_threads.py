@@ -107,7 +107,7 @@ class _Line:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            # Cleared first: events recorded from here on are read by the next pass.
+            # Cleared first, so that the next pass reads events that are recorded from here on.
             self._wake.clear()
             try:
                 self._wake.wait(self._sink.step())
@@ -116,7 +116,10 @@ class _Line:
                     _LOG.warning("%s: %s; trying again", self._label, error)
                 self._stopping.wait(TROUBLE_S)
             except Exception:  # noqa: BLE001 - the thread's top frame: one bug must not silence it
-                _LOG.exception("%s has a bug; trying again", self._label)
+                _LOG.exception(
+                    "%s has a bug; trying again",
+                    self._label,
+                )
                 self._stopping.wait(TROUBLE_S)
 
 
