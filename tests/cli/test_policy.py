@@ -245,4 +245,4 @@ def test_a_pool_of_rounds_needs_its_parts(bare: Shell) -> None:
     bare.ok("apply", "-f", pool)
     code, said = without_numpy("serve", "--ledger", "quorate.db", folder=bare.folder)
     assert code == 4
-    assert said.endswith(f"quorate.db: pool 'shared' shares in rounds, and {INSTALL}")
+    assert said.endswith(f"quorate.db: pool 'shared' uses rounds, but {INSTALL}")

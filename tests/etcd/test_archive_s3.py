@@ -115,7 +115,7 @@ def test_a_wrong_secret_is_an_explained_error(
     [
         ("archive=s3://h/b1&archive-credentials=f", "names no bucket"),
         ("archive=s3://h/bucket", "needs archive-credentials=FILE"),
-        ("archive=s3%2Bhttp://far.example.org/bucket&archive-credentials=f", "in clear"),
+        ("archive=s3%2Bhttp://far.example.org/bucket&archive-credentials=f", "unencrypted"),
         ("archive=/srv/a&archive-credentials=f", "needs archive=s3://"),
         ("archive-region=eu", "needs archive=s3://"),
     ],

@@ -339,7 +339,7 @@ def test_only_the_leader_appends_once_there_is_one() -> None:
     # Its lease ends, and another makes the key anew.
     del etcd.rows[KEYS.leader]
     second = seal(first.head, some_events(1, at_ms=5))
-    with pytest.raises(NotLeaderError, match="lease has run out"):
+    with pytest.raises(NotLeaderError, match="lease has expired"):
         leader.append(second, first.head)
     etcd.carry_out(_put_leader(b"second"))
     with pytest.raises(NotLeaderError, match="another program leads"):

@@ -75,7 +75,7 @@ def test_a_ledger_that_is_written_meanwhile_does_not_move(
 
     monkeypatch.setattr(ledger_copy, "copy_store", written)
     target = tmp_path / "back.db"
-    with pytest.raises(StoreError, match="another program has written to it meanwhile"):
+    with pytest.raises(StoreError, match="another program wrote to"):
         move_store(etcd_url, str(target))
     assert not target.exists()
     assert not key_path(target).exists()

@@ -310,7 +310,7 @@ def test_a_run_whose_keeper_cannot_work_fails_and_says_where_to_look(place: Room
     found = place.exited("r")
     assert found.code == 126
     log = place.home("r") / KEEPER_LOG
-    assert found.note == f"its keeper cannot work, and has died 5 times; see {log}"
+    assert found.note == f"its keeper failed to start 5 times; see {log}"
     assert "IsADirectoryError" in log.read_text()
     place.end("r/0")
     place.until(lambda: not any((place.folder / LIVE).iterdir()), "it is forgotten")
@@ -558,7 +558,7 @@ def test_a_stop_that_was_ordered_last_is_told_before_the_service_ends(
         place.said("r", "up")
         place.stop(lease, within_s=2)
         place.executor.close()
-        assert "left at work: 2 runs;" in caplog.text
+        assert "still running: 2 runs;" in caplog.text
         place.until(lambda: not place.ranks("r"), "it goes without the service")
         place.until(lambda: place.ranks("s"), "the other works on, or begins")
 
@@ -575,7 +575,7 @@ def test_an_executor_that_has_ended_by_a_bug_says_so(tmp_path: Path) -> None:
         place.run("r", "true")
         executor.carry_out([place.order(lease_started("r/0", {"n1": [0]}))])
         place.until(lambda: executor.trouble, "it breaks down")
-    assert "ended by a bug" in executor.trouble
+    assert "a bug ended the executor" in executor.trouble
     executor.close()
     sweep(tmp_path / "work")
 
@@ -602,7 +602,7 @@ def test_two_services_do_not_share_a_folder(tmp_path: Path) -> None:
         place.launch("r", *WAITING)
         place.said("r", "up")
         other = LocalExecutor(folder, takeover_s=0.2)
-        words = "is used by another service, which is running; stop that one, or name another"
+        words = "is used by another service, which is running; stop that service, or name another"
         with pytest.raises(WorkFolderError, match=words):
             other.belong_to("one")
         with pytest.raises(WorkFolderError, match=words):

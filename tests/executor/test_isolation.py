@@ -270,7 +270,7 @@ def test_in_a_container_without_all_rights_a_job_sees_command_lines_and_no_more(
             assert done == {name for name in tried if name.startswith("cmdline of ")}
             assert 0 in seen["owners_seen"]
             told = "a private /proc cannot be mounted (operation not permitted)"
-            assert f"work sees which processes other users have: {told}" in site.served.err
+            assert f"work can see the processes of other users: {told}" in site.served.err
             assert f"other users' processes are not hidden: {told}" in site.said("bad", "runs as")
             check_seen(site, seen)
             # Nothing is known of its environment here, and what is left of it still goes.
@@ -388,7 +388,7 @@ def check_seen(site: Site, seen: dict[str, Any]) -> None:
             line.endswith(cgroups.name_of(run_folder(site.work, "bad"))) for line in seen["cgroup"]
         )
     # The run and the log of the service both say what could not be had.
-    assert ("not bounded" in said) == ("are not bounded" in site.served.err)
+    assert ("not bounded" in said) == ("are not limited" in site.served.err)
 
 
 @pytest.mark.soak
@@ -521,7 +521,7 @@ def test_nothing_is_left_of_a_job_that_hides_when_its_keeper_is_killed(common_si
 def test_a_service_says_what_keeps_it_from_running_work() -> None:
     with open_folder() as folder:
         for words, code, told in (
-            (["--executor", "local"], 1, "say so: --executor-allow-root"),
+            (["--executor", "local"], 1, "confirm it with: --executor-allow-root"),
             (
                 ["--executor", "local", "--executor-run-as", "{owner}"],
                 3,
@@ -546,9 +546,12 @@ def test_a_service_says_what_keeps_it_from_running_work() -> None:
         (folder / "l.db").chmod(0o640)
         with program(folder, "--config", "q.toml") as refused:
             assert refused.process.wait(WAIT_S) == 1
-            assert "l.db: open to other users, and so to jobs; run: chmod 600 l.db" in refused.err
+            assert (
+                "l.db: other users, and so jobs, may read or change it; run: chmod 600 l.db"
+                in refused.err
+            )
         (folder / "l.db").unlink()
         folder.chmod(0o700)
         with program(folder, "--init", "--config", "q.toml") as refused:
             assert refused.process.wait(WAIT_S) != 0
-            assert f"{folder} may be passed by its owner alone" in refused.err
+            assert f"only its owner may enter {folder}" in refused.err

@@ -205,7 +205,7 @@ def test_a_start_that_is_refused_halfway_is_tried_again_after_a_pause_and_not_be
     until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
     # The kubelet may know of the last pod before the one who made it.
     until(lambda: place.executor._steps.refusals.why("r") == "", "nothing is refused any more")
-    said = [each for each in caplog.messages if "cannot be started" in each]
+    said = [each for each in caplog.messages if "could not be started" in each]
     assert len(said) == 1, said
 
 
@@ -386,7 +386,7 @@ def test_a_cluster_with_the_work_of_another_ledger_is_refused_with_the_remedy(
 def test_a_cluster_has_one_name_and_one_without_a_name_gets_it(place: Place) -> None:
     """Two executors of one cluster would end each other's pods."""
     other = KubernetesExecutor(place.cluster.api(), place.names, cluster="there")
-    why = "there is the cluster that is called here already; .* delete the ConfigMap"
+    why = "there is a cluster that already has the name here; .* delete the ConfigMap"
     with pytest.raises(WorkFolderError, match=why):
         other.belong_to(place.ledger)
     # As earlier versions have recorded it.

@@ -141,10 +141,10 @@ def test_people_write_neither_a_status_nor_what_is_of_others(
         assert tree["metadata"]["annotations"] == {"quorate.dev/user": "ada"}
         made.until_phase("mine", "Pending")
         path = own.path("Run", "mine")
-        assert "Quorate alone writes it" in refused(
+        assert "only Quorate writes it" in refused(
             lambda: ada.merge(f"{path}/status", {"status": {"phase": "Completed"}})
         )
-        assert "stays as it is" in refused(
+        assert "cannot be changed" in refused(
             lambda: ada.merge(path, {"metadata": {"annotations": {"quorate.dev/user": "eve"}}})
         )
         assert "metadata.finalizers" in refused(
@@ -154,7 +154,7 @@ def test_people_write_neither_a_status_nor_what_is_of_others(
             lambda: own.create("Run", "theirs", {**WORK, "owner": "vision"})
         )
         assert "must be 'ada'" in refused(lambda: own.create("Run", "as", WORK, user="eve"))
-        assert "Quorate alone writes" in refused(
+        assert "only Quorate writes" in refused(
             lambda: own.create(
                 "ResolverOutcome",
                 "mine",

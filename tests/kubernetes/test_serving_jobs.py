@@ -179,7 +179,7 @@ def test_suspended_workloads_are_admitted_stopped_and_reported(
         run = played.note("long", RUN_NOTE)
         stays(lambda: played.pods() == before, "a service that starts anew leaves it alone")
         line.cut()
-        second.logged("are not seen")
+        second.logged("cannot be watched")
         stays(lambda: phase(http, run) == "Running", "Jobs that are not seen are not deleted")
         assert http.post(f"/api/v1/runs/{run}/cancel", json={}).is_success
         stays(lambda: not played.is_suspended("long"), "nothing reaches a cluster that is away")

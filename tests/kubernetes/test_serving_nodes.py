@@ -165,7 +165,7 @@ def test_taints_and_gpus_that_are_missing_keep_new_work_away(
             notes = {each["node"]: each["note"] for each in noted}
             assert "maintenance:NoSchedule; kubectl taint node t1 maintenance-" in notes["t1"]
             assert "broken:NoExecute" in notes["t2"]
-            assert notes["t4"] == "it offers 7 GPUs, and was declared with 8"
+            assert notes["t4"] == "it offers 7 GPUs, but was declared with 8"
             nodes.taint("t1")
             nodes.taint("t2")
             nodes.offer("t4", 8)

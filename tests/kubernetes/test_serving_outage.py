@@ -101,7 +101,7 @@ def test_a_cluster_that_is_away_is_told_and_keeps_no_other_pool_from_work(
     line.cut()
     with program(tmp_path, *words) as service:
         url, token = service.wait_ready(), service.token
-        service.logged("the cluster is away, and the service goes on without it")
+        service.logged("the cluster does not answer, and the service continues without it")
         with client(url, token) as http:
             sources = read_source(WORLD)
             assert isinstance(sources, tuple), sources
@@ -113,12 +113,12 @@ def test_a_cluster_that_is_away_is_told_and_keeps_no_other_pool_from_work(
                 until(lambda name=name: name in ready(http).get("outages", {}), f"{name} is named")  # type: ignore[misc]
                 text = ready(http)["outages"][name]
                 assert re.match(
-                    r"since 2\d\d\d-.*Z: .* does not answer: .*; see that its API ", text
+                    r"since 2\d\d\d-.*Z: .* does not answer: .*; check that its API ", text
                 )
             assert [outage(http, name) for name in PARTS] == [1.0, 1.0, 1.0]
             line.mend()
             until(lambda: "outages" not in ready(http), "the outage is over")
-            service.logged("the pods of this ledger are seen again")
+            service.logged("the pods of this ledger can be watched again")
             assert [outage(http, name) for name in PARTS] == [0.0, 0.0, 0.0]
             line.cut()
             until(lambda: "outages" in ready(http), "readyz names the next outage")

@@ -87,7 +87,7 @@ def test_backup_is_the_owners_alone_and_overwrites_nothing(tmp_path: Path) -> No
     assert {file: file.read_bytes() for file in tmp_path.glob("copy.db*")} == before
     other = tmp_path / "other.db"
     shutil.copyfile(head_path(copy), head_path(other))
-    with pytest.raises(StoreError, match="left of a ledger that was here"):
+    with pytest.raises(StoreError, match="remains from a ledger that was here"):
         copy_ledger(ledger, other)
     assert not other.exists()
 

@@ -202,7 +202,7 @@ def test_an_issuer_that_was_down_is_asked_again_after_a_while(
     with browsing(tmp_path, provider, clock) as client:
         for _ in range(3):
             answer = client.get("/issuer")
-            assert "of another issuer" in refused(answer, 503)
+            assert "names another issuer" in refused(answer, 503)
         assert len(provider.asked) == 1
         provider.description = {}
         clock.ms += RETRY_MS_MIN + 1
@@ -230,9 +230,9 @@ def test_the_endpoints_are_those_of_the_description() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"<html>", "no JSON object"),
-        (b"[]", "no JSON object"),
-        (described({"issuer": "https://id.example/"}), "of another issuer"),
+        (b"<html>", "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (described({"issuer": "https://id.example/"}), "names another issuer"),
         (described({"code_challenge_methods_supported": ["plain"]}), "S256"),
         (described({"token_endpoint": "http://id.example/token"}), "token_endpoint must be"),
         (described({"token_endpoint": None}), "token_endpoint must be"),
@@ -251,8 +251,8 @@ def test_a_description_that_cannot_be_trusted_is_not_used(answer: bytes, why: st
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ({"oidc.client_id": "c"}, "oidc.client_id: there is no issuer"),
-        ({"oidc.client_secret_file": "/s"}, "oidc.client_secret_file: whose it is"),
+        ({"oidc.client_id": "c"}, "oidc.client_id: needs an issuer"),
+        ({"oidc.client_secret_file": "/s"}, "oidc.client_secret_file: needs a client"),
         (
             {
                 "oidc.issuer": "http://id.example",

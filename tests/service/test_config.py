@@ -48,8 +48,8 @@ def test_everything_that_is_wrong_is_told_with_where_it_was_given(tmp_path: Path
         made({"listen": "nowhere"}, {"QUORATE_LIMITS_STOP_S": "-1"}, file)
     lines = "\n".join(caught.value.lines)
     for part in (
-        f"{file}: nonsense: there is no such setting",
-        f"{file}: tls.ca: there is no such setting",
+        f"{file}: nonsense: is not a setting",
+        f"{file}: tls.ca: is not a setting",
         f"{file}: limits.concurrent: must be a whole number",
         "--listen: must be HOST:PORT",
         "QUORATE_LIMITS_STOP_S: must be seconds",
@@ -91,7 +91,7 @@ OPEN = {"ledger": ETCD, "listen": "0.0.0.0:8414", "insecure": "true"}
 @pytest.mark.parametrize(
     ("flags", "fault"),
     [
-        (OPEN, r"quorum\.advertise: .*say where the other services"),
+        (OPEN, r"quorum\.advertise: .*at which the other services"),
         (
             OPEN | {"quorum.advertise": "http://one:1", "grpc.listen": "[::]:0"},
             r"quorum\.grpc_advertise: ",
@@ -192,7 +192,7 @@ def test_only_root_runs_work_as_other_system_users() -> None:
     with_users = made({"executor": "local", "executor.run_as": "q-{owner}"})
     before = os.geteuid()
     if before == 0:
-        with pytest.raises(CommandError, match="this service is root, and so would be all work"):
+        with pytest.raises(CommandError, match="this service runs as root, and so would all work"):
             check_job_users(made({"executor": "local"}))
         check_job_users(made({"executor": "local", "executor.allow_root": "true"}))
         check_job_users(with_users)

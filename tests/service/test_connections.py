@@ -154,7 +154,7 @@ def test_connections_leave_descriptors_to_the_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_service_that_could_not_open_its_files_does_not_start(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="open files: this process may have"):
+    with pytest.raises(AssertionError, match="open files: this process may open"):
         _limited(tmp_path, RESERVE + 5).__enter__()
 
 

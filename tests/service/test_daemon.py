@@ -148,7 +148,8 @@ def test_an_address_that_is_taken_is_refused_and_nothing_is_issued(tmp_path: Pat
             assert second.wait() == 4
             assert (
                 f"error: listen: 127.0.0.1:{port} cannot be used: address already in use (tried "
-                "for 5 s); stop what is there, or choose another with --listen HOST:PORT\n"
+                "for 5 s); stop the program that uses it, or choose another with --listen "
+                "HOST:PORT\n"
             ) in second.err
             assert "qt_" not in second.out
         assert not (folder / "quorate.db").exists()
@@ -187,7 +188,7 @@ def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
             )
             assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
             served.process.send_signal(signal.SIGTERM)
-            served.logged("stopping: taking nothing more")
+            served.logged("stopping: accepting no more requests")
             connection.sendall(body)
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
         assert served.wait() == 0

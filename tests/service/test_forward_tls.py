@@ -121,7 +121,7 @@ def test_leader_of_another_authority_gets_no_token_and_the_error_names_the_file(
         forwarded(f"https://localhost:{port}", own)
     assert got == []
     assert status_of(bad.value.fault).http == 503
-    assert f"quorum.ca, {own}: give quorum.ca a file with the authority" in str(bad.value)
+    assert f"quorum.ca, {own}: set quorum.ca to a file with the authority" in str(bad.value)
 
 
 def test_leader_with_a_certificate_for_another_host_gets_no_token(tmp_path: Path) -> None:

@@ -92,16 +92,16 @@ def test_a_list_that_may_be_left_out_is_plain_in_answers(items: list[Any] | None
 def test_what_is_no_number_is_refused_with_its_place(number: float) -> None:
     message = _new("UpdateTenantRequest", id="t")
     message.max_nodes.number_value = number
-    assert _fault(message, "update-tenant").startswith(f"max_nodes: {number} is no number")
+    assert _fault(message, "update-tenant").startswith(f"max_nodes: {number} is not finite")
     run = _new("SubmitRunRequest")
     run.document.fields["spec"].list_value.values.add().number_value = number
-    assert _fault(run, "submit-run").startswith(f"document.spec[0]: {number} is no number")
+    assert _fault(run, "submit-run").startswith(f"document.spec[0]: {number} is not finite")
 
 
 def test_a_value_of_no_kind_does_not_take_a_limit_away() -> None:
     message = _new("UpdateTenantRequest", id="t")
     message.max_nodes.SetInParent()
-    assert "max_nodes: is a Value of no kind" in _fault(message, "update-tenant")
+    assert "max_nodes: is a Value without a kind" in _fault(message, "update-tenant")
 
 
 def test_a_field_of_another_version_is_refused() -> None:
@@ -110,7 +110,7 @@ def test_a_field_of_another_version_is_refused() -> None:
 
 
 def test_bytes_that_are_no_message_are_refused() -> None:
-    assert _fault(b"\xff\xff", "cancel-run").startswith("request: this is no CancelRunRequest")
+    assert _fault(b"\xff\xff", "cancel-run").startswith("request: is not a CancelRunRequest")
 
 
 def test_a_missing_field_is_named() -> None:

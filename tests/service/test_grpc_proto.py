@@ -100,7 +100,7 @@ def test_two_structs_of_one_name_are_refused() -> None:
     class Thing(Struct):
         name: str
 
-    with pytest.raises(TypeError, match="two things would be the message Thing"):
+    with pytest.raises(TypeError, match="two types would be the message Thing"):
         schema_of([OPERATIONS["get-system"], _operation(Thing)])
 
 

@@ -190,9 +190,9 @@ def test_streams_without_a_token_leave_places_for_calls_with_one() -> None:
             next(stub.Watch(request))
         error: Any = raised.value
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "2 streams of health and reflection may be open from one address" in error.details()
+        assert "one address may have 2 streams of health and reflection" in error.details()
         reflected = reflection_pb2_grpc.ServerReflectionStub(found.channel)
-        with pytest.raises(grpc.RpcError, match="may be open from one address"):
+        with pytest.raises(grpc.RpcError, match="one address may have"):
             list(reflected.ServerReflectionInfo(iter([])))
         two[0].cancel()
         until(lambda: _is_open(stub), "a place is free again")
@@ -337,7 +337,7 @@ def test_without_a_deadline_the_server_has_one() -> None:
         problem = refused(grpc.StatusCode.DEADLINE_EXCEEDED, served.call, "list-nodes")
         assert problem.code == "timed-out"
         problem = refused(grpc.StatusCode.DEADLINE_EXCEEDED, served.call, "cancel-run", run="r")
-        assert "look before you repeat it" in problem.lines[0]
+        assert "check before you repeat it" in problem.lines[0]
 
 
 def test_a_port_that_is_taken_is_refused(served: Served) -> None:
@@ -347,7 +347,7 @@ def test_a_port_that_is_taken_is_refused(served: Served) -> None:
         served.wait_for(GrpcServer(counter, counter).start(address, wait_s=0.2))
     assert str(caught.value) == (
         f"grpc.listen: localhost:{served.port} cannot be used: address already in use (tried for "
-        "0.2 s); stop what is there, or choose another with --grpc-listen HOST:PORT"
+        "0.2 s); stop the program that uses it, or choose another with --grpc-listen HOST:PORT"
     )
 
 

@@ -98,7 +98,7 @@ def test_only_so_many_watch_at_once() -> None:
         next(first)
         second = served.stream("watch-events", ADMIN, first=1)
         problem = refused(grpc.StatusCode.UNAVAILABLE, next, second)
-        assert problem.lines == ["1 streams are open; come back later"]
+        assert problem.lines == ["1 streams are open, which is the limit; try again later"]
         first.cancel()
         assert served.call("list-nodes").items
 

@@ -138,7 +138,7 @@ def test_damaged_write_ahead_log_is_refused_with_what_is_missing_and_the_remedy(
         code, said = quorate(ledger, *words)
         assert code == 5, (words, said)
         assert "its end is missing: ledger.db.head recorded block" in said, words
-        assert "acknowledged are gone" in said, words
+        assert "acknowledged are lost" in said, words
         assert "quorate ledger restore BACKUP.db --out NEW.db" in said, words
         assert "an admin token" not in said, words
         assert "Traceback" not in said, said

@@ -94,7 +94,7 @@ def test_a_run_has_its_notices_mailed_with_tls_and_a_login_and_they_are_counted(
     ]
     assert all(mail.is_encrypted and mail.user == USER for mail in mails)
     assert "loss is NaN" in next(each.text for each in mails if each.to == ("ops@x.example",))
-    assert "evil.example is not among mail.domains" in caplog.text
+    assert "evil.example is not in mail.domains" in caplog.text
     assert PASSWORD not in caplog.text
 
 

@@ -217,7 +217,7 @@ def test_a_wrong_query_is_refused_by_name(stage: Stage, query: str, says: str) -
     [
         (b'{"documnt": {}}', 422, "documnt: there is no such field; did you mean 'document'?"),
         (b'{"document": 5}', 422, "document: expected object or null, got int"),
-        (b'{"dryRun": true}', 422, "dryRun: belongs into the query: ?dryRun=true"),
+        (b'{"dryRun": true}', 422, "dryRun: must be in the query: ?dryRun=true"),
         (b'{"idempotencyKey": "k"}', 422, "idempotencyKey: there is no such field"),
         (b'{"document": ', 400, "body at line 1"),
         (b'{"name": "a", "name": "b"}', 400, "body at line 1"),

@@ -107,7 +107,7 @@ def test_a_tenant_s_put_takes_what_its_get_gives(stage: Stage) -> None:
     assert changed["spec"] == given["spec"]
     other = stage.admin.put("/api/v1/tenants/bare", json=given)
     assert other.status_code == 422
-    assert other.json()["lines"] == ['id: the body says "trip", and the path says "bare"']
+    assert other.json()["lines"] == ['id: the body has "trip", but the path has "bare"']
     unknown = stage.admin.put(
         "/api/v1/tenants/trip", json=given | {"spec": {"quota": {"maxNode": 5}}}
     )

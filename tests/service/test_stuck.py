@@ -29,8 +29,8 @@ def test_what_takes_too_long_is_told_with_its_name() -> None:
     now_s += STUCK_S
     assert pulse.trouble == ""
     now_s += 1.5
-    assert pulse.trouble == "the ledger's thread has been busy with 3 submits for 12 s"
-    pulse.begin("what is due")
+    assert pulse.trouble == "the ledger thread has been busy with 3 submits for 12 s"
+    pulse.begin("due timers")
     assert pulse.trouble == ""
     now_s += 60
     pulse.rest()
@@ -51,7 +51,7 @@ def test_an_office_ends_though_its_thread_does_not() -> None:
         await until_async(begun.is_set, "the ledger's thread is busy")
         with pytest.raises(CommandError, match="did not end within") as caught:
             await ledger_thread.stop(0.2)
-        assert "what was acknowledged is recorded" in caught.value.lines[0]
+        assert "every acknowledged command is recorded" in caught.value.lines[0]
         let_go.set()
         await busy
         await ledger_thread.stop()
@@ -67,7 +67,7 @@ def test_a_service_whose_ledger_is_stuck_is_alive_and_not_ready(tmp_path: Path) 
             assert held.entered.wait(WAIT_S)
             ready = until(lambda: _readyz(client, 503), "not ready", STUCK_S + WAIT_S, every_s=0.2)
             assert ready.headers["retry-after"]
-            said = "not ready: the ledger's thread has been busy with submits for "
+            said = "not ready: the ledger thread has been busy with submits for "
             assert ready.json()["detail"].startswith(said)
             assert client.get("/healthz").status_code == 200
             held.let_go.set()
@@ -113,7 +113,7 @@ def test_a_service_ends_with_an_error_though_its_ledger_is_stuck(tmp_path: Path)
         with held.served.connect() as first:
             first.sendall(held.head("POST /api/v1/tenants", b'{"id": "team"}'))
             assert held.entered.wait(WAIT_S)
-            with pytest.raises(CommandError, match="the ledger's thread did not end within 10 s"):
+            with pytest.raises(CommandError, match="the ledger thread did not end within 10 s"):
                 held.served.stop()
             assert not held.let_go.is_set()
     finally:

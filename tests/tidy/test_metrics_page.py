@@ -8,7 +8,7 @@ from quorate.service.metrics.metric_table import EVENTS, LABELS, METRICS, SERVIN
 from tests.tidy.tree import ROOT, code_words, table_rows
 
 PAGE = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-PARTS = {"What has happened": EVENTS, "How it stands": STANDING, "The service": SERVING}
+PARTS = {"What has happened": EVENTS, "The present state": STANDING, "The service": SERVING}
 
 
 @pytest.mark.parametrize("heading", PARTS)

@@ -85,7 +85,7 @@ def test_usage_is_set_and_setting_it_again_changes_nothing(
         (401, "waldur.token_file", False),
         (403, "provider", False),
         (404, "waldur.links", False),
-        (429, "too often", True),
+        (429, "too many requests", True),
         (500, "something is wrong", True),
         (502, "something is wrong", True),
         (204, "something is wrong", False),

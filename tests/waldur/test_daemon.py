@@ -256,9 +256,7 @@ def test_an_older_ledger_beside_the_outbox_is_said_in_the_status(
     head_path(serve.ledger).unlink()
     told = dict(waldur.usage)
     serve.start()
-    serve.wait_for(
-        lambda: "was put in its place" in serve.ask("GET", "/accounting").json()["trouble"]
-    )
+    serve.wait_for(lambda: "has replaced it" in serve.ask("GET", "/accounting").json()["trouble"])
     assert "move the outbox away" in serve.ask("GET", "/accounting").json()["trouble"]
     assert waldur.usage == told
     serve.stop()

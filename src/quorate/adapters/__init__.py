@@ -1,1 +1,1 @@
-"""The ports on real things: files, SQLite, the system's clock."""
+"""Implementations of the ports: files, SQLite, etcd, Kubernetes, the system's clock."""

@@ -1,15 +1,15 @@
-"""The clock guard: a wall clock that departs from the steady one is not trusted.
+"""The clock guard: it stops deciding when the wall clock departs from the steady clock.
 
 A decision takes its time from the wall clock, and the ledger's time never runs back: a clock that
-was set 45 days ahead for five seconds would end leases and windows for good. So the wall clock is
-compared with the time since the machine was started. A departure of more than five minutes stops
-deciding until an operator accepts the new time; meanwhile the time is the last trusted one plus
-what the steady clock has counted since, so that reads and access tokens work as before
-(docs/adr/0029).
+was set 45 days ahead for five seconds would end leases and windows permanently. So the guard
+compares the wall clock with the time since the machine was started (the steady clock). If they
+differ by more than five minutes, the service stops deciding until an operator accepts the new time.
+Meanwhile the guard returns the last trusted time plus what the steady clock has counted since, so
+that reads and access tokens work as before (docs/adr/0029).
 
-``LEDGER.clock`` keeps both readings from one start to the next. Within one boot of the machine they
-are compared like any others. After another boot only a clock that went back can be detected: it
-must not be before that record, nor before the ledger's last event.
+``LEDGER.clock`` keeps both readings from one start to the next. Within one boot of the machine the
+guard compares them with the present readings. After a reboot it can only detect a wall clock that
+went back: before the recorded time, or before the ledger's last event.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 STEP_MS_MAX: Final = 5 * 60 * 1_000
 """How far the wall clock may depart from the steady one."""
 KEEP_MS: Final = 60_000
-"""How often both readings are kept for the next start."""
+"""How often both readings are stored for the next start of the service."""
 ACCEPT: Final = "quorate admin clock accept"
 _RECORD_BYTES_MAX: Final = 4_096
 
@@ -40,7 +40,7 @@ _Length = Annotated[int, msgspec.Meta(ge=0, le=TIME_MS_MAX)]
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reading of both clocks; ``step_ms`` is not 0 where deciding was stopped.
+    """One reading of both clocks; ``step_ms`` is not 0 if deciding was stopped.
 
     ``behind_ms`` is how far the clock was behind the ledger when an operator accepted the clock.
     """
@@ -53,11 +53,11 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Record)
-"""Bounded: a damaged record must not become a time that cannot be computed with or shown."""
+"""The bounds keep a damaged record from becoming a time that cannot be computed or shown."""
 
 
 class ClockGuard:
-    """A ``Clock`` and its ``ClockControl``. Its record lies beside ``ledger``."""
+    """Implements ``Clock`` and ``ClockControl``. Its record is a file beside ``ledger``."""
 
     def __init__(self, clock: SteadyClock, ledger: Path) -> None:
         self._clock = clock
@@ -100,7 +100,7 @@ class ClockGuard:
         return self.status().why
 
     def status(self) -> ClockStatus:
-        """Return the present status of the clocks; stops deciding where they differ too much."""
+        """Return the present status of the clocks; stops deciding if they differ too much."""
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
             expected_ms = self._wall_ms + steady.ms - self._steady.ms
@@ -122,7 +122,9 @@ class ClockGuard:
             self._wall_ms, self._steady, self._why = wall_ms, steady, ""
             self._behind_ms = max(0, self._ledger_ms - wall_ms)
         if was:
-            _LOG.warning("%s accepted %s as the time; deciding goes on", actor, time_text(wall_ms))
+            _LOG.warning(
+                "%s accepted %s as the time; deciding continues", actor, time_text(wall_ms)
+            )
         self._write(wall_ms, steady)
         return self.status()
 
@@ -135,19 +137,19 @@ class ClockGuard:
             self._write(self.status().trusted_ms, steady)
 
     def _stop(self, wall_ms: int, expected_ms: int, by: str) -> None:
-        """Stop trusting the wall clock from now on; the lock is held."""
+        """Stop trusting the wall clock from now on; the caller holds the lock."""
         way = "ahead of" if wall_ms > expected_ms else "behind"
         minutes = abs(wall_ms - expected_ms) / 60_000
         self._why = (
             f"the wall clock says {time_text(wall_ms)}, {minutes:.0f} minutes {way} "
-            f"{time_text(expected_ms)}, the time {by}; correct it, then have Quorate accept it: "
-            f"{ACCEPT}"
+            f"{time_text(expected_ms)}, the time {by}; correct the clock, then accept its time "
+            f"with: {ACCEPT}"
         )
         self._kept_ms = None
         _LOG.error("deciding is stopped: %s", self._why)
 
     def _write(self, wall_ms: int, steady: Steady) -> None:
-        """Store the readings; if that fails, the next start only has older ones to compare with."""
+        """Store the readings; if that fails, the next start compares with older readings."""
         with self._lock:
             step_ms = self._clock.now_ms() - wall_ms if self._why else 0
             record = _Record(
@@ -171,8 +173,7 @@ class ClockGuard:
             return None
         except (OSError, ValueError) as error:
             _LOG.warning(
-                "%s cannot be read, so a step of the clock between the two last starts is not "
-                "noticed: %s",
+                "%s cannot be read, so a clock step between the last two starts goes unnoticed: %s",
                 self._path,
                 error,
             )
@@ -180,5 +181,5 @@ class ClockGuard:
 
 
 def clock_path(ledger: Path) -> Path:
-    """Return where the record of the clock lies beside ``ledger``."""
+    """Return the path of the clock record beside ``ledger``."""
     return ledger.with_name(ledger.name + ".clock")

@@ -11,7 +11,7 @@ from quorate.ports.clock_port import Steady
 
 _NS_PER_MS: Final = 1_000_000
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# Continues while the machine sleeps, as the wall clock does; not every system has it.
+# This clock continues while the machine sleeps, as the wall clock does; some systems lack it.
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -31,5 +31,6 @@ class SystemClock:
         try:
             return _BOOT_ID.read_text(encoding="ascii").strip()
         except OSError:
-            # A system that does not name its boots: no reading of another process is compared.
+            # This system does not name its boots, so readings of other processes are never
+            # compared.
             return ""

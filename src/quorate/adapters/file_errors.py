@@ -1,4 +1,4 @@
-"""The one place where errors of SQLite and of the file system become errors of the ports."""
+"""Translates the errors of SQLite and of the file system into errors of the ports."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from quorate.ports.errors import (
     StoreReadOnlyError,
 )
 
-# Primary result codes. SQLITE_ERROR is among the damaged: our statements are fixed, so one that
-# does not compile or run means that the file's tables are not the ones we made.
+# Primary result codes. SQLITE_ERROR counts as damage: our statements are fixed, so if one does not
+# compile or run, the file does not have our tables.
 _DAMAGED: Final = frozenset(
     {
         sqlite3.SQLITE_CORRUPT,
@@ -36,7 +36,7 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _UNWRITABLE: Final = frozenset(
     {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 )
-# Bytes 68 to 71 of an SQLite file hold the application's number: sqlite.org/fileformat2.html.
+# Bytes 68 to 71 of an SQLite file hold the application id: sqlite.org/fileformat2.html.
 _MARK: Final = b"QUOR"
 _MARK_END: Final = 72
 _UNWRITABLE_ERRNOS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -45,9 +45,9 @@ _FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite or the system raise about the ledger at ``path`` into errors of the ports.
+    """Translate errors of SQLite and the system about the ledger at ``path`` into port errors.
 
-    Misuse of the driver (``ProgrammingError``, ``InterfaceError``) is a bug and passes.
+    Misuse of the driver (``ProgrammingError``, ``InterfaceError``) is a bug and is not translated.
     """
     try:
         yield
@@ -56,14 +56,14 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _of_sqlite(error, path) from error
     except UnicodeDecodeError as error:
-        # Python cannot read SQLite's complaint, because it quotes a damaged name from the file.
+        # Python cannot decode SQLite's message, because it quotes a damaged name from the file.
         raise damaged(path, "its tables' names are unreadable") from error
     except OSError as error:
         raise _of_system(error, path) from error
 
 
 def result_code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code; 0 where Python itself found the value unreadable."""
+    """Return SQLite's primary result code; 0 if Python could not decode the value."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -73,12 +73,12 @@ def is_full(error: OSError) -> bool:
 
 
 def damaged(path: Path, what: str, *, height: int | None = None) -> CorruptLedgerError:
-    """Return the error for a ledger file whose contents cannot be right."""
+    """Return the error for a ledger file with invalid contents."""
     return CorruptLedgerError(what, height=height, source=str(path))
 
 
 def _of_sqlite(error: sqlite3.Error, path: Path) -> QuorateError:
-    """Return what ``error`` means for the ledger at ``path``."""
+    """Return the error of the ports for ``error`` about the ledger at ``path``."""
     code = result_code(error)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if code == sqlite3.SQLITE_NOTADB and not _is_marked(path):
@@ -89,8 +89,8 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> QuorateError:
         return _full(path)
     if code in _BUSY:
         return StoreBusyError(
-            f"{path} is locked by another program, perhaps a database tool or a backup; "
-            "try again when it is done"
+            f"{path} is locked by another program, perhaps a database tool or a backup; try again "
+            f"when that has ended"
         )
     if code in _UNWRITABLE:
         return _unwritable(path, str(error))
@@ -100,7 +100,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> QuorateError:
 
 
 def _is_marked(path: Path) -> bool:
-    """Return whether the file bears our mark where SQLite keeps it, so that it was a ledger."""
+    """Return whether the file has the application id of a ledger where SQLite stores it."""
     try:
         with path.open("rb") as file:
             return file.read(_MARK_END)[-len(_MARK) :] == _MARK
@@ -109,7 +109,7 @@ def _is_marked(path: Path) -> bool:
 
 
 def _of_system(error: OSError, path: Path) -> QuorateError:
-    """Return what ``error`` means for the ledger at ``path`` or a file beside it."""
+    """Return the port's error for ``error`` about the ledger at ``path`` or a file beside it."""
     if is_full(error):
         return _full(path)
     if error.errno in _UNWRITABLE_ERRNOS:
@@ -117,7 +117,9 @@ def _of_system(error: OSError, path: Path) -> QuorateError:
     if error.errno == errno.ENOENT:
         return LedgerNotFoundError(path)
     if error.errno == errno.ELOOP:
-        return StoreError(f"{error.filename} is a symbolic link, which is not followed; remove it")
+        return StoreError(
+            f"{error.filename} is a symbolic link, which Quorate does not follow; remove it"
+        )
     return StoreError(f"{path}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, from NVIDIA's management library; an optional extra."""
+"""The GPUs of this machine, read with NVIDIA's management library; an optional extra."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _MAKER: Final = "NVIDIA "
 
 
 class Nvml(Protocol):
-    """The used part of the library, under its own names."""
+    """The functions of the library that Quorate uses, under their own names."""
 
     NVMLError: type[Exception]
 
     def nvmlInit(self) -> None:  # noqa: N802 - its name
-        """Begin."""
+        """Initialise the library."""
         ...
 
     def nvmlShutdown(self) -> None:  # noqa: N802 - its name
-        """End."""
+        """Shut the library down."""
         ...
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - its name
-        """Return how many GPUs there are."""
+        """Return the number of GPUs."""
         ...
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802 - its name
@@ -34,39 +34,39 @@ class Nvml(Protocol):
         ...
 
     def nvmlDeviceGetName(self, handle: Any) -> str:  # noqa: N802 - its name
-        """Return the maker's name of a GPU."""
+        """Return the product name of a GPU."""
         ...
 
 
 def installed() -> Nvml:
-    """Return the library; raises ``GpusUnknownError`` where it was not installed."""
+    """Return the library; raises ``GpusUnknownError`` if it is not installed."""
     try:
         return cast("Nvml", importlib.import_module(MODULE))
     except ImportError:
         raise GpusUnknownError(
-            f"GPUs are found by an optional part that is not installed: pip install '{EXTRA}'"
+            f"finding GPUs needs an optional package, which is not installed: pip install '{EXTRA}'"
         ) from None
 
 
 def flavors(nvml: Nvml) -> list[str]:
-    """Return the flavor of each GPU, in the order of their ordinals; empty where there is none.
+    """Return the flavor of each GPU, by ordinal; empty if there is no GPU.
 
-    Raises ``GpusUnknownError`` where the library fails.
+    Raises ``GpusUnknownError`` if the library fails.
     """
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        raise GpusUnknownError(f"no GPU was found: NVIDIA's library says: {error}") from None
+        raise GpusUnknownError(f"no GPU was found; NVIDIA's library reports: {error}") from None
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         return [_flavor(nvml.nvmlDeviceGetName(handle)) for handle in handles]
     except nvml.NVMLError as error:
-        raise GpusUnknownError(f"the GPUs cannot be asked for: {error}") from None
+        raise GpusUnknownError(f"the GPUs cannot be read: {error}") from None
     finally:
         nvml.nvmlShutdown()
 
 
 def _flavor(name: str) -> str:
-    """Return a maker's name as that of a flavor: ``NVIDIA H100 80GB HBM3`` is H100-80GB-HBM3."""
+    """Return a product name as a flavor: ``NVIDIA H100 80GB HBM3`` becomes H100-80GB-HBM3."""
     words = name.removeprefix(_MAKER)
     return "-".join("".join(c if c.isalnum() or c in ".-" else " " for c in words).split())

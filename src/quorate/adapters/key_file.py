@@ -1,9 +1,9 @@
-"""The secrets of a ledger, in files beside it: its signing key, and its lottery's secret.
+"""The secrets of a ledger, in files beside it: the signing key, and the secret of its lottery.
 
 The key is an Ed25519 private key in a PEM file; ``openssl pkey -in FILE -noout -text`` shows it.
 The lottery's secret is 32 bytes in hex. A holder of the key can sign checkpoints of a rewritten
-ledger, and a holder of the secret knows every draw to come, so both files must be readable by their
-owner only; else they are refused.
+ledger, and a holder of the secret knows every future draw. So Quorate refuses a file that other
+users can read.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _NO_DRAW: Final = "without it no conflict that needs a draw can be settled"
 
 
 def key_path(ledger: Path) -> Path:
-    """Return where the key of ``ledger`` lies."""
+    """Return the path of the key of ``ledger``."""
     return ledger.with_name(ledger.name + ".key")
 
 
 def lottery_path(ledger: Path) -> Path:
-    """Return where the lottery's secret of ``ledger`` lies."""
+    """Return the path of the lottery's secret of ``ledger``."""
     return ledger.with_name(ledger.name + ".lottery")
 
 
 def create_lottery_secret(path: Path) -> bytes:
-    """Return a new secret, kept in the new file ``path`` that only its owner may read.
+    """Return a new secret, written to the new file ``path``, which only its owner may read.
 
-    Raises ``KeyFileError`` when there is a file already, which is left alone, or none can be made.
+    Raises ``KeyFileError`` if the file exists, which is then left unchanged, or cannot be created.
     """
     secret = secrets.token_bytes(_SECRET_BYTES)
     _create(path, f"{secret.hex()}\n".encode(), "lottery's secret file")
@@ -44,9 +44,9 @@ def create_lottery_secret(path: Path) -> bytes:
 
 
 def load_lottery_secret(path: Path) -> bytes:
-    """Return the lottery's secret that the file ``path`` holds.
+    """Return the lottery's secret from the file ``path``.
 
-    Raises ``KeyFileError`` when it is missing, not a plain file, readable by others, or no secret.
+    Raises ``KeyFileError`` if it is missing, not a plain file, readable by others, or not a secret.
     """
     text = read_private(path, "lottery's secret file", _NO_DRAW)
     try:
@@ -61,18 +61,19 @@ def load_lottery_secret(path: Path) -> bytes:
 
 
 def copy_secret(source: Path, out: Path, what: str) -> None:
-    """Copy the secret file ``source``, called ``what``, to the new file ``out``.
+    """Copy the secret file ``source``, called ``what`` in messages, to the new file ``out``.
 
-    Raises ``KeyFileError`` when it cannot be read or others may, or when there is ``out`` already.
+    Raises ``KeyFileError`` if ``source`` cannot be read or others may read it, or if ``out``
+    exists.
     """
     loss = _NO_DRAW if source.suffix == ".lottery" else _NO_CHECKPOINT
     _create(out, read_private(source, f"{what} file", loss), f"{what} file")
 
 
 def create_key(path: Path) -> bytes:
-    """Return a new raw private key, kept in the new file ``path`` that only its owner may read.
+    """Return a new raw private key, written to the new file ``path``, readable only by its owner.
 
-    Raises ``KeyFileError`` when there is a file already, which is left alone, or none can be made.
+    Raises ``KeyFileError`` if the file exists, which is then left unchanged, or cannot be created.
     """
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow import
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
@@ -90,9 +91,9 @@ def create_key(path: Path) -> bytes:
 
 
 def load_key(path: Path) -> bytes:
-    """Return the raw private key that the file ``path`` holds.
+    """Return the raw private key from the file ``path``.
 
-    Raises ``KeyFileError`` when it is missing, not a plain file, readable by others, or not a key.
+    Raises ``KeyFileError`` if it is missing, not a plain file, readable by others, or not a key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - slow import
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow import
@@ -108,7 +109,7 @@ def load_key(path: Path) -> bytes:
             f"{path} is not an unencrypted private key in PEM form; restore it from a backup"
         ) from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyFileError(f"{path} holds a private key of another kind than Ed25519")
+        raise KeyFileError(f"{path} holds a private key that is not an Ed25519 key")
     return key.private_bytes_raw()
 
 
@@ -117,7 +118,7 @@ def _create(path: Path, content: bytes, what: str) -> None:
         _write_new(path, content)
     except FileExistsError as error:
         raise KeyFileError(
-            f"{path} exists already and was left alone; move it away if it is not needed"
+            f"{path} exists already and was not changed; move it away if it is not needed"
         ) from error
     except OSError as error:
         raise KeyFileError(f"the {what} {path} cannot be created: {error.strerror}") from error
@@ -145,13 +146,13 @@ def read_private(path: Path, what: str, loss: str) -> bytes:
         raise KeyFileError(f"there is no {what} {path}; restore it: {loss}") from error
     except OSError as error:
         raise KeyFileError(f"the {what} {path} cannot be read: {error.strerror}") from error
-    # By the descriptor: Python makes no file of one that is a folder's.
+    # Uses the descriptor, because Python's ``open`` refuses a descriptor of a folder.
     try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
             raise KeyFileError(f"{path} is not a plain file; restore it: {loss}")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise KeyFileError(f"{path} may be read or changed by others; run: chmod 600 {path}")
+            raise KeyFileError(f"other users may read or change {path}; run: chmod 600 {path}")
         return os.read(fd, _PEM_BYTES_MAX)
     finally:
         os.close(fd)

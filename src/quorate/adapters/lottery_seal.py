@@ -1,7 +1,7 @@
-"""Seals secrets of the lottery by a key that is derived from the ledger's signing key.
+"""Encrypts secrets of the lottery with a key derived from the ledger's signing key.
 
-The signing key is on every machine that may lead, and is never revealed. The secret of a chain is
-no key for the next one: its last lottery publishes it.
+The signing key is on every machine that may lead, and is never revealed. The secret of one chain
+cannot encrypt the next one: the last draw of a chain publishes its secret.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _NONCE_BYTES: Final = 12
 
 
 class KeyFileSeal:
-    """Seals by the signing key in the file ``path``, which is read when it is needed."""
+    """Encrypts with the signing key in the file ``path``, which is read on each use."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def new_secret(self) -> bytes:
-        """Return a new secret; see ``LotterySeal``."""
+        """Return a new secret; see ``LotterySeal`` for the contract."""
         return secrets.token_bytes(LINK_BYTES)
 
     def seal(self, secret: bytes, commitment: str) -> str:
-        """Return ``secret`` encrypted; see ``LotterySeal``."""
+        """Return ``secret`` encrypted; see ``LotterySeal`` for the contract."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return (nonce + self._cipher().encrypt(nonce, secret, commitment.encode())).hex()
 
     def open(self, sealed: str, commitment: str) -> bytes:
-        """Return what was sealed; see ``LotterySeal``."""
+        """Return the decrypted secret; see ``LotterySeal`` for the contract."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - slow import
 
         try:
@@ -47,8 +47,8 @@ class KeyFileSeal:
             )
         except (ValueError, InvalidTag) as error:
             raise KeyFileError(
-                f"{self._path} does not open the lottery's secret in the ledger: it is not the "
-                "signing key by which the secret was sealed; put that key there"
+                f"{self._path} cannot decrypt the lottery's secret in the ledger: it is not the "
+                f"signing key that encrypted the secret; put that key there"
             ) from error
 
     def _cipher(self) -> ChaCha20Poly1305:

@@ -1,4 +1,4 @@
-"""Reports in a folder: the plain ``.html`` files in it, and nothing that a link leads to."""
+"""Reports in a folder: its plain ``.html`` files; symbolic links are not followed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from quorate.ports.report_port import ReportFile
 
 REPORTS_MAX: Final = 500
-"""How many reports are listed: the newest."""
+"""How many reports are listed, newest first."""
 REPORT_BYTES_MAX: Final = 16 * 1024 * 1024
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.html")
 _NS_PER_MS: Final = 1_000_000
@@ -21,12 +21,12 @@ _NS_PER_MS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ReportFolder:
-    """Reads reports of the folder ``path``. Files that are larger than a report are left out."""
+    """Reads reports from the folder ``path``. Files above a report's size limit are left out."""
 
     path: str
 
     def listed(self) -> list[ReportFile]:
-        """Return the reports, the newest first; raises ``OSError`` where there is no folder."""
+        """Return the reports, newest first; raises ``OSError`` if there is no folder."""
         found = []
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -38,7 +38,7 @@ class ReportFolder:
         return found[:REPORTS_MAX]
 
     def read(self, name: str) -> tuple[ReportFile, str] | None:
-        """Return the report called ``name`` as text; None where there is none."""
+        """Return the report called ``name`` as text; None if there is none."""
         if not _NAME.fullmatch(name):
             return None
         try:

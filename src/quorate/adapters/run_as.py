@@ -1,8 +1,8 @@
 """Which system user the work of an owner, or of one of its users, runs as.
 
-A template makes a name of the owner's, and perhaps of the user's; a map names them one by one, and
-comes first. Owners and users choose their own names, so a template must not let one of them become
-a system user with another purpose, or that of another owner.
+A template builds a name from the owner's name, and optionally the user's; a map names system users
+one by one, and takes precedence. Owners and users choose their own names, so a template must not
+let one of them become a system user with another purpose, or the system user of another owner.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _FIELDS: Final = ("template", "map")
 
 
 class RunAsError(ValueError):
-    """Says what ``run_as`` must be."""
+    """Says what is wrong with ``run_as``, and what it must be."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAs:
-    """``accounts`` are names or numbers by ``owner`` or ``owner/user``; the template may be empty.
+    """``accounts`` maps ``owner`` or ``owner/user`` to system users; the template may be empty.
 
     Raises ``RunAsError``.
     """
@@ -46,7 +46,7 @@ class RunAs:
         return ", else ".join([*mapped, *filter(None, [self.template])])
 
     def account(self, owner: str, user: str) -> tuple[str, str]:
-        """Return the system user of a run, and whose it is; raises ``RunAsError``."""
+        """Return the system user of a run, and in words whose it is; raises ``RunAsError``."""
         own = f"{owner}/{user}"
         if user and own in self.accounts:
             return self.accounts[own], f"user {user} of owner {owner}"
@@ -54,22 +54,22 @@ class RunAs:
             return self.accounts[owner], f"owner {owner}"
         if not self.template:
             raise RunAsError(
-                f"owner {owner} has no system user on this machine; an operator adds one to the "
-                "map of executor.run_as"
+                f"owner {owner} has no system user on this machine; add one to the map of "
+                f"executor.run_as"
             )
         return self._made(owner, user)
 
     def _made(self, owner: str, user: str) -> tuple[str, str]:
         found = _TEMPLATE.fullmatch(self.template)
-        assert found is not None, "it was checked"
+        assert found is not None, "the template was checked before"
         if found["second"] is None:
             return self.template.format(owner=owner), f"owner {owner}"
         if found["between"] in owner:
-            # Else owner `a` with user `b-c` would be owner `a-b` with user `c`.
+            # Else owner `a` with user `b-c` would get the system user of owner `a-b` with user `c`.
             raise RunAsError(
-                f"owner {owner} has {found['between']!r} in its name, which parts owner and user "
-                f"in the template {self.template!r} of executor.run_as; an operator adds it to the "
-                "map there"
+                f"owner {owner} has {found['between']!r} in its name, which separates owner and "
+                f"user in the template {self.template!r} of executor.run_as; add the owner to the "
+                f"map there"
             )
         if not user:
             raise RunAsError(
@@ -80,7 +80,7 @@ class RunAs:
 
 
 def run_as(value: object) -> RunAs:
-    """Return the value of a setting: a template, or a table with a template, a map, or both.
+    """Return the parsed setting: a template, or a table with a template, a map, or both.
 
     Raises ``RunAsError``.
     """
@@ -97,7 +97,7 @@ def run_as(value: object) -> RunAs:
 
 
 def _account(key: str, value: object) -> str:
-    """Return a system user of the map: a name, or a number."""
+    """Return a system user of the map: a name, or a user id."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return str(value)
     if isinstance(value, str) and value and value.isprintable():
@@ -109,15 +109,15 @@ def _check_template(text: str) -> None:
     found = _TEMPLATE.fullmatch(text)
     if found is None or "owner" not in (found["first"], found["second"]):
         raise RunAsError(
-            "a template must have {owner} in it once, and may have {user}, as in q-{owner}: two "
-            "owners may have users of the same name"
+            "a template must contain {owner} once, and may contain {user}, as in q-{owner}; "
+            "{user} alone is not enough, because two owners may have users of the same name"
         )
     if found["first"] == found["second"]:
         raise RunAsError("a template must have {owner} and {user} in it once each")
     if found["second"] is not None and not found["between"]:
-        raise RunAsError("a template must have something between {owner} and {user}")
+        raise RunAsError("a template must have text between {owner} and {user}")
     if not found["before"] and not found["after"]:
         raise RunAsError(
             "a template must begin or end with text of its own, as in q-{owner}: otherwise an "
-            "owner could be called like a system user that is there for something else"
+            "owner could choose the name of a system user that has another purpose"
         )

@@ -1,7 +1,7 @@
-"""Plain Jobs of clusters are admitted through their suspend field, while a ledger is served.
+"""Admits plain Jobs of clusters through their suspend field, while the service runs.
 
-Ledger and cluster are compared whenever one of both has changed (``job_admission``), so a lost
-watch or a restart loses nothing. Commands have ``kubernetes/CLUSTER`` as their actor.
+Ledger and cluster are compared whenever one of them has changed (``job_admission``), so a lost
+watch or a restart loses nothing. Commands have the actor ``kubernetes/CLUSTER``.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 30.0
-"""How long until kinds that were not there are looked for again, and all is compared."""
+"""How often missing kinds are searched for again, and everything is compared."""
 UNSURE_S: Final = 0.5
-"""How long until pods that have to end are looked for again."""
+"""How long until pods that must end are checked again."""
 TROUBLE_S: Final = 5.0
-"""How long to wait after something could not be recorded or changed."""
+"""How long to wait after a failed record or change."""
 PAUSE_S: Final = 0.05
-"""How long to rest after each comparison, so that a busy ledger is not compared all the time."""
+"""The pause after each comparison, so that a busy ledger is not compared all the time."""
 PART: Final = 20
-"""Comparing takes at most one part in this many of the ledger's thread."""
+"""Comparisons take at most 1/PART of the ledger thread's time."""
 ROUNDS_MAX: Final = 4
-"""How often ledger and cluster are compared in a row: what is recorded may lead to more."""
+"""How often ledger and cluster are compared in a row: a recorded change may lead to more."""
 INVALID: Final = 422
 
 Patch = tuple[SeenJob, dict[str, Any]]
@@ -55,11 +55,10 @@ Patch = tuple[SeenJob, dict[str, Any]]
 
 @dataclass(slots=True)
 class Compared:
-    """What is left to do in the cluster after the ledger has its part.
+    """The changes that are left to make in the cluster after the ledger has recorded its part.
 
-    ``seq`` is the sequence of what was compared, ``refused`` what the ledger did not take,
-    ``broken`` the workloads that a bug keeps waiting, and ``spent_s`` how long the ledger's thread
-    was at it.
+    ``seq`` is the sequence of the compared state, ``refused`` what the ledger refused, ``broken``
+    the workloads that a bug keeps waiting, and ``spent_s`` the time that the ledger thread spent.
     """
 
     seq: int
@@ -75,9 +74,9 @@ class Compared:
 def record_jobs(
     engine: Engine, rules: JobRules, seen: SeenJobs, gone: Collection[str] = ()
 ) -> Compared:
-    """Record what a cluster says of its workloads, on the ledger's thread.
+    """Record the workloads of a cluster, on the ledger thread.
 
-    What is refused is said in the workload.
+    A refusal is written to its workload.
     """
     refused: dict[str, str] = {}
     began_s = monotonic()
@@ -111,9 +110,9 @@ def record_jobs(
 
 
 def _execute(engine: Engine, rules: JobRules, commands: Sequence[Command]) -> dict[str, str]:
-    """Have the ledger take ``commands``; return what it did not take, and why.
+    """Execute ``commands`` on the ledger; return the refused ones, and why.
 
-    Where a bug raises for one of them, each is given by itself, so that it costs that one alone.
+    If a bug raises for one of them, each is executed by itself, so that only that one fails.
     """
     try:
         receipts = engine.execute_all(commands, actor=rules.actor)
@@ -139,8 +138,8 @@ def _key(command: Command) -> str:
 def jobs_surface(
     made: Configuration,
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that admits the Jobs of clusters while a ledger is served."""
-    assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
+    """Return a context manager that admits the Jobs of clusters while the service runs."""
+    assert isinstance(made.clusters, Clusters), "only called if there are clusters"
     wanted = made.job_clusters.split(",")
     namespaces = Namespaces(template=made.kubernetes_namespace, home=made.kubernetes_home)
     clusters = Clusters({name: made.clusters.kubeconfigs[name] for name in wanted})
@@ -165,7 +164,7 @@ def jobs_surface(
 
 
 class JobKeeper:
-    """Has the workloads of one cluster and the ledger agree, as a task of the event loop."""
+    """Keeps the workloads of one cluster and the ledger in agreement; runs on the event loop."""
 
     def __init__(self, ledger_thread: LedgerThread, rules: JobRules, api: KubeApi) -> None:
         self._ledger_thread = ledger_thread
@@ -181,16 +180,16 @@ class JobKeeper:
         self._broken: frozenset[str] = frozenset()
 
     def _tell(self) -> None:
-        """Compare soon; from any thread."""
-        with suppress(RuntimeError):  # The event loop has ended: there is no ledger to change.
+        """Have them compared soon; may be called from any thread."""
+        with suppress(RuntimeError):  # The event loop has ended, so there is no ledger to change.
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._task = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
-        """Return when nothing is watched, recorded or changed any more."""
+        """Return when watching, recording and changing have ended."""
         assert self._task is not None, "started first"
         self._task.cancel()
         with suppress(asyncio.CancelledError):
@@ -219,7 +218,7 @@ class JobKeeper:
     def _complain(self, trouble: str) -> None:
         if self._trouble != trouble:
             self._trouble = trouble
-            _LOG.warning("cluster %s: its Jobs are not seen to: %s", self._rules.cluster, trouble)
+            _LOG.warning("cluster %s: its Jobs cannot be handled: %s", self._rules.cluster, trouble)
 
     async def _news(self, wait_s: float) -> None:
         """Return when the cluster or the ledger has changed, or after ``wait_s``."""
@@ -238,7 +237,7 @@ class JobKeeper:
         self._changed.clear()
 
     async def _compare(self) -> float:
-        """Compare once; return how long until it has to be done again, though nothing changes."""
+        """Compare once; return how long until the next comparison if nothing changes."""
         rules, seen = self._rules, self._watch.seen()
         done = await self._ledger_thread.run(lambda engine: record_jobs(engine, rules, seen))
         spent_s = done.spent_s
@@ -271,7 +270,7 @@ class JobKeeper:
         return UNSURE_S if done.unsure else LOOK_S
 
     async def _kill(self, workload: Workload) -> bool:
-        """Kill the pods of a workload; return False where that has to be tried again."""
+        """Kill the pods of a workload; return False if that must be tried again."""
         try:
             await asyncio.to_thread(kill_pods, self._api, workload)
         except ClusterRefusedError as error:
@@ -280,10 +279,10 @@ class JobKeeper:
         return True
 
     async def _change(self, job: SeenJob, patch: dict[str, Any]) -> bool:
-        """Change a workload; return False where that has to be tried again.
+        """Change a workload; return False if that must be tried again.
 
-        What was changed meanwhile, or is gone, is seen by the watch. A start that the API server
-        calls invalid fails the run.
+        The watch reports a workload that was changed or deleted meanwhile. A start that the API
+        server calls invalid fails the run.
         """
         try:
             await asyncio.to_thread(self._api.merge, job.workload.path, patch)

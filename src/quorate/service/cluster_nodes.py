@@ -1,8 +1,8 @@
-"""What clusters say of their nodes becomes marks of nodes in the ledger, while it is served.
+"""Updates the nodes in the ledger from the nodes of clusters, while the service runs.
 
-The ledger is compared with a cluster whenever one of both has changed, so a lost watch or a restart
-loses nothing, and nothing is written when nothing has changed. The commands are those that
-operators have, with ``kubernetes/CLUSTER`` as their actor.
+Ledger and cluster are compared whenever one of them has changed, so a lost watch or a restart loses
+nothing, and nothing is written when nothing has changed. The commands are those of operators, with
+the actor ``kubernetes/CLUSTER``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0
-"""How long until a change of the ledger is compared with a cluster that has said nothing."""
+"""How long until a change of the ledger is compared with an unchanged cluster."""
 TROUBLE_S: Final = 5.0
-"""How long to wait after something could not be recorded."""
+"""How long to wait after a failed record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +53,15 @@ class NodeRules:
 
     @property
     def actor(self) -> str:
-        """The actor of what is recorded: the name that pools have for the executor there."""
+        """The actor of the recorded events: the name that pools use for the cluster's executor."""
         return f"{PoolExecutor.KUBERNETES}/{self.cluster}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """What has to be recorded, and when a node fails that does not get ready until then.
+    """The commands to record, and when the next unready node fails.
 
-    ``moved`` are nodes whose labels say something else than the ledger.
+    ``moved`` has the nodes whose labels differ from the ledger.
     """
 
     commands: tuple[Command, ...] = ()
@@ -71,9 +71,9 @@ class NodeChanges:
 
 
 def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: float) -> NodeChanges:
-    """Return what makes the ledger say of the nodes of a cluster what the cluster says.
+    """Return the commands that bring the ledger's nodes into agreement with the cluster.
 
-    How many GPUs a node offers counts where nodes are declared by what they offer.
+    The number of GPUs that a node offers matters only if nodes are declared by what they offer.
     """
     pools = {name for name, pool in view.pools.items() if pool.executor_name == rules.actor}
     commands: list[Command] = []
@@ -98,9 +98,9 @@ def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: floa
 
 
 def _moved_nodes(view: FleetView, pools: Collection[str], seen: SeenNodes) -> tuple[str, ...]:
-    """Return a sentence for each node whose labels say something else than the ledger.
+    """Return a sentence for each node whose labels differ from the ledger.
 
-    It is not declared anew by itself: an operator may have declared it so on purpose.
+    It is not declared again automatically: an operator may have declared it so on purpose.
     """
     found: list[str] = []
     for name, record in view.nodes.items():
@@ -109,9 +109,9 @@ def _moved_nodes(view: FleetView, pools: Collection[str], seen: SeenNodes) -> tu
             continue
         if _place_of(node.declared) != _place_of(record.spec):
             found.append(
-                f"node {name} is {_place_text(record.spec)} in the ledger, and its labels say "
-                f"{_place_text(node.declared)}; where the labels are right, declare it anew: "
-                "quorate node discover"
+                f"node {name} is {_place_text(record.spec)} in the ledger, but its labels say "
+                f"{_place_text(node.declared)}; if the labels are right, declare it again: "
+                f"quorate node discover"
             )
     return tuple(found)
 
@@ -126,9 +126,9 @@ def _place_text(node: Node) -> str:
 
 
 def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
-    """Return whether work on a node ends by a taint: it does not tolerate it, and may be cut.
+    """Return whether a taint ends the work on a node: the work does not tolerate it and may be cut.
 
-    The cluster deletes such pods; as long as their leases are there, they would be made again.
+    The cluster deletes such pods; while their leases exist, the executor would create them again.
     """
     if taint is None:
         return False
@@ -143,9 +143,9 @@ def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
 def wanted_status(
     health: Health, status: NodeStatus, mark: NodeMark | None, actor: str
 ) -> NodeStatus | None:
-    """Return what a node with ``status`` and ``mark`` becomes; None where it stays as it is.
+    """Return the new status of a node with ``status`` and ``mark``; None if it stays.
 
-    Only a failure and a cordon that ``actor`` has recorded are taken back.
+    Only a failure or a cordon that ``actor`` has recorded is undone.
     """
     if health is Health.UNSURE:
         return None
@@ -167,7 +167,8 @@ def _new_nodes(
 ) -> tuple[list[Node], list[LeftOut]]:
     """Return the ready GPU nodes that the ledger does not have, and those that it cannot have.
 
-    One that takes no work in the cluster is declared when it does: it would be given some at once.
+    A node that the cluster keeps pods away from is declared only when that ends: the ledger would
+    place work on a declared node at once.
     """
     found: list[Node] = []
     left_out: list[LeftOut] = []
@@ -189,8 +190,8 @@ def _new_nodes(
 def nodes_surface(
     made: Configuration,
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that watches the nodes of all clusters while a ledger is served."""
-    assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
+    """Return a context manager that watches the nodes of all clusters while the service runs."""
+    assert isinstance(made.clusters, Clusters), "only called if there are clusters"
     clusters, declaring = made.clusters, made.declare_nodes.split(",")
     tolerance = Tolerance(
         not_ready_s=made.node_not_ready_s, taints=frozenset(made.tolerated_taint_keys)
@@ -218,7 +219,7 @@ def nodes_surface(
 
 
 class NodeKeeper:
-    """Has the ledger say what one cluster says of its nodes, as a task of the event loop."""
+    """Updates the ledger's nodes from one cluster, as a task of the event loop."""
 
     def __init__(self, ledger_thread: LedgerThread, rules: NodeRules) -> None:
         self._ledger_thread = ledger_thread
@@ -233,24 +234,24 @@ class NodeKeeper:
         self._moved: frozenset[str] = frozenset()
 
     def outages(self) -> dict[str, str]:
-        """Return what keeps the nodes of the cluster from being followed, if anything does."""
+        """Return why the nodes of the cluster cannot be followed; empty if they can."""
         unseen = "" if self._watch is None else self._watch.trouble
         trouble = unseen or self._trouble
         return {f"{self._rules.actor} nodes": trouble} if trouble else {}
 
     def changed(self) -> None:
-        """Compare the cluster with the ledger soon; from any thread."""
-        with suppress(RuntimeError):  # The event loop has ended: there is no ledger to change.
+        """Have cluster and ledger compared soon; may be called from any thread."""
+        with suppress(RuntimeError):  # The event loop has ended, so there is no ledger to change.
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def start(self, watch: NodeWatch) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._watch = watch
         watch.start()
         self._task = asyncio.create_task(self._keep(watch))
 
     async def stop(self) -> None:
-        """Return when nothing is watched or recorded any more."""
+        """Return when watching and recording have ended."""
         assert self._task is not None, "started first"
         assert self._watch is not None, "started first"
         await asyncio.to_thread(self._watch.close)
@@ -270,7 +271,7 @@ class NodeKeeper:
             if seen is None:
                 due_s = None
                 self._changed.clear()
-                # It is compared as soon as it is seen again.
+                # Compare as soon as the nodes are seen again.
                 continue
             if not (self._changed.is_set() or is_due or is_old):
                 continue
@@ -278,7 +279,7 @@ class NodeKeeper:
             due_s = await self._compare(seen)
 
     async def _compare(self, seen: SeenNodes) -> float | None:
-        """Record what has changed; return when to compare again though nothing has."""
+        """Record changes; return when to compare again if nothing changes."""
         rules = self._rules
         try:
             found, seq = await self._ledger_thread.run(
@@ -287,10 +288,12 @@ class NodeKeeper:
         except (CommandError, QuorateError) as error:
             if self._trouble != str(error):
                 self._trouble = str(error)
-                _LOG.warning("cluster %s: its nodes are not recorded: %s", rules.cluster, error)
+                _LOG.warning(
+                    "cluster %s: its nodes could not be recorded: %s", rules.cluster, error
+                )
             return monotonic() + TROUBLE_S
         except Exception:  # noqa: BLE001 - the top frame of this task
-            _LOG.exception("cluster %s: a bug keeps its nodes from the ledger", rules.cluster)
+            _LOG.exception("cluster %s: a bug keeps its nodes from being recorded", rules.cluster)
             return monotonic() + LOOK_S
         self._trouble, self._compared_seq = "", seq
         for each in found.left_out:
@@ -309,9 +312,10 @@ class NodeKeeper:
 def record_nodes(
     engine: Engine, rules: NodeRules, seen: SeenNodes, now_s: float
 ) -> tuple[NodeChanges, int]:
-    """Record what a cluster says and the ledger does not, on the ledger's thread.
+    """Record the differences between a cluster and the ledger, on the ledger thread.
 
-    Returns it with the sequence that the ledger has then. What is refused is left out, and why.
+    Returns them with the ledger's sequence afterwards. Refused commands are left out, with their
+    reasons.
     """
     found = node_changes(engine.view, rules, seen, now_s)
     refused: list[LeftOut] = []
@@ -325,7 +329,7 @@ def record_nodes(
 
 
 def _node_of(command: Command) -> str:
-    """Return the node that a command of this module is about."""
+    """Return the node of a command of this module."""
     if isinstance(command, MarkNode | Drain):
         return command.node
     assert isinstance(command, Apply), command

@@ -1,11 +1,11 @@
-"""Short pauses of the garbage collector in a process that keeps a large state.
+"""Shortens the pauses of the garbage collector in a process with a large state.
 
-The collector of cycles walks every object that lives, and stops all threads meanwhile: 100 ms for
-the state of 10,000 nodes and their runs, every few seconds under load. Once such a walk takes
-long, what it has found alive is excluded from the walks that follow. The state has no cycles, so
-the parts that are replaced later are freed as before, without the collector. What is lost is the
-memory of cycles that were in use at that moment and have ended since; a walk that takes long is
-needed for each such loss, so that they stay few.
+A collection visits every live object, and stops all threads meanwhile: 100 ms for the state of
+10,000 nodes and their runs, every few seconds under load. After a collection that took long, the
+objects that it found alive are excluded from later collections. The state has no cycles, so
+reference counting still frees the parts that are replaced later. Only the memory of cycles that
+were in use at that moment is lost when they are dropped. Each such loss needs a long collection, so
+the losses stay few.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, Final
 
 LONG_S: Final = 0.02
-"""A walk that takes longer is not repeated over the same objects."""
+"""After a longer collection, its live objects are excluded from later ones."""
 _OLDEST: Final = 2
 
 
@@ -25,7 +25,7 @@ _OLDEST: Final = 2
 def short_pauses(
     now_s: Callable[[], float] = perf_counter, freeze: Callable[[], None] = gc.freeze
 ) -> Iterator[None]:
-    """Exclude what lives from further walks after each that took long; for a whole process."""
+    """Exclude live objects from later collections after each long one; for a whole process."""
     began_s = now_s()
 
     def walked(phase: str, info: Mapping[str, Any]) -> None:

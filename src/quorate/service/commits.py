@@ -1,4 +1,4 @@
-"""The results of commits: whether commits work, and blocks, failures and refusals for metrics."""
+"""Whether commits work, and the numbers of blocks, failures and refusals for metrics."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 CHECK_S: Final = 1.0
-"""How often it is tried whether the disk takes anything again, while commits fail."""
+"""How often, while commits fail, the service checks whether the disk accepts writes again."""
 
 
 class CommitHealth:
-    """Whether commits work. Written by the ledger's thread, and read by any.
+    """Whether commits work. Written by the ledger thread, and read by any thread.
 
-    A load balancer sends nothing to a service that is not ready, so that no commit would show that
-    it has recovered: ``check_writable`` is tried instead. It raises a ``QuorateError`` while the
-    disk takes nothing.
+    A load balancer sends nothing to a service that is not ready, so no commit would show that it
+    has recovered. So ``check_writable`` is called instead; it raises a ``QuorateError`` while the
+    disk accepts no writes.
     """
 
     def __init__(self, check_writable: Callable[[], None] | None = None) -> None:
@@ -36,7 +36,7 @@ class CommitHealth:
         self.trouble = ""
 
     def begin(self) -> None:
-        """Check whether the disk takes writes when the service starts, before any commit."""
+        """Check whether the disk accepts writes when the service starts, before any commit."""
         if self._check_writable is None:
             return
         try:
@@ -45,9 +45,9 @@ class CommitHealth:
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Note why an order was not committed, if it was the store that failed.
+        """Record why an order was not committed, if the store failed.
 
-        A service that is no longer the leader follows from then on; its store is sound.
+        A service that is no longer the leader follows from then on; its store works.
         """
         if not isinstance(error, StoreError) or isinstance(error, NotLeaderError):
             return
@@ -57,7 +57,7 @@ class CommitHealth:
         self.trouble, self._next_s = text, monotonic() + CHECK_S
 
     def note_head(self, head: Head) -> None:
-        """Note that commits work if the ledger's head has moved.
+        """Record that commits work if the ledger's head has moved.
 
         The ledger thread calls this before it answers the request that it committed, so that a
         client whose request was committed never reads that commits fail.
@@ -67,7 +67,7 @@ class CommitHealth:
             self.worked()
 
     def worked(self) -> None:
-        """Record that something was committed, or can be."""
+        """Record that a commit worked, or that the store accepts one."""
         if self.trouble:
             _LOG.info("ready: commits work again")
         self.trouble = ""
@@ -77,13 +77,13 @@ class CommitHealth:
         self.trouble = ""
 
     def wait_s(self) -> float:
-        """Return how long no check is due."""
+        """Return how long until the next check."""
         if not self.trouble or self._check_writable is None:
             return float("inf")
         return max(0.0, self._next_s - monotonic())
 
     def check(self) -> None:
-        """Check whether the disk takes writes again, if it is time to."""
+        """Check whether the disk accepts writes again, if a check is due."""
         if self._check_writable is None or self.wait_s() > 0:
             return
         self._next_s = monotonic() + CHECK_S
@@ -96,16 +96,16 @@ class CommitHealth:
 
 @dataclass(slots=True)
 class Commands:
-    """How many commands share the block that is being made."""
+    """The number of commands in the block that is being made."""
 
     count: int = 1
 
 
 @contextmanager
 def counted(metrics: Metrics, engine: Engine) -> Iterator[Commands]:
-    """Count what is recorded, refused or lost while this is entered, on the ledger's thread.
+    """Count recorded, refused and failed commands in the body, on the ledger thread.
 
-    Where every command is refused or repeats an earlier one, no block is made and none is counted.
+    If every command is refused or repeats an earlier one, no block is made and none is counted.
     """
     before, began_s = engine.head, perf_counter()
     commands = Commands()

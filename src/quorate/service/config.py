@@ -1,6 +1,7 @@
 """The configuration of the daemon, read once into one frozen value.
 
-A setting is given in a TOML file, in the environment, or as a flag; the later one wins.
+A setting is given in a TOML file, in the environment, or as a flag; the environment overrides the
+file, and a flag overrides both.
 """
 
 from __future__ import annotations
@@ -39,39 +40,41 @@ class Configuration:
 
     listen: Address
     grpc_listen: Address | str
-    """Empty where gRPC is not answered."""
+    """Empty if gRPC is off."""
     ledger: str
     insecure: bool
     tls_cert: str
     tls_key: str
     executor: str
     run_as: RunAs | str
-    """Empty where work runs as the user of the service."""
+    """Empty if work runs as the user of the service."""
     allow_root: bool
     run_memory_bytes: int
     run_processes_max: int
     clusters: Clusters | str
-    """Empty where there are none."""
+    """Empty if there are none."""
     kubernetes_namespace: str
     kubernetes_home: str
     node_not_ready_s: float
     pods_ready_s: float
     tolerated_taints: str
-    """The keys of taints, with commas between them."""
+    """The keys of taints, separated by commas."""
     declare_nodes: str
-    """The names of clusters, with commas between them; as the next two."""
+    """The names of clusters, separated by commas; so are the next two fields."""
     kubernetes_resources: str
     job_clusters: str
     kubernetes_admission: Address | str
-    """Empty where it is not answered."""
+    """Empty if the admission webhook is off."""
     kubernetes_admission_ca: str
-    """Empty where any client is heard."""
+    """Empty if any client may call the webhook."""
     kubernetes_account: str
     work_folder: str
     reports_folder: str
     quorum_name: str
     quorum_advertise: str
-    """Empty where the others reach it where it listens; so is the next one."""
+    """Empty if other services reach this one at its listen address; so is
+    ``quorum_grpc_advertise``.
+    """
     quorum_grpc_advertise: Address | str
     quorum_ca: str
     log_format: str
@@ -104,7 +107,7 @@ class Configuration:
     waldur_stale_s: float
     waldur_report_s: float
     mail_address: Address | str
-    """Where mail is handed in; empty where none is sent."""
+    """The SMTP server; empty if the service sends no mail."""
     mail_tls: str
     mail_ca: str
     mail_user: str
@@ -119,7 +122,7 @@ class Configuration:
 
     @property
     def oidc(self) -> Oidc | None:
-        """The issuer to trust besides the ledger; None where none is configured."""
+        """The OIDC issuer that is trusted besides access tokens; None if none is configured."""
         if not self.oidc_issuer:
             return None
         return Oidc(
@@ -136,7 +139,7 @@ class Configuration:
 
     @property
     def mail_server(self) -> MailServer | None:
-        """Where mail is handed in, and as whom; None where none is sent."""
+        """The SMTP server and its user; None if the service sends no mail."""
         if isinstance(self.mail_address, str):
             return None
         return MailServer(
@@ -157,13 +160,13 @@ class Configuration:
 
     @property
     def run_mail_domains(self) -> tuple[str, ...]:
-        """The domains to whose addresses runs may have mail sent; none where none is sent."""
+        """The mail domains to which runs may have mail sent; empty if the service sends no mail."""
         server = self.mail_server
         return () if server is None else server.domains
 
     @property
     def oidc_client(self) -> OidcClient | None:
-        """What the service is to the issuer; None where the dashboard takes tokens alone."""
+        """The service as a client of the issuer; None if the dashboard accepts only tokens."""
         if not self.oidc_client_id:
             return None
         return OidcClient(
@@ -176,9 +179,9 @@ class Configuration:
 def configured(
     flags: Mapping[str, str], environ: Mapping[str, str], file: str | None
 ) -> Configuration:
-    """Return the settings: of the ``file``, the environment, then ``flags``, by their keys.
+    """Return the settings by key: of ``file``, overridden by ``environ``, then by ``flags``.
 
-    Raises ``CommandError`` with everything that is wrong; each line names where it was given.
+    Raises ``CommandError`` with all faults; each line names the place of the faulty setting.
     """
     in_file, roles, wrong = settings_in_file(file)
     hooks, wrong_hooks = webhooks_of(in_file.pop(WEBHOOKS_KEY, []), str(file))
@@ -212,27 +215,27 @@ def configured(
 
 
 def _check(made: Configuration) -> None:
-    """Raise ``CommandError`` where settings do not go together."""
+    """Raise ``CommandError`` if settings contradict each other."""
     wrong = []
     if bool(made.tls_cert) != bool(made.tls_key):
-        wrong.append("tls.cert and tls.key go together; give both, or none")
+        wrong.append("tls.cert and tls.key belong together; give both, or neither")
     for key, address in (("listen", made.listen), ("grpc.listen", made.grpc_listen)):
         if isinstance(address, str) or address.is_loopback or made.tls_cert or made.insecure:
             continue
         wrong.append(
-            f"{key}: {address} can be reached from other machines, and without TLS tokens could be "
-            "read on the way; give tls.cert and tls.key, or say insecure where something in front "
-            "of it has TLS"
+            f"{key}: {address} can be reached from other machines, which could read access tokens "
+            f"on the way without TLS; give tls.cert and tls.key, or set insecure if a proxy in "
+            f"front of the service has TLS"
         )
     named = [made.oidc_issuer, made.oidc_audience, made.oidc_keys]
     if any(named) and not all(named):
-        wrong.append("oidc.issuer, oidc.audience and oidc.keys go together; give all, or none")
+        wrong.append("oidc.issuer, oidc.audience and oidc.keys belong together; give all, or none")
     wrong += _sign_in_faults(made)
     waldur = [made.waldur_url, made.waldur_token_file, made.waldur_links]
     if any(waldur) and not all(waldur):
         wrong.append(
-            "waldur.url, waldur.token_file and the table waldur.links go together; give all, or "
-            "none"
+            "waldur.url, waldur.token_file and the table waldur.links belong together; give all, "
+            "or none"
         )
     if made.run_as and made.executor != "local":
         wrong.append("executor.run_as: only `local` work has a system user; set executor to local")
@@ -250,13 +253,13 @@ def _check(made: Configuration) -> None:
 
 
 def _sign_in_faults(made: Configuration) -> list[str]:
-    """Return what is wrong with the settings about signing in at the dashboard."""
+    """Return the faults of the settings about signing in at the dashboard."""
     if not made.oidc_client_id:
         if made.oidc_client_secret_file:
-            return ["oidc.client_secret_file: whose it is says oidc.client_id; give it too"]
+            return ["oidc.client_secret_file: needs a client; give oidc.client_id too"]
         return []
     if not made.oidc_issuer:
-        return ["oidc.client_id: there is no issuer to sign in at; give oidc.issuer too"]
+        return ["oidc.client_id: needs an issuer at which users sign in; give oidc.issuer too"]
     try:
         web_address(made.oidc_issuer)
     except WrongSettingError as error:
@@ -278,11 +281,11 @@ def _mail_given(made: Configuration) -> dict[str, object]:
 
 
 def _cluster_faults(made: Configuration) -> list[str]:
-    """Return what is wrong with the settings about clusters."""
+    """Return the faults of the settings about clusters."""
     known = made.clusters.kubeconfigs if isinstance(made.clusters, Clusters) else {}
     wrong = [
-        f"{key}: {name}: there is no such cluster in kubernetes.clusters; add it there, or leave "
-        "it out here"
+        f"{key}: {name}: there is no such cluster in kubernetes.clusters; add it there, or remove "
+        f"it here"
         for key, names in (
             ("kubernetes.declare_nodes", made.declare_nodes),
             ("kubernetes.resources", made.kubernetes_resources),
@@ -292,8 +295,8 @@ def _cluster_faults(made: Configuration) -> list[str]:
         if name not in known
     ]
     wrong += [
-        f"{key}: the namespace of {what} says whose money it may spend; give kubernetes.namespace "
-        "{owner}, such as quorate-{owner}"
+        f"{key}: the namespace of {what} decides which owner pays for it; put "
+        "{owner} into kubernetes.namespace, such as quorate-{owner}"
         for key, what, names in (
             ("kubernetes.resources", "a run", made.kubernetes_resources),
             ("kubernetes.jobs", "a Job", made.job_clusters),
@@ -302,18 +305,18 @@ def _cluster_faults(made: Configuration) -> list[str]:
     ]
     if made.kubernetes_admission and not made.tls_cert:
         wrong.append(
-            "kubernetes.admission: API servers ask with TLS only; give tls.cert and tls.key"
+            "kubernetes.admission: API servers call webhooks with TLS only; give tls.cert and "
+            "tls.key"
         )
     if made.kubernetes_admission_ca and not made.kubernetes_admission:
         wrong.append(
-            "kubernetes.admission_ca: nothing is answered there; give kubernetes.admission, or "
-            "remove it"
+            "kubernetes.admission_ca: needs the webhook; give kubernetes.admission, or remove it"
         )
     return wrong
 
 
 def _quorum_faults(made: Configuration) -> list[str]:
-    """Return what is wrong with where other services of the ledger reach this one."""
+    """Return the faults of the addresses at which other services reach this one."""
     if not has_leader(made.ledger):
         return []
     wrong = []
@@ -323,16 +326,16 @@ def _quorum_faults(made: Configuration) -> list[str]:
     ):
         if isinstance(listen, Address) and listen.is_wildcard and not given:
             wrong.append(
-                f"{key}: this service listens at {listen}, which is no address of one machine; "
-                "say where the other services of the ledger reach it"
+                f"{key}: this service listens at {listen}, which is not the address of one "
+                f"machine; give the address at which the other services of the ledger reach it"
             )
     parts = urlsplit(made.quorum_advertise)
     is_near = Address(host=parts.hostname or "localhost", port=0).is_loopback
     if parts.scheme == "http" and not is_near and not made.insecure:
         wrong.append(
             f"quorum.advertise: {made.quorum_advertise}: commands are forwarded there with the "
-            "tokens of their callers, which could be read on the way; write https, or say insecure "
-            "where something in between has TLS"
+            f"tokens of their callers, which could be read on the way; write https, or set "
+            f"insecure if a proxy in between has TLS"
         )
     return wrong
 
@@ -344,5 +347,5 @@ assert {each.field or each.key for each in SETTINGS} | _TABLES == {
 
 
 def _shown(given: object) -> str:
-    """Return a value as an error shows it: without a password that someone wrote into a URL."""
+    """Return a value for an error message, without a password that a URL may contain."""
     return re.sub(r"//[^/@\s]*@", "//...@", repr(given))

@@ -1,4 +1,4 @@
-"""The configuration file of the daemon, as settings by their keys and what is wrong with them."""
+"""Reads the daemon's configuration file: the settings by key, and their faults."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ WEBHOOKS_KEY: Final = "webhooks"
 MAIL_RECEIVERS_KEY: Final = "mail.receivers"
 _ROLES_KEY: Final = "oidc.roles"
 _EXECUTOR_KIND: Final = "executor.kind"
-"""What ``executor`` is called in a file with a table of that name, which TOML then demands."""
+"""The key of ``executor`` in a file that has a table of that name, as TOML requires."""
 
 
 def settings_in_file(file: str | None) -> tuple[dict[str, object], dict[str, str], list[str]]:
-    """Return the settings in ``file`` by their keys, the mapping of roles, and what is wrong.
+    """Return the settings in ``file`` by key, the mapping of roles, and the faults.
 
-    Raises ``CommandError`` where the file cannot be read as TOML.
+    Raises ``CommandError`` if the file cannot be read as TOML.
     """
     if file is None:
         return {}, {}, []
@@ -46,7 +46,7 @@ def settings_in_file(file: str | None) -> tuple[dict[str, object], dict[str, str
     roles = flat.pop(_ROLES_KEY, {})
     known = {WEBHOOKS_KEY, MAIL_RECEIVERS_KEY, LINKS_KEY, *(setting.key for setting in SETTINGS)}
     wrong = [
-        f"{file}: {key}: there is no such setting; see docs/reference/configuration.md"
+        f"{file}: {key}: is not a setting; see docs/reference/configuration.md"
         for key in flat
         if key not in known
     ]

@@ -1,4 +1,4 @@
-"""The values of settings: each is read from text or from TOML, with errors as text."""
+"""Parses the values of settings, from text or TOML; faults are texts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from quorate.ports.errors import StoreUrlError
 
 PORT_MAX: Final = 65_535
 _NAMESPACE_MAX: Final = 23
-"""A namespace has 63 characters at most, and the name of an owner in it up to 40 of them."""
+"""A namespace has at most 63 characters, of which an owner's name takes up to 40."""
 LISTEN_EXAMPLE: Final = "127.0.0.1:8414"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where to listen: a host, and a port that is 0 for any free one."""
+    """An address to listen at: a host, and a port; port 0 means any free one."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         if self.host == "localhost":
             return True
         try:
@@ -40,7 +40,7 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for every address of this machine."""
+        """Whether it means every address of this machine."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:
@@ -51,7 +51,7 @@ class Address:
 
 
 class WrongSettingError(Exception):
-    """Says what a setting must be."""
+    """Says what the value of a setting must be."""
 
 
 def text(value: object) -> str:
@@ -80,7 +80,7 @@ def ledger(value: object) -> str:
 
 
 def flag(value: object) -> bool:
-    """Return whether it was switched on."""
+    """Return whether the flag is on."""
     if isinstance(value, bool):
         return value
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -90,7 +90,7 @@ def flag(value: object) -> bool:
 
 
 def address(value: object) -> Address:
-    """Return where to listen."""
+    """Return the address to listen at."""
     host, colon, port = text(value).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
@@ -102,7 +102,7 @@ def address(value: object) -> Address:
 
 
 def count(least: int, most: int) -> Callable[[object], int]:
-    """Return a reader of whole numbers in a range."""
+    """Return a parser of whole numbers in a range."""
 
     def read(value: object) -> int:
         if isinstance(value, str) and value.isascii() and value.isdecimal():
@@ -115,7 +115,7 @@ def count(least: int, most: int) -> Callable[[object], int]:
 
 
 def seconds(least: float, most: float) -> Callable[[object], float]:
-    """Return a reader of seconds in a range."""
+    """Return a parser of seconds in a range."""
 
     def read(value: object) -> float:
         try:
@@ -130,7 +130,7 @@ def seconds(least: float, most: float) -> Callable[[object], float]:
 
 
 def one_of(*words: str) -> Callable[[object], str]:
-    """Return a reader of one word among ``words``."""
+    """Return a parser of one word among ``words``."""
 
     def read(value: object) -> str:
         if value in words:
@@ -141,7 +141,7 @@ def one_of(*words: str) -> Callable[[object], str]:
 
 
 def run_as(value: object) -> job_users.RunAs:
-    """Return which system users work runs as."""
+    """Return the system users that work runs as."""
     try:
         return job_users.run_as(value)
     except job_users.RunAsError as error:
@@ -149,7 +149,7 @@ def run_as(value: object) -> job_users.RunAs:
 
 
 def web_address(value: object) -> str:
-    """Return the address of a service: one on this machine, or with TLS."""
+    """Return the address of a service, which must use TLS or be on this machine."""
     found = text(value)
     parts = urlsplit(found)
     is_near = Address(host=parts.hostname or "", port=0).is_loopback
@@ -175,7 +175,7 @@ def service_address(value: object) -> str:
 
 
 def keys_source(value: object) -> str:
-    """Return where an issuer's keys are: what is not a file must be this machine, or have TLS."""
+    """Return where an issuer's keys are: a file, or an address with TLS or on this machine."""
     found = path(value)
     parts = urlsplit(found)
     if parts.scheme == "http":
@@ -189,10 +189,10 @@ def keys_source(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The kubeconfig of each cluster, by the name that pools call it.
+    """The kubeconfig of each cluster, by the name that pools use for it.
 
-    A kubeconfig may be followed by ``#`` and a context of it; ``in-cluster`` is the service account
-    of the pod that the service runs in.
+    A kubeconfig may be followed by ``#`` and one of its contexts; ``in-cluster`` means the service
+    account of the service's own pod.
     """
 
     kubeconfigs: Mapping[str, str]
@@ -219,10 +219,10 @@ def clusters(value: object) -> Clusters:
 
 
 def names(value: object) -> str:
-    """Return names, with commas between them, from such text or from a list."""
+    """Return names, separated by commas, from such text or from a list."""
     found = value.split(",") if isinstance(value, str) else value
     if not isinstance(found, list) or not found:
-        raise WrongSettingError("must be names with commas between them, or a list of names")
+        raise WrongSettingError("must be names separated by commas, or a list of names")
     cleaned = [each.strip() if isinstance(each, str) else "" for each in found]
     if not all(map(is_name, cleaned)):
         raise WrongSettingError("must have names only, such as west,east")
@@ -230,21 +230,21 @@ def names(value: object) -> str:
 
 
 def taint_keys(value: object) -> str:
-    """Return keys of taints, with commas between them, from such text or from a list; or none."""
+    """Return keys of taints, separated by commas, from such text or from a list; may be empty."""
     found = value.split(",") if isinstance(value, str) else value
     if found in ([""], []):
         return ""
     keys = [str(each).strip() for each in found] if isinstance(found, list) else [""]
     if not all(map(LABEL_KEY.fullmatch, keys)):
         raise WrongSettingError(
-            "must be keys of taints with commas between them, or a list of them, such as "
+            "must be keys of taints separated by commas, or a list of them, such as "
             "nvidia.com/gpu,dedicated"
         )
     return ",".join(keys)
 
 
 def namespace(value: object) -> str:
-    """Return the name of a namespace, which may have ``{owner}`` in it."""
+    """Return the name of a namespace, which may contain ``{owner}``."""
     found = text(value)
     if not OBJECT_NAME.fullmatch(found.replace("{owner}", "o")) or len(found) > _NAMESPACE_MAX:
         raise WrongSettingError(

@@ -1,7 +1,7 @@
 """The daemon: opens the ledger, listens, and ends cleanly on a signal.
 
-It takes the ledger's lock for as long as it runs. What it acknowledged is durable, so that it may
-be killed at any instant: the next start continues from the ledger.
+It holds the ledger's lock as long as it runs. Every acknowledged command is durable, so the daemon
+may be killed at any instant: the next start continues from the ledger.
 """
 
 from __future__ import annotations
@@ -82,19 +82,19 @@ _LOG = logging.getLogger(__name__)
 KEEP_ALIVE_S: Final = 75
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 ELECTED_S: Final = 15.0
-"""How long a start waits for a leader, who may be this service: several times a leader's lease."""
+"""How long a start waits for a leader, which may be this service: several lease durations."""
 
 Surface = Callable[[LedgerThread, Authenticator], AsyncIterator[str]]
-"""What answers or acts beside REST while the ledger is served; it yields once what it is."""
+"""A part of the daemon beside REST, as a context manager; it yields its description once."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Extras:
-    """What is added to the daemon: further surfaces, and the ledger's key.
+    """Additions to the daemon: further surfaces, and the ledger's key.
 
     ``surfaces`` are entered when the ledger is open, and left before it is closed;
-    ``leader_surfaces`` for as long as this service leads. ``open_store`` opens the ledger;
-    ``clock`` is the time that everything goes by; ``make_executor`` makes what runs the work.
+    ``leader_surfaces`` are active while this service leads. ``open_store`` opens the ledger;
+    ``clock`` is the clock of all parts; ``make_executor`` makes the executor.
     """
 
     signer: Signer | None = None
@@ -106,20 +106,20 @@ class Extras:
 
 
 def _guard(clock: Clock, path: Path) -> ClockGuard | None:
-    """Return the guard of ``clock``; None where a caller drives the time."""
+    """Return the guard of ``clock``; None if a caller controls the time."""
     return ClockGuard(clock, path) if isinstance(clock, SteadyClock) else None
 
 
 def _first_token(engine: Engine) -> str | None:
-    """Return the first token where one is needed and anything can be recorded."""
+    """Return the first access token, if one is needed and the ledger accepts writes."""
     return None if engine.stopped else first_token(engine)
 
 
 def _admitted(ledger_thread: LedgerThread, tell: Callable[[str], None]) -> Part:
-    """Return a leader's part that gives the first token to ``tell``, where one is needed.
+    """Return a leader's part that passes the first access token to ``tell``, if one is needed.
 
-    A service that leads when it starts may have lost the leadership before its token is recorded;
-    then the next one that leads issues it.
+    A service that leads when it starts may lose the leadership before its token is recorded; then
+    the next leader issues it.
     """
 
     @asynccontextmanager
@@ -133,7 +133,7 @@ def _admitted(ledger_thread: LedgerThread, tell: Callable[[str], None]) -> Part:
 
 
 def _trust(configuration: Configuration, clock: Clock) -> Trust | None:
-    """Return what checks tokens of the configured OIDC issuer; None where there is none."""
+    """Return the verifier for tokens of the configured OIDC issuer; None if there is none."""
     if configuration.oidc is None:
         return None
     from quorate.service.auth.oidc import OidcTrust  # noqa: PLC0415 - slow import
@@ -142,13 +142,13 @@ def _trust(configuration: Configuration, clock: Clock) -> Trust | None:
 
 
 def _reports(configuration: Configuration) -> ReportFolder | None:
-    """Return the reports that people may read; None where no folder is configured."""
+    """Return the reports that users may read; None if no folder is configured."""
     folder = configuration.reports_folder
     return ReportFolder(folder) if folder else None
 
 
 def _code_sign_in(configuration: Configuration, clock: Clock) -> CodeSignIn | None:
-    """Return how people sign in at the issuer; None where that is not configured."""
+    """Return the client for signing in at the issuer; None if it is not configured."""
     if configuration.oidc is None or configuration.oidc_client is None:
         return None
     return CodeSignIn(configuration.oidc, configuration.oidc_client, clock)
@@ -166,14 +166,14 @@ class Daemon:
         self.address: Address | None = None
 
     def stop(self) -> None:
-        """Have it end as a signal does; from any thread."""
+        """Stop as on a signal; may be called from any thread."""
         if self._server is not None:
             self._server.should_exit = True
 
     async def run(self, tell: Callable[[Address, str | None], None]) -> None:
-        """Serve until stopped; ``tell`` gets the address and the first token, if any.
+        """Serve until stopped; ``tell`` gets the address and the first access token, if any.
 
-        Where services have a leader it gets the token later, from the first that leads.
+        If services elect a leader, ``tell`` gets the token later, from the first leader.
         """
         configuration = self._configuration
         sys.setswitchinterval(SWITCH_S)
@@ -229,7 +229,7 @@ class Daemon:
             authenticator = Authenticator(ledger_thread.token, clock, _trust(configuration, clock))
             forward: HttpForward | None = None
             if supply is not None:
-                # With httpx, which a service that has its ledger to itself does not load.
+                # Imports httpx, which a service that shares its ledger with others needs.
                 from quorate.service.quorum.http_forward import http_forward  # noqa: PLC0415
 
                 forward = await stack.enter_async_context(
@@ -267,13 +267,13 @@ class Daemon:
         authenticator: Authenticator,
         receivers: Sequence[Receiver],
     ) -> list[Part]:
-        """Return what this service does beside answering while it leads."""
+        """Return the parts that run only while this service leads."""
         configuration, extras = self._configuration, self._extras
 
         @asynccontextmanager
         async def news() -> AsyncIterator[None]:
             if not configuration.waldur_links and not ledger_thread.trouble:
-                # No link will report that the recorded budgets are outdated.
+                # Without a link, no other part would mark the recorded budgets as outdated.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))
             yield
 
@@ -289,7 +289,7 @@ class Daemon:
     async def _serve(
         self, server: _Server, listening: socket.socket, ledger_thread: LedgerThread
     ) -> None:
-        """Answer until stopped; raises ``CommandError`` when the ledger's thread has ended."""
+        """Answer until stopped; raises ``CommandError`` when the ledger thread has ended."""
         ending = asyncio.ensure_future(ledger_thread.ended.wait())
         ending.add_done_callback(lambda _: self.stop())
         try:
@@ -298,9 +298,7 @@ class Daemon:
         finally:
             ending.cancel()
         if has_died:
-            raise CommandError(
-                Exit.UNUSABLE, "the ledger's thread has ended by a bug; the log has more"
-            )
+            raise CommandError(Exit.UNUSABLE, "a bug ended the ledger thread; see the log")
 
     def _http(
         self,
@@ -363,7 +361,7 @@ class _Server(GuardedServer):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal; the ledger is closed after that, so nothing is raised."""
+        """Stop on a signal; raise nothing, because the ledger is closed after that."""
         if current_thread() is not main_thread():
             yield
             return
@@ -377,14 +375,14 @@ class _Server(GuardedServer):
                 loop.remove_signal_handler(number)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more connections, and let those under way end."""
-        _LOG.info("stopping: taking nothing more, and ending what is under way")
+        """Accept no more connections, and let the open ones finish."""
+        _LOG.info("stopping: accepting no more requests, and finishing those under way")
         self._watchers.close()
         await super().shutdown(sockets)
 
 
 def _protocol(configuration: Configuration, ledger_thread: LedgerThread) -> type[GuardedProtocol]:
-    """Return the protocol with the limits that are configured."""
+    """Return the protocol with the configured limits."""
 
     def holder(token: str) -> Caller | None:
         record = ledger_thread.token(token)

@@ -1,4 +1,4 @@
-"""How many files and connections the system lets the service have open, and who gets them."""
+"""The process's limit on open files, and how connections share it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from quorate.views.exits import CommandError, Exit
 _LOG = logging.getLogger(__name__)
 
 RESERVE: Final = 128
-"""How many descriptors are kept for the ledger, its readers, logs and the service itself."""
+"""How many descriptors are reserved for the ledger, its readers, logs and the service itself."""
 CONNECTIONS_MIN: Final = 16
 
 
 def connections_within(wanted: int, surfaces: int = 1) -> int:
     """Return how many connections each of ``surfaces`` may have: ``wanted``, or as many as fit.
 
-    The limit of the process is raised as far as it may be. Raises ``CommandError`` when it is so
-    low that the ledger could not be served.
+    It raises the soft limit of the process as far as allowed. Raises ``CommandError`` if the limit
+    is too low to serve the ledger.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = surfaces * wanted + RESERVE
@@ -33,8 +33,8 @@ def connections_within(wanted: int, surfaces: int = 1) -> int:
         least = surfaces * CONNECTIONS_MIN + RESERVE
         raise CommandError(
             Exit.UNUSABLE,
-            f"open files: this process may have {soft}, and {least} are the least it needs; raise "
-            f"the limit, as with: ulimit -n {min(needed, 65_536)}",
+            f"open files: this process may open {soft}, but needs at least {least}; raise the "
+            f"limit, as with: ulimit -n {min(needed, 65_536)}",
         )
     _LOG.warning(
         "limits.connections: %d instead of %d, because this process may have %d files open; raise "

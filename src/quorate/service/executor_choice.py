@@ -1,4 +1,4 @@
-"""The executor that a configuration asks for, and what is checked before the service listens."""
+"""Makes the configured executor, and checks it before the service listens."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
-"""What SQLite adds to the name of the ledger for the files that it keeps beside it."""
+"""The suffixes of the files that SQLite keeps beside the ledger."""
 IN_CLUSTER: Final = "in-cluster"
-"""What stands for a kubeconfig where the service runs in the cluster itself."""
+"""The value used instead of a kubeconfig if the service runs in the cluster itself."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_executor(configuration: Configuration, clock: Clock) -> ServedExecutor | None:
-    """Return what runs the work; None where nothing here does.
+    """Return the executor; None if this service runs no work.
 
-    Pools choose among ``local`` and the clusters of the configuration. A simulation is of all pools
-    alike. Raises ``CommandError`` where a kubeconfig cannot be used.
+    Pools choose among ``local`` and the configured clusters. A simulation applies to all pools.
+    Raises ``CommandError`` if a kubeconfig cannot be used.
     """
     if configuration.executor == "simulated":
         return SimulatedRoom(clock)
@@ -57,7 +57,7 @@ def make_executor(configuration: Configuration, clock: Clock) -> ServedExecutor 
 
 
 def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, ServedExecutor]:
-    """Return the executor of each cluster, by the name that pools call it."""
+    """Return the executor of each cluster, by the name that pools use for it."""
     from quorate.adapters.kubernetes.exec_kubernetes import (  # noqa: PLC0415 - with httpx
         KubernetesExecutor,
     )
@@ -80,11 +80,11 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
 
 
 def cluster_apis(clusters: Clusters) -> dict[str, KubeApi]:
-    """Return a connection to each cluster, for one owner that closes it.
+    """Return a connection to each cluster; the caller closes it.
 
-    Raises ``CommandError`` where a kubeconfig cannot be used.
+    Raises ``CommandError`` if a kubeconfig cannot be used.
     """
-    # With httpx, which a service without clusters does not load.
+    # Imports httpx, which a service without clusters does not load.
     from quorate.adapters.kubernetes.cluster_access import (  # noqa: PLC0415
         from_kubeconfig,
         in_cluster,
@@ -107,7 +107,7 @@ def cluster_apis(clusters: Clusters) -> dict[str, KubeApi]:
 
 
 def make_logs(configuration: Configuration) -> Logs | None:
-    """Return what keeps the output of runs; None where none was ever run here."""
+    """Return the logs of runs; None if no run ever ran on this machine."""
     folder = _work_folder(configuration)
     has_any = configuration.executor == "local" or folder.is_dir()
     return LocalLogs(folder) if has_any else None
@@ -120,7 +120,7 @@ def _work_folder(configuration: Configuration) -> Path:
 
 
 def _job_users(configuration: Configuration) -> JobUsers | None:
-    """Return the system users of work; None where all work runs as the service's own user."""
+    """Return the system users of work; None if all work runs as the service's own user."""
     if not isinstance(configuration.run_as, RunAs):
         return None
     return JobUsers(
@@ -131,7 +131,7 @@ def _job_users(configuration: Configuration) -> JobUsers | None:
 
 
 def check_kept(configuration: Configuration) -> None:
-    """Raise ``CommandError`` where work goes on that this service would not look after."""
+    """Raise ``CommandError`` if runs are still at work that this service would not manage."""
     kept = kept_runs(_work_folder(configuration))
     if kept and configuration.executor != "local":
         raise CommandError(
@@ -142,7 +142,7 @@ def check_kept(configuration: Configuration) -> None:
 
 
 def check_job_users(configuration: Configuration) -> None:
-    """Raise ``CommandError`` where work would have no system user, or root unasked."""
+    """Raise ``CommandError`` if work would have no system user, or run as root without consent."""
     if configuration.executor != "local":
         return
     is_root = os.geteuid() == 0
@@ -152,32 +152,33 @@ def check_job_users(configuration: Configuration) -> None:
     elif is_root and not configuration.allow_root:
         raise CommandError(
             Exit.REFUSED,
-            "executor: this service is root, and so would be all work: every run could read the "
+            "executor: this service runs as root, and so would all work: every run could read the "
             "signing key and every tenant's output, and change this machine",
             "give each owner a system user with executor.run_as (docs/jobs.md), or start the "
             "service as another user",
-            "where all who submit runs may do everything here, say so: --executor-allow-root",
+            "if everyone who submits runs may do everything here, confirm it with: "
+            "--executor-allow-root",
         )
 
 
 def warn_of_root(configuration: Configuration) -> None:
-    """Log that work runs as root, where it does."""
+    """Log a warning if work runs as root."""
     if configuration.executor == "local" and configuration.allow_root and os.geteuid() == 0:
         _LOG.warning(
-            "work runs as root, as executor.allow_root says: every run can read the signing key "
-            "and other tenants' output, and change this machine"
+            "work runs as root, because executor.allow_root is set: every run can read the "
+            "signing key and other tenants' output, and change this machine"
         )
 
 
 def _check_run_as(run_as: RunAs, *, is_root: bool) -> None:
     if sys.platform != "linux":
         raise CommandError(
-            Exit.REFUSED, "executor.run_as: works on Linux alone; leave it out on this machine"
+            Exit.REFUSED, "executor.run_as: works on Linux only; leave it out on this machine"
         )
     if not is_root:
         raise CommandError(
             Exit.REFUSED,
-            f"executor.run_as: only root can start work as another user, and this service is uid "
+            f"executor.run_as: only root can start work as another user, but this service has uid "
             f"{os.geteuid()}; start it as root, or leave executor.run_as out",
         )
     wrong = faults_of(run_as)
@@ -186,13 +187,13 @@ def _check_run_as(run_as: RunAs, *, is_root: bool) -> None:
 
 
 def _check_shut(ledger: Path) -> None:
-    """Raise ``CommandError`` where other users may read or change the ledger's own files."""
+    """Raise ``CommandError`` if other users may read or change the ledger's own files."""
     names = [ledger.with_name(ledger.name + suffix) for suffix in _SUFFIXES]
     wide = [path for path in names if path.exists() and path.stat().st_mode & _OTHERS]
     if wide:
         files = " ".join(map(str, wide))
         raise CommandError(
             Exit.REFUSED,
-            f"executor.run_as: {files}: open to other users, and so to jobs; run: chmod 600 "
-            f"{files}",
+            f"executor.run_as: {files}: other users, and so jobs, may read or change it; run: "
+            f"chmod 600 {files}",
         )

@@ -1,8 +1,8 @@
-"""What the ledger and a cluster have to say to each other about workloads that are suspended. Pure.
+"""Compares the ledger with the suspended workloads of a cluster. Pure.
 
 A workload with an owner becomes a run. When the run starts, the workload is pinned to the nodes of
-its leases and set going; when the run has to stop, it is suspended, and the leases end when none of
-its pods is left. Nothing is remembered: whatever differs is seen again after a restart.
+its leases and resumed. When the run must stop, the workload is suspended, and the leases end when
+none of its pods is left. Nothing is stored: each difference is found again after a restart.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from quorate.model.state.state_view import StateView
 from quorate.service.job_runs import JobRules, pools_of, run_name, run_of
 
 LATE_MS: Final = 10 * SECOND_MS
-"""How long after the deadline of a stop pods are killed: their grace began a little after it."""
+"""How long after the deadline of a stop pods are killed; their grace periods began later."""
 
 
 @dataclass(slots=True)
 class JobChanges:
-    """What has to be recorded, what has to be changed in the cluster, and whose pods to look for.
+    """The commands to record, the changes to the cluster, and the workloads whose pods to look for.
 
-    ``submitted`` are the workloads of the ``Submit`` commands, by run. ``gone`` are the workloads
-    of which no pod is left, as far as that was looked for, and ``overdue`` those whose pods have
-    outlived the deadline of their stop. ``broken`` are workloads that could not be compared, which
-    is a bug, and keeps no other workload waiting.
+    ``submitted`` has the workloads of the ``Submit`` commands, by run. ``gone`` has the workloads
+    without pods, if their pods were looked for; ``overdue`` has those whose pods have outlived the
+    deadline of their stop. ``broken`` has the workloads that could not be compared because of a
+    bug; other workloads do not wait for them.
     """
 
     now_ms: int
@@ -52,7 +52,7 @@ class JobChanges:
     broken: dict[str, Exception] = field(default_factory=dict)
 
     def add(self, other: JobChanges) -> None:
-        """Take over what was found for one workload."""
+        """Add the changes for one workload."""
         self.commands += other.commands
         self.patches += other.patches
         self.unsure += other.unsure
@@ -63,9 +63,9 @@ class JobChanges:
 def job_changes(
     view: StateView, rules: JobRules, seen: SeenJobs, *, gone: Collection[str], now_ms: int
 ) -> JobChanges:
-    """Return what makes ledger and cluster agree.
+    """Return the changes that make ledger and cluster agree.
 
-    ``seen`` are the workloads with an owner, ``gone`` those of which no pod is left.
+    ``seen`` has the workloads with an owner, ``gone`` those without pods.
     """
     found = JobChanges(now_ms, gone)
     for key, job in seen.jobs.items():
@@ -92,13 +92,13 @@ def job_changes(
 
 
 def _see_to(view: StateView, rules: JobRules, job: SeenJob, found: JobChanges) -> None:
-    """Find what makes the ledger and one workload agree."""
+    """Find the changes that make the ledger and one workload agree."""
     name = run_name(job.workload)
     record = view.runs.get(name)
     if record is None:
         _admit(view, rules, job, found)
     elif record.spec.workload != str(job.workload) or not _is_home(rules, record, job.workload):
-        _tell(job, f"the name of its run, {name}, is taken by another run", found)
+        _tell(job, f"the name of its run, {name}, is used by another run", found)
     else:
         _agree(view, job, record, found)
 
@@ -120,7 +120,7 @@ def _live_runs(view: StateView, rules: JobRules) -> list[str]:
 
 
 def _admit(view: StateView, rules: JobRules, job: SeenJob, found: JobChanges) -> None:
-    """Submit a run for a workload that waits, or say in it what keeps that from happening."""
+    """Submit a run for a waiting workload, or write to it why that is not possible."""
     if job.ended is not None:
         return
     made = run_of(view, rules, job)
@@ -162,7 +162,7 @@ def _suspend(job: SeenJob, message: str, found: JobChanges) -> None:
 
 
 def _keep_going(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) -> None:
-    """Have a workload work where its run has leases, or stop, or report how it has ended."""
+    """Let a workload work while its run has leases, stop it, or report how it has ended."""
     name = record.spec.name
     if _ends_leases(view, record):
         _suspend(job, f"run {name} has to stop", found)
@@ -177,45 +177,47 @@ def _keep_going(view: StateView, job: SeenJob, record: RunRecord, found: JobChan
     else:
         nodes = tuple(_nodes_of(view, record))
         if job.placed_on != nodes:
-            _suspend(job, f"run {name} goes on elsewhere", found)
+            _suspend(job, f"run {name} continues on other nodes", found)
         else:
             wrong = _changed(job, record)
             if not wrong and not is_pinned_to(job, nodes):
-                wrong = f"its template does not name just the nodes of its run: {', '.join(nodes)}"
+                wrong = (
+                    f"its template does not name exactly the nodes of its run: {', '.join(nodes)}"
+                )
             if wrong:
                 _suspend(job, wrong, found)
 
 
 def _changed(job: SeenJob, record: RunRecord) -> str:
-    """Return how a workload asks for something else than its run has; empty where it does not."""
+    """Return how a workload differs from its run; empty if it does not."""
     if job.fault:
         return job.fault
     if job.gpus != record.spec.gpus:
         return (
-            f"it asks for {job.gpus} GPUs, and its run {record.spec.name} is for "
+            f"it asks for {job.gpus} GPUs, but its run {record.spec.name} is for "
             f"{record.spec.gpus}; create another one"
         )
     return ""
 
 
 def _start(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) -> None:
-    """Start a suspended workload on the nodes of its run, or fail the run where it cannot work."""
+    """Start a suspended workload on the nodes of its run, or fail the run if it cannot work."""
     name, gpus_of = record.spec.name, _nodes_of(view, record)
     is_alone = view.pools[record.spec.pool].whole_nodes
     wrong = _changed(job, record) or misfit(job, gpus_of, is_alone=is_alone)
     if wrong:
-        # It may have worked, and been changed since.
+        # It may have worked before, and have been changed since.
         if _is_gone(job.workload, found):
             found.commands.append(Fail(name, wrong, has_gone=True))
         return
     nodes = tuple(gpus_of)
-    # Its controller must have seen that it was suspended, or it goes on with the pods of before.
+    # Its controller must have seen the suspension; otherwise it would keep the old pods.
     if job.is_idle and (job.placed_on in (None, nodes) or _is_gone(job.workload, found)):
         found.patches.append((job, start_patch(job, name, nodes)))
 
 
 def _is_gone(workload: Workload, found: JobChanges) -> bool:
-    """Return whether no pod of a workload is left; where that is not known, it is looked for."""
+    """Return whether no pod of a workload is left; if unknown, have its pods looked for."""
     if str(workload) in found.gone:
         return True
     found.unsure.append(workload)
@@ -234,9 +236,9 @@ def _confirm(
     *,
     is_own: bool = True,
 ) -> None:
-    """Confirm the end of leases that have to end, when no pod is left.
+    """Confirm the end of leases that must end, when no pod is left.
 
-    Pods of its own workload that have outlived the deadline are to be killed.
+    Pods of its own workload that have outlived the deadline are killed.
     """
     stops = {each: view.leases[each].ending for each in record.leases}
     ending = {each: stop for each, stop in stops.items() if stop is not None}
@@ -247,7 +249,7 @@ def _confirm(
 
 
 def _nodes_of(view: StateView, record: RunRecord) -> dict[str, int]:
-    """Return the nodes of a run by name, and how many GPUs it has of each; of whole nodes, all."""
+    """Return the nodes of a run by name, and its GPUs on each; all GPUs for whole nodes."""
     is_alone = view.pools[record.spec.pool].whole_nodes
     found: dict[str, int] = {}
     for lease in record.leases:
@@ -258,7 +260,7 @@ def _nodes_of(view: StateView, record: RunRecord) -> dict[str, int]:
 
 
 def _end_without(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
-    """Cancel the run of a workload that is not there any more; confirm its end."""
+    """Cancel the run of a workload that no longer exists; confirm its end."""
     if _ends_leases(view, record):
         _confirm(view, record, workload, found)
     else:
@@ -267,7 +269,7 @@ def _end_without(view: StateView, record: RunRecord, workload: Workload, found: 
 
 
 def _end_stray(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
-    """Cancel a run whose workload is not its owner's to start and stop; that one is left alone."""
+    """Cancel a run whose workload is not in its owner's namespace; the workload is not changed."""
     if _ends_leases(view, record):
         _confirm(view, record, workload, found, is_own=False)
     else:
@@ -280,5 +282,5 @@ def _end_foreign(view: StateView, record: RunRecord, workload: Workload, found: 
     if _ends_leases(view, record):
         found.commands += [Confirm(lease) for lease in record.leases]
     else:
-        note = f"its workload is the work of run {run_name(workload)}"
+        note = f"its workload belongs to run {run_name(workload)}"
         found.commands.append(Cancel(record.spec.name, note))

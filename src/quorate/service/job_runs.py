@@ -1,4 +1,4 @@
-"""The run that a workload of a cluster becomes, or what keeps it from becoming one. Pure."""
+"""Makes a run of a workload of a cluster, or returns why that is not possible. Pure."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from quorate.model.specs import OnQuota, Pool, PoolExecutor, Run
 from quorate.model.state.state_view import StateView
 
 NAME_CHARS_MAX: Final = 100
-"""How much of a workload's name is in the name of its run."""
+"""How many characters of a workload's name are in the name of its run."""
 UID_CHARS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRules:
-    """Which cluster the workloads are in, and which namespace each owner has there."""
+    """The cluster of the workloads, and the namespace of each owner there."""
 
     cluster: str
     namespace_of: Callable[[str], str]
 
     @property
     def actor(self) -> str:
-        """The actor of what is recorded: the name that pools have for the executor there."""
+        """The actor of the recorded events: the name that pools use for the cluster's executor."""
         return f"{PoolExecutor.KUBERNETES}/{self.cluster}"
 
 
 def run_name(workload: Workload) -> str:
-    """Return the name of the run of a workload; another one of the same name has another run."""
+    """Return the name of the run of a workload; it differs for workloads of the same name."""
     return f"{workload.name[:NAME_CHARS_MAX].rstrip('.-')}-{workload.uid[:UID_CHARS]}"
 
 
@@ -42,7 +42,7 @@ def pools_of(view: StateView, rules: JobRules) -> list[str]:
 
 
 def run_of(view: StateView, rules: JobRules, job: SeenJob) -> Run | str:
-    """Return the run of a workload, or what is wrong with the workload and how to mend it."""
+    """Return the run of a workload, or the fault of the workload with its remedy."""
     wrong = _fault_of(view, rules, job)
     pool = _one_of(pools_of(view, rules), job.pool, "pool of this cluster", "quorate.dev/pool")
     nodes = (each for each in view.nodes.values() if each.island.pool == pool.name)
@@ -66,7 +66,7 @@ def run_of(view: StateView, rules: JobRules, job: SeenJob) -> Run | str:
 
 
 def _fault_of(view: StateView, rules: JobRules, job: SeenJob) -> str:
-    """Return what keeps a workload from being the work of its owner; empty if nothing does."""
+    """Return why a workload cannot be work of its owner; empty if it can."""
     if not job.is_suspended:
         return "it is not suspended, so it runs without Quorate; create it with suspend: true"
     if job.fault:
@@ -75,16 +75,16 @@ def _fault_of(view: StateView, rules: JobRules, job: SeenJob) -> str:
         return f"there is no owner {job.owner!r}; correct the label"
     home = rules.namespace_of(job.owner)
     if job.workload.namespace != home:
-        return f"the work of {job.owner} is in the namespace {home}; create it there"
+        return f"the work of {job.owner} must be in the namespace {home}; create it there"
     return ""
 
 
 def _too_slow(pool: Pool, job: SeenJob) -> str:
-    """Return a fault where pods take longer to stop than runs of the pool may; else nothing."""
+    """Return the fault of pods whose grace period is longer than the pool allows; else empty."""
     if job.grace_s * SECOND_MS <= pool.grace_max_ms:
         return ""
     return (
-        f"terminationGracePeriodSeconds: {job.grace_s} is over maxGrace of pool {pool.name}, "
+        f"terminationGracePeriodSeconds: {job.grace_s} is more than maxGrace of pool {pool.name}, "
         f"{duration_text(pool.grace_max_ms)}; lower it"
     )
 
@@ -96,10 +96,12 @@ class _Chosen:
 
 
 def _one_of(there: list[str], said: str, what: str, label: str) -> _Chosen:
-    """Return the one that is ``said``, or the only one; else what is wrong."""
+    """Return the name ``said``, or the only one there is; else the fault."""
     if said and said not in there:
-        return _Chosen(fault=f"there is no {what} {said!r}; there are: {', '.join(there) or '-'}")
+        return _Chosen(
+            fault=f"there is no {what} {said!r}; choose one of: {', '.join(there) or '-'}"
+        )
     if not said and len(there) != 1:
         listed = ", ".join(there) or "-"
-        return _Chosen(fault=f"which {what}? say it with the label {label}; there are: {listed}")
+        return _Chosen(fault=f"the {what} is ambiguous; set the label {label} to one of: {listed}")
     return _Chosen(name=said or there[0])

@@ -1,8 +1,8 @@
 """The ledger thread: one thread owns the ledger, and answers requests one after another.
 
 Submits that wait while a commit is under way are committed together, as one block with one flush:
-group commit without a timer. Between two groups the other requests are answered, for a bounded
-time. No caller is answered before the block is durable (docs/adr/0019).
+group commit without a timer. Between two groups it answers the other requests, for a bounded time.
+No caller is answered before the block is durable (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -78,35 +78,35 @@ from quorate.views.exits import CommandError, Exit
 _LOG = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 4_096
-"""How many requests may wait for the ledger; callers of more have to come back."""
+"""How many requests may wait for the ledger; above that, callers must try again later."""
 OTHERS_S_MAX: Final = 0.05
-"""How long submits may wait while others are answered; one of those is answered in any case."""
+"""How long submits may wait while the thread answers other requests, at least one of them."""
 SUBMITS_CPU_S_MAX: Final = 0.25
-"""How much CPU deciding submits for one block takes before others are answered, or one more."""
+"""How much CPU time deciding the submits of one block may take before others are answered."""
 LARGE_CPU_S_MAX: Final = 2.0
-"""How much CPU deciding one large request may take; then it is given up and refused."""
+"""How much CPU time deciding one large request may take; a slower one is refused."""
 NOT_LEADING: Final = "this service does not lead"
 CLOSE_S_MAX: Final = 10.0
-"""How long the ledger's thread may take to end what it does, and close the ledger."""
+"""How long the ledger thread may take to finish its work and close the ledger."""
 
 T = TypeVar("T")
 
 
 class Listener(Protocol):
-    """A listener for what was recorded, called on the ledger's thread: it must be quick."""
+    """Called on the ledger thread after something was recorded; must be quick."""
 
     def __call__(self, engine: Engine) -> None:
-        """Handle a ledger whose head has moved."""
+        """Handle the event that the head of the engine's ledger has moved."""
         ...
 
 
 class LedgerThread:
-    """Start it in the event loop that its callers run in; stop it before that ends.
+    """Owns the ledger. Start it in the event loop of its callers; stop it before the loop ends.
 
     ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
-    ledger to read it on others; without it questions are answered on that thread, too. With
-    ``ledger``, the URL of its store, they are answered by processes that read it. With a ``supply``
-    of executors this service decides while it leads (``stand``), and follows the ledger otherwise.
+    ledger for reads on other threads; without it this thread also answers reads. With ``ledger``,
+    the URL of the store, separate processes answer reads. With a ``supply`` of executors, this
+    service decides while it leads (``stand``), and follows the ledger otherwise.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -153,7 +153,7 @@ class LedgerThread:
         self._ledger = ledger
         self._readers: ReaderPools | None = None
         self._commits = CommitHealth(check_writable)
-        # The blocks that all watchers read together; for the ledger's thread only.
+        # The blocks that all watchers share; for the ledger thread only.
         self._recent: Recent | None = None
         self._line = Line(waiting_max)
         self._watchdog = Watchdog()
@@ -197,9 +197,9 @@ class LedgerThread:
             self._readers.open()
 
     async def stop(self, within_s: float = CLOSE_S_MAX) -> None:
-        """Take nothing more, answer what waits, and close the ledger.
+        """Accept no more requests, answer the waiting ones, and close the ledger.
 
-        Raises ``CommandError`` when that takes too long; the thread is then abandoned.
+        Raises ``CommandError`` if that takes too long; the thread is then abandoned.
         """
         if self._readers is not None:
             self._readers.close()
@@ -210,16 +210,16 @@ class LedgerThread:
             if self._thread.is_alive():
                 raise CommandError(
                     Exit.UNUSABLE,
-                    f"the ledger's thread did not end within {within_s:g} s, and is left behind: "
-                    f"{self.trouble or 'it is still busy'}; what was acknowledged is recorded, and "
-                    "the next start goes on from there",
+                    f"the ledger thread did not end within {within_s:g} s, and is abandoned: "
+                    f"{self.trouble or 'it is still busy'}; every acknowledged command is "
+                    f"recorded, and the next start continues from there",
                 )
 
     @property
     def trouble(self) -> str:
-        """What keeps the ledger or its executor from being used; empty when nothing does."""
+        """Why the ledger or its executor cannot be used; empty if both can."""
         if self._thread is not None and not self._thread.is_alive():
-            return "the ledger's thread has ended"
+            return "the ledger thread has ended"
         executor = "" if self._served is None else self._served.trouble
         return (
             self._trouble
@@ -231,9 +231,9 @@ class LedgerThread:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """What keeps some pools or clusters from being served; the ledger can be used all the same.
+        """Why some pools or clusters are not served, by executor; the ledger can be used.
 
-        By the executor that pools name, and what is not seen or written there.
+        The keys are the executors that pools name, and what cannot be watched or written there.
         """
         found = dict({} if self._served is None else self._served.outages)
         for each in self.outage_sources:
@@ -241,17 +241,17 @@ class LedgerThread:
         return found
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return whether the work of those of ``runs`` has begun of which an executor knows."""
+        """Return the readiness of those of ``runs`` that an executor knows."""
         return {} if self._served is None else self._served.readiness(runs)
 
     @property
     def _served(self) -> ServedExecutor | None:
-        """What runs the work now; None where nothing does, and at a service that follows."""
+        """The executor in use; None if there is none, or if this service follows."""
         return self._executor if self._role is None else self._role.executor
 
     @property
     def crowding(self) -> str:
-        """What there is too much of, so that callers have to ask again later; empty if nothing."""
+        """Which limits are reached, so that callers must try again later; empty if none is."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
@@ -261,11 +261,11 @@ class LedgerThread:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         return len(self._line)
 
     async def stand(self, own: CandidateAddress, within_s: float) -> None:
-        """Stand for leader; return when some service leads, or after ``within_s``."""
+        """Stand for election; return when some service leads, or after ``within_s``."""
         self.own_name = own.name
 
         def stand(engine: Engine) -> None:
@@ -279,64 +279,65 @@ class LedgerThread:
                 await self.led_until(lambda found: found.leader is not None)
 
     async def led_until(self, is_so: Callable[[Leadership], bool]) -> Leadership:
-        """Return the leadership as soon as it ``is_so``."""
+        """Return the leadership as soon as ``is_so`` is true of it."""
         while not is_so(self.leadership):
             await self._led.wait()
         return self.leadership
 
     @property
     def lag_s(self) -> float:
-        """How old the state may be: so long ago it was all that the ledger had.
+        """The lag: how long ago the state was known to have all events of the ledger.
 
-        0 at a service that leads, or has its ledger to itself.
+        0 at a service that leads, or shares its ledger with no other.
         """
         return max(0.0, monotonic() - self.whole_s)
 
     @property
     def whole_s(self) -> float:
-        """When the state was all that the ledger had: now, at a service that leads by its lease."""
+        """When the state last had all events of the ledger: now, while this service leads."""
         return self._read_s if self.is_led and not self.held_term else monotonic()
 
     @property
     def held_term(self) -> int:
-        """The term in which this service leads at this instant; 0 where it may not, or is alone.
+        """The term in which this service leads now; 0 if it does not, or is the only service.
 
-        ``leadership`` is what it believed when the ledger's thread had its last turn. A service
-        that was stopped for a while, or whose thread waits for the store, may have lost its lease.
+        ``leadership`` is from the last turn of the ledger thread. A service that was suspended for
+        a while, or whose thread waits for the store, may have lost its lease since.
         """
         is_settled = self._role is not None and self.leadership.leads
         return self._role.held_term if self._role is not None and is_settled else 0
 
     @property
     def may_decide(self) -> bool:
-        """Whether this service decides at this instant: it leads by its lease, or is alone."""
+        """Whether this service may decide now: it has the leader's lease, or is the only one."""
         return self.held_term > 0 if self.is_led else self.leadership.leads
 
     @property
     def _reads_here(self) -> bool:
-        """Whether pages are read on the ledger's thread: the store is out of reach of this service.
+        """Whether the ledger thread reads pages, because this service cannot reach the store.
 
-        Readers may have read nothing yet, and that thread has all that the service knows.
+        Readers may have read nothing yet, and the ledger thread has all that the service knows.
         """
         others = self._others
         return others is not None and others.has_all_there_is and not self.leadership.leads
 
     def nudge(self) -> None:
-        """Have the executor's reports read, and ``work_listeners`` called; from any thread."""
+        """Have the executor's reports read, and call ``work_listeners``; from any thread."""
         self._line.nudge()
         for listener in tuple(self.work_listeners):
             listener()
 
     def token(self, name: str) -> TokenRecord | None:
-        """Return the access token called ``name``; safe from every thread: it only reads a dict."""
+        """Return the access token called ``name``; any thread may call it: it only reads a dict."""
         return self._tokens.get(name)
 
     async def ask(
         self, caller: Caller, operation: Operation, asked: Struct, form: Form = Form.TREE
     ) -> Reply:
-        """Return the answer, durable if it changed anything.
+        """Return the answer; if it changed anything, the change is durable.
 
-        Raises ``CommandError`` when it is refused, and a ``QuorateError`` when the ledger fails.
+        Raises ``CommandError`` if the request is refused, and a ``QuorateError`` if the ledger
+        fails.
         """
         place = place_of(operation, asked)
         if place is Place.AT_ONCE:
@@ -344,7 +345,7 @@ class LedgerThread:
             return reply_of(answer(context, operation, asked), operation, form)
         is_read_here = self._reads_here and place is Place.PAGE and not operation.of_blocks
         if self._readers is not None and place is not Place.WRITER and not is_read_here:
-            # The answer includes all that was acknowledged: its sequence is noted before any answer
+            # The answer includes all acknowledged changes: the sequence is read before any answer
             # is given.
             question = Question(caller, operation, asked, form, self.recorded_seq)
             return await self._readers.ask(question, place)
@@ -357,7 +358,7 @@ class LedgerThread:
         return found
 
     async def run(self, do: Callable[[Engine], T]) -> T:
-        """Return what ``do`` returns on the ledger's thread, between two commits."""
+        """Run ``do`` on the ledger thread, between two commits, and return its result."""
         queued = QueuedRequest(self._future(), do)
         self._line.put(queued)
         found: T = await queued.done
@@ -366,7 +367,7 @@ class LedgerThread:
     async def parts_of(
         self, lines: Iterator[str], *, is_long: bool = False
     ) -> AsyncIterator[bytes]:
-        """Yield an answer in parts: made by readers if ``is_long``, else by the ledger's thread."""
+        """Yield an answer in parts, made by readers if ``is_long``, else by the ledger thread."""
         while True:
             if is_long and self._readers is not None:
                 part = await self._readers.part_of(lines)
@@ -377,7 +378,7 @@ class LedgerThread:
             yield part
 
     async def moved(self, beyond_seq: int, timeout_s: float) -> bool:
-        """Wait for something to be recorded after ``beyond_seq``; return whether it was in time."""
+        """Wait for an event after ``beyond_seq``; return whether one was recorded in time."""
         if self.recorded_seq > beyond_seq:
             return True
         moved = self._moved
@@ -389,7 +390,7 @@ class LedgerThread:
         return True
 
     async def reached(self, seq: int, within_s: float) -> bool:
-        """Wait for ``seq`` to be recorded here; return whether it was in time."""
+        """Wait until ``seq`` is recorded here; return whether that was in time."""
         end_s = monotonic() + within_s
         while self.recorded_seq < seq:
             left_s = end_s - monotonic()
@@ -401,10 +402,10 @@ class LedgerThread:
         assert self._loop is not None, "started first"
         return self._loop.create_future()
 
-    # --- On the ledger's thread ---
+    # --- On the ledger thread ---
 
     def context(self, engine: Engine, caller: Caller) -> RequestContext:
-        """Return the request context at which ``caller`` is answered."""
+        """Return the context in which requests of ``caller`` are answered."""
         if self._recent is None:
             self._recent = Recent(engine.seen)
         return RequestContext(
@@ -423,7 +424,7 @@ class LedgerThread:
         )
 
     def _context_of(self, engine: Engine, queued: QueuedRequest) -> RequestContext:
-        """Return the context of ``queued``; deciding a large request has its bound."""
+        """Return the context of ``queued``; deciding a large request is limited."""
         context = self.context(engine, caller_of(queued))
         return replace(context, go_on=within_cpu(LARGE_CPU_S_MAX)) if queued.is_large else context
 
@@ -444,7 +445,7 @@ class LedgerThread:
             self._trouble = ""
             is_executed = engine.executor is not None
             if self._supply is not None:
-                # A service that does not lead is sound: it answers reads, and others decide.
+                # A service that follows is healthy: it answers reads, and the leader decides.
                 self._stopped = lambda: engine.halted
                 self._role = LeaderRole(engine, self._supply, self.nudge)
                 is_executed = self._supply.has_executor
@@ -458,7 +459,7 @@ class LedgerThread:
             self._close(engine)
 
     def _close(self, engine: Engine) -> None:
-        """Close the ledger, and fail the waiting requests if this comes unexpectedly."""
+        """Close the ledger; if that was not requested, fail the waiting requests."""
         self._line.close()
         self._trouble = "the ledger is closed"
         left = self._line.rest()
@@ -472,28 +473,28 @@ class LedgerThread:
         self._tell(_set, self.ended)
 
     def _watch(self, engine: Engine, read_s: float) -> HeadWatch | None:
-        """Return what notices that another service has recorded something, where there is one."""
+        """Return the watch for blocks of other services; None if the ledger has no other writer."""
         store = engine.store
         if self._role is None or not isinstance(store, LedStore):
             return None
         return HeadWatch(store, engine.head.seq, read_s, self._line.wake)
 
     def _settle_role(self, engine: Engine, chores: Timers) -> None:
-        """Take or leave the leadership, and let the event loop know."""
+        """Take or leave the leadership, and notify the event loop."""
         if self._role is None:
             return
         has_led = self._role.leadership.leads
         if not self._role.settle():
             return
         if has_led and not self._role.leadership.leads:
-            # Whether commits work is the next leader's to say.
+            # From now on the next leader reports whether commits work.
             self._commits.left()
         self._look(engine)
         chores.begin()
         self._tell(self._led_as, self._role.leadership)
 
     def _led_as(self, leadership: Leadership) -> None:
-        """Wake those that wait for another leadership; in the event loop."""
+        """Wake callers that wait for another leadership; in the event loop."""
         self.leadership = leadership
         led, self._led = self._led, asyncio.Event()
         led.set()
@@ -505,7 +506,7 @@ class LedgerThread:
             self._watchdog.begin("the leadership")
             self._settle_role(engine, chores)
             self._commits.check()
-            self._watchdog.begin("what others have recorded")
+            self._watchdog.begin("blocks of other services")
             read_s = others.read_s
             if others.read_on():
                 self._look(engine)
@@ -517,7 +518,7 @@ class LedgerThread:
             if self._line.was_nudged() or engine.head != before:
                 chores.look_again()
             failures = chores.failures
-            self._watchdog.begin("what is due")
+            self._watchdog.begin("due timers")
             if chores.do_due():
                 self._look(engine)
             if chores.failures > failures:
@@ -531,7 +532,7 @@ class LedgerThread:
     def _answer_submits(self, engine: Engine) -> None:
         """Commit a group of waiting submits as one block.
 
-        When deciding them has taken long enough, the rest of the group waits for the next block.
+        Once deciding them has taken its time, the rest of the group waits for the next block.
         """
         queued_requests = self._line.submits(GROUP_MAX)
         if queued_requests:
@@ -557,7 +558,7 @@ class LedgerThread:
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
             self._commits.failed(error)
             shown = _shown(engine, error, before)
-            # At once: what was recorded is read next, which may take long.
+            # Delivered before the recorded events are read, because that may take long.
             self._tell(deliver, [(queued.done, None, shown) for queued in queued_requests])
             settled = []
             self._look(engine)
@@ -583,7 +584,7 @@ class LedgerThread:
         self._settle(engine, settled)
 
     def _answer_large(self, engine: Engine) -> None:
-        """Answer one large request: small ones that have come meanwhile are before the next."""
+        """Answer one large request; small requests that arrive meanwhile come before the next."""
         queued = self._line.large()
         if queued is None:
             return
@@ -593,7 +594,7 @@ class LedgerThread:
             self._settle(engine, [self._done(engine, queued)])
 
     def _done(self, engine: Engine, queued: QueuedRequest) -> Response:
-        """Return what ``queued`` comes to; a fault is raised to who asked."""
+        """Return the response to ``queued``; an error is passed to its caller."""
         assert queued.do is not None, queued
         before = engine.head
         self._watchdog.begin("itself" if queued.operation is None else queued.operation.name)
@@ -607,18 +608,18 @@ class LedgerThread:
         return queued.done, found, None
 
     def _settle(self, engine: Engine, settled: list[Response]) -> None:
-        """Deliver answers all at once: waking the event loop costs more than an answer."""
+        """Deliver several answers at once: waking the event loop costs more than an answer."""
         if not settled:
             return
         self._look(engine)
         self._tell(deliver, settled)
 
     def _look(self, engine: Engine) -> None:
-        """Record the ledger's head, and notify its followers when it has moved."""
+        """Store the ledger's head, and notify followers if it has moved."""
         try:
             view = engine.view
         except QuorateError as error:
-            # The stored ledger cannot be read back. The next caller gets the error, and reading is
+            # The stored ledger cannot be read back. The next caller gets the error, and the read is
             # tried again.
             _LOG.warning("the ledger cannot be read: %s", error)
             return
@@ -633,8 +634,8 @@ class LedgerThread:
             try:
                 listener(engine)
             except QuorateError as error:
-                # The events are recorded nevertheless; the follower reads them the next time.
-                _LOG.warning("what was recorded cannot be read back: %s", error)
+                # The events are recorded nevertheless; the follower reads them next time.
+                _LOG.warning("recorded events cannot be read back: %s", error)
         self._tell(self._moved_to, engine.head.seq)
 
     def _moved_to(self, seq: int) -> None:
@@ -644,7 +645,7 @@ class LedgerThread:
         moved.set()
 
     def _read_at(self, read_s: float) -> None:
-        """Note when the state was all that the ledger had; in the event loop, which has it now."""
+        """Store when the state last had all events of the ledger; in the event loop."""
         self._read_s = read_s
 
     def _tell(self, what: Callable[[Any], None], argument: object) -> None:
@@ -652,7 +653,7 @@ class LedgerThread:
         try:
             self._loop.call_soon_threadsafe(what, argument)
         except RuntimeError:
-            # The event loop has ended before its ledger thread: no caller is left.
+            # The event loop has ended before the ledger thread: no caller is left.
             _LOG.warning("answers could not be delivered, because the service has ended")
 
 
@@ -661,10 +662,10 @@ def _set(event: asyncio.Event) -> None:
 
 
 def _shown(engine: Engine, error: Exception, before: Head) -> Exception:
-    """Return ``error`` for the caller, who may ask again where another service decides now.
+    """Return ``error`` for the caller, who may ask again if another service decides now.
 
-    ``before`` is the ledger's head when the request was begun. Where it has moved, what failed may
-    have come after the commit, so that the caller must not take it for a refusal.
+    ``before`` is the ledger's head when the request began. If it has moved, the error may have come
+    after the commit, so the caller must not take it for a refusal.
     """
     if isinstance(error, QuorateError) and engine.head != before:
         return unsure(str(error))

@@ -1,11 +1,11 @@
 """A log that never waits for its reader.
 
-What reads the log may stop: a terminal after Ctrl-S, a frozen program behind a pipe, a collector
-that hangs. A write would then wait, and with it every thread that has a line to log: the service
-would answer no request, not even SIGTERM. So a line is written at once where the stream takes it,
-and kept in memory where it does not, up to a bound. Lines beyond that are left out and counted.
+The reader of the log may stop: a terminal after Ctrl-S, a frozen program behind a pipe, a collector
+that hangs. A write would then block, and with it every thread that logs a line: the service would
+answer no request, not even SIGTERM. So a line is written at once if the stream accepts it, and kept
+in memory if it does not, up to a limit. Lines above the limit are dropped and counted.
 
-There is a line for each request. Those are gathered for a moment and written together: while the
+Each request logs a line. These lines are gathered for a moment and written together: while the
 ledger decides, each write costs the thread that answers requests its turn at the interpreter.
 """
 
@@ -21,16 +21,16 @@ from typing import Final
 from quorate.service.request_log import Handled
 
 KEPT_BYTES_MAX: Final = 1024 * 1024
-"""How much of the log is kept for a reader that is behind."""
+"""How many bytes of the log are kept for a slow reader."""
 GATHER_S: Final = 0.05
 """How long lines of requests are gathered."""
 LAST_S: Final = 1.0
-"""How long the end of the service waits for such a reader."""
+"""How long the service waits for such a reader when it ends."""
 _LOOK_MS: Final = 1_000
 
 
 class StreamLog(logging.Handler):
-    """Writes to the descriptor ``stream``, which stays its owner's; safe from every thread."""
+    """Writes to the descriptor ``stream``, which its owner closes; safe for several threads."""
 
     def __init__(self, stream: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class StreamLog(logging.Handler):
         self._is_closing = Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write ``record``, or keep it; the lock is held."""
+        """Write ``record``, or keep it; the caller holds the lock."""
         try:
             line = f"{self.format(record)}\n".encode(errors="backslashreplace")
         except Exception:  # noqa: BLE001 - a line that cannot be made must not end its thread
@@ -60,7 +60,7 @@ class StreamLog(logging.Handler):
             self._ask_writer()
 
     def close(self) -> None:
-        """Wait for what is kept to be read, for ``LAST_S`` at most, and log no more."""
+        """Wait until kept lines are read, for ``LAST_S`` at most, and log no more."""
         writer = self._writer
         if writer is not None:
             self._is_closing.set()
@@ -69,20 +69,20 @@ class StreamLog(logging.Handler):
         super().close()
 
     def _ask_writer(self) -> None:
-        """Have the writer's thread write what is kept; the lock is held."""
+        """Have the writer's thread write the kept lines; the caller holds the lock."""
         self._is_asked.set()
         if self._writer is None or not self._writer.is_alive():
             self._writer = Thread(target=self._write_later, name="log", daemon=True)
             self._writer.start()
 
     def _keep(self, line: bytes) -> None:
-        # In parts that a pipe takes whole once it is ready for any.
+        # In parts small enough that a pipe that is ready accepts them whole.
         parts = [line[at : at + select.PIPE_BUF] for at in range(0, len(line), select.PIPE_BUF)]
         self._kept.extend(parts)
         self._kept_bytes += len(line)
 
     def _keep_left_out(self) -> None:
-        """Say, where lines are missing, how many."""
+        """Add a line that says how many lines were dropped, if any."""
         if not self._left_out:
             return
         lines = "1 line was" if self._left_out == 1 else f"{self._left_out} lines were"
@@ -92,7 +92,7 @@ class StreamLog(logging.Handler):
         self._keep(f"{self.format(logging.makeLogRecord(told))}\n".encode())
 
     def _write_kept(self) -> None:
-        """Write what is kept until the stream takes no more; the lock is held."""
+        """Write kept lines until the stream accepts no more; the caller holds the lock."""
         while self._kept and self._is_ready(0):
             parts = self._next_parts()
             chunk = b"".join(parts)
@@ -100,9 +100,9 @@ class StreamLog(logging.Handler):
             try:
                 written = os.write(self._stream, chunk)
             except BlockingIOError:
-                written = 0  # Another process has made the stream one that does not wait.
+                written = 0  # Another process has made the stream non-blocking.
             except OSError:
-                # Its reader is gone, or its disk is full: there is no other place to say so.
+                # The reader is gone, or the disk is full; there is no other place to report it.
                 self._left_out += sum(part.endswith(b"\n") for part in parts)
                 continue
             if written < len(chunk):
@@ -113,7 +113,7 @@ class StreamLog(logging.Handler):
                 self._keep_left_out()
 
     def _next_parts(self) -> list[bytes]:
-        """Remove and return the first parts that are kept, as many as a pipe takes whole."""
+        """Remove and return the first kept parts, as many as a pipe accepts whole."""
         parts = [self._kept.popleft()]
         length = len(parts[0])
         while self._kept and length + len(self._kept[0]) <= select.PIPE_BUF:
@@ -122,7 +122,7 @@ class StreamLog(logging.Handler):
         return parts
 
     def _write_later(self) -> None:
-        """Write what is kept, a moment after each time it is asked, until the log is closed."""
+        """Write kept lines, a moment after each request to do so, until the log is closed."""
         while not self._is_closing.is_set():
             self._is_asked.wait()
             self._is_closing.wait(GATHER_S)
@@ -130,7 +130,7 @@ class StreamLog(logging.Handler):
             self._write_all()
 
     def _write_all(self) -> None:
-        """Write what is kept as soon as the stream takes it, until nothing is."""
+        """Write kept lines as soon as the stream accepts them, until none is left."""
         while True:
             self._is_ready(_LOOK_MS)
             self.acquire()
@@ -148,7 +148,7 @@ class StreamLog(logging.Handler):
 
 
 def _is_of_request(record: logging.LogRecord) -> bool:
-    """Return whether ``record`` says how a request was answered, and nothing is wrong."""
+    """Return whether ``record`` is the normal line of an answered request."""
     return isinstance(getattr(record, "handled", None), Handled) and (
         record.levelno < logging.WARNING
     )

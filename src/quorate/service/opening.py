@@ -1,4 +1,4 @@
-"""Opening a ledger to serve it: verified from its first block, with at least one valid token."""
+"""Opens a ledger to serve it: verifies every block, and ensures that there is a valid token."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from quorate.views.exits import CommandError, Exit
 _LOG = logging.getLogger(__name__)
 
 ACTOR: Final = "quorate-serve"
-"""Who issues the first token."""
+"""The actor that issues the first token."""
 FIRST_USER: Final = "admin"
-LOOK: Final = "look at it: quorate ledger verify"
+LOOK: Final = "inspect it with: quorate ledger verify"
 
 
 class OpenStore(Protocol):
-    """Opens the store of a ledger, tried for ``wait_s`` while another process writes to it."""
+    """Opens the store of a ledger; retries for ``wait_s`` while another process writes to it."""
 
     def __call__(self, url: str, /, *, wait_s: float) -> EventStore:
         """Return the store; raises ``StoreError``."""
@@ -74,16 +74,16 @@ def _opened(
 
 
 def _check_parts(path: Path, engine: Engine) -> None:
-    """Raise ``CommandError`` where a pool shares in rounds, and its packages are missing."""
+    """Raise ``CommandError`` if a pool uses rounds and their packages are not installed."""
     shared = [p.name for p in engine.view.pools.values() if p.discipline is Discipline.ROUNDS]
     missing = missing_part() if shared else None
     if missing is not None:
-        text = f"{path}: pool {shared[0]!r} shares in rounds, and {install_text(missing)}"
+        text = f"{path}: pool {shared[0]!r} uses rounds, but {install_text(missing)}"
         raise CommandError(Exit.UNUSABLE, text)
 
 
 def _ledger_id(store: EventStore) -> str:
-    """Return what the first event of a ledger calls it; empty where it was never begun."""
+    """Return the ledger id from its first event; empty if it has none."""
     for block in store.blocks():
         (opened, *_) = open_block(block, after=GENESIS)
         assert isinstance(opened, LedgerOpened), opened
@@ -92,17 +92,17 @@ def _ledger_id(store: EventStore) -> str:
 
 
 def _verify(path: Path, store: EventStore) -> None:
-    """Read every block that the store does not vouch for, once.
+    """Verify every block that the store has not verified itself, once.
 
-    Raises ``CommandError`` at the first that is not what was written.
+    Raises ``CommandError`` at the first block that is damaged.
     """
     vouched = store.verified_head()
     found = verify_blocks(store.blocks(from_height=vouched.height + 1), after=vouched)
     if isinstance(found, Broken):
         raise CommandError(
             Exit.UNSOUND,
-            f"{path} does not verify: block {found.height}, sequence {found.seq}: "
-            f"{found.what}; events before sequence {found.seq} are sound; {LOOK}; {RESTORE}",
+            f"{path} does not verify: block {found.height}, sequence {found.seq}: {found.what}; "
+            f"events before sequence {found.seq} are valid; {LOOK}; {RESTORE}",
         )
 
 
@@ -112,13 +112,12 @@ def open_ledger(
     open_store: OpenStore = store_urls.open_store,
     clock: Clock | None = None,
 ) -> Engine:
-    """Return the engine of the ledger at ``url``, whose blocks were verified first.
+    """Verify the blocks of the ledger at ``url``, and return its engine.
 
-    Those that the store vouches for were verified when it took them over.
+    Blocks that the store verified when it archived them are not verified again.
 
-    ``executor`` works for this ledger from then on.
-    Raises ``CommandError`` with what to do when it does not verify, what opening a store does, and
-    ``WorkFolderError``.
+    ``executor`` works for this ledger from then on. Raises ``CommandError`` with the remedy if the
+    ledger does not verify, the errors of opening a store, and ``WorkFolderError``.
     """
     try:
         return _opened(url, executor, open_store, clock or SystemClock())
@@ -126,7 +125,7 @@ def open_ledger(
         path, sound = store_urls.ledger_path(url), store_urls.sound_head_at(url)
         raise CommandError(
             Exit.UNSOUND,
-            f"{path} does not verify: {error.what}; events up to sequence {sound.seq} are sound; "
+            f"{path} does not verify: {error.what}; events up to sequence {sound.seq} are valid; "
             f"{LOOK}; {error.remedy}",
         ) from None
 

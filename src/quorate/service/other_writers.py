@@ -1,10 +1,10 @@
-"""What other writers append to the ledger of a service: read on as soon as it is recorded.
+"""Reads what other services append to the ledger, as soon as it is recorded.
 
-Only a ledger in a store that others write to is read on. A store with a leader says when its head
-has moved, so that what others record is here a moment later. Besides, the head is looked at every
-half second: so a service knows how old its state may be, and says so, also where the store has
-stopped talking to it. Both is done on threads of their own (``HeadWatch``): the ledger's thread
-answers what it is asked while the store is out of reach.
+Only a ledger in a shared store is followed. A store with a leader reports when its head has moved,
+so this service has their events a moment later. In addition the head is read every half second, so
+that a service knows and reports how old its state may be, even if the store stops reporting.
+``HeadWatch`` does both on threads of its own, so that the ledger thread answers requests while the
+store cannot be reached.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ _LOG = logging.getLogger(__name__)
 FOLLOW_S: Final = 0.5
 """How often the head is read: a token that another service revokes is refused within 1 s."""
 WATCH_S: Final = 0.5
-"""How long the watch of a head waits at a time, and so how long it takes to close."""
+"""How long one wait for the head lasts, and so how long closing takes."""
 LOOK_S: Final = 2.0
-"""How long a look at the head waits for an answer, and so how long closing may take."""
+"""How long a read of the head waits for an answer, and so how long closing may take."""
 AWAY_S: Final = 5.0
-"""How long looks may fail before a service is not ready: longer than etcd takes to elect."""
+"""How long reads may fail before a service is not ready: longer than etcd's elections take."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadLook:
-    """A look at the head: at ``asked_s``, by the steady clock, no more than ``seq`` was recorded.
+    """A read of the head: at ``asked_s`` of the monotonic clock, ``seq`` was the last event.
 
-    A look that had no answer says why in ``trouble``, and has the last one's ``seq`` and time.
+    A read without an answer has its reason in ``trouble``, and the ``seq`` and time of the last
+    answer.
     """
 
     seq: int
@@ -46,7 +47,7 @@ class HeadLook:
 
 
 class HeadWatch:
-    """Knows how far a log has got, by a watch and by looks; calls ``wake`` when either has news.
+    """Knows the end of a log, from a watch and from reads; calls ``wake`` when either has news.
 
     ``look`` is replaced, never changed, so that other threads may read it.
     """
@@ -70,7 +71,7 @@ class HeadWatch:
         return max(self._watched_seq, self.look.seq)
 
     def close(self) -> None:
-        """Watch no longer; return when both threads have ended."""
+        """Stop watching; return when both threads have ended."""
         self._closing.set()
         for thread in self._threads:
             thread.join()
@@ -80,7 +81,7 @@ class HeadWatch:
             try:
                 seq = self._store.wait_for(self.seq + 1, within_s=WATCH_S).seq
             except QuorateError as error:
-                _LOG.debug("the ledger's head is watched again after: %s", error)
+                _LOG.debug("watching the ledger's head again after: %s", error)
                 self._closing.wait(WATCH_S)
                 continue
             if seq > self.seq:
@@ -100,10 +101,9 @@ class HeadWatch:
 
 
 class OtherWriters:
-    """Reads on for one engine; for the ledger's thread only. ``trouble`` says why that fails.
+    """Follows the ledger for one engine; for the ledger thread only. ``trouble`` says why it fails.
 
-    ``read_s`` is when the last head was asked for that the state has been brought to; at first,
-    when opening the engine began.
+    The state has all events that the ledger had at ``read_s``.
     """
 
     def __init__(self, engine: Engine, read_s: float, watch: HeadWatch | None = None) -> None:
@@ -116,16 +116,16 @@ class OtherWriters:
 
     @property
     def is_away(self) -> bool:
-        """Whether the store did not answer the last look."""
+        """Whether the store did not answer the last read."""
         return self._watch is not None and bool(self._watch.look.trouble)
 
     @property
     def has_all_there_is(self) -> bool:
-        """Whether the store is away, and the state is of use without it; any thread may ask."""
+        """Whether the store does not answer, but the state can be used; any thread may ask."""
         return self.is_away and not self._engine.is_behind
 
     def wait_s(self) -> float:
-        """Return how long nothing has to be read, or taken note of."""
+        """Return how long until the next read is due."""
         if not self._engine.is_shared:
             return inf
         if self._watch is not None and (self._watch.look is not self._taken or self._is_behind()):
@@ -133,7 +133,7 @@ class OtherWriters:
         return max(0.0, self._next_s - monotonic())
 
     def read_on(self) -> bool:
-        """Apply what others have appended, if it is time to; return whether there was anything."""
+        """Apply blocks of other services, if it is time to; return whether there were any."""
         if self.wait_s() > 0:
             return False
         watch = self._watch
@@ -141,7 +141,7 @@ class OtherWriters:
             return self._followed()
         look = self._taken = watch.look
         if look.trouble:
-            # The store would keep this thread waiting, too.
+            # The store would block this thread, too.
             if monotonic() - look.asked_s > AWAY_S:
                 self._failed(look.trouble)
             self._next_s = monotonic() + FOLLOW_S
@@ -152,18 +152,18 @@ class OtherWriters:
         return has_moved
 
     def close(self) -> None:
-        """Watch the head no longer."""
+        """Stop watching the head."""
         if self._watch is not None:
             self._watch.close()
 
     def _is_behind(self) -> bool:
-        """Return whether more is recorded than was read, and the store is within reach."""
+        """Return whether there are unread events and the store can be reached."""
         watch = self._watch
         is_known = watch is not None and watch.seq > self._engine.head.seq
         return is_known and not self.is_away and not self.trouble
 
     def _followed(self) -> bool:
-        """Return whether others have appended anything, which is applied now."""
+        """Apply blocks that other services have appended; return whether there were any."""
         began_s = monotonic()
         try:
             blocks = self._engine.follow()
@@ -176,13 +176,13 @@ class OtherWriters:
         return blocks > 0
 
     def _failed(self, why: str) -> None:
-        text = f"what other services have recorded cannot be read: {why}"
+        text = f"events of other services cannot be read: {why}"
         if text != self.trouble:
-            _LOG.warning("%s; it is tried again", text)
+            _LOG.warning("%s; trying again", text)
         self.trouble = text
 
     def _worked(self, read_s: float) -> None:
-        """Note that the state has all that the ledger had at ``read_s``."""
+        """Record that the state has all events that the ledger had at ``read_s``."""
         if self.trouble:
-            _LOG.info("what other services have recorded is read again")
+            _LOG.info("events of other services can be read again")
         self.trouble, self.read_s = "", max(self.read_s, read_s)

@@ -31,7 +31,7 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A problem as it is sent."""
+    """A problem in the form in which it is sent."""
 
     status: int
     headers: Headers
@@ -39,18 +39,18 @@ class Problem:
 
 
 def problem(code: str, *lines: str) -> CommandError:
-    """Return the error whose code is ``code``, to be raised."""
+    """Return an error with the code ``code``, for raising."""
     return CommandError(status_of(code).exit, *lines, fault=code)
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
-    """Return ``error`` for the caller; a bug is reported by its request id alone."""
+    """Return ``error`` for the caller; for a bug only the request id."""
     told = as_command_error(error)
     if told is None:
         _LOG.error("request %s failed: this is a bug in Quorate", request_id, exc_info=error)
         told = CommandError(
             Exit.UNUSABLE,
-            f"request {request_id} failed by a bug in Quorate; the log of the service has more",
+            f"request {request_id} failed because of a bug in Quorate; see the log of the service",
             fault=BUG,
         )
     status = status_of(told.fault)
@@ -63,7 +63,7 @@ def problem_of(error: Exception, request_id: str) -> Problem:
 
 
 def problem_tree(error: CommandError) -> dict[str, Any]:
-    """Return ``error`` for programs."""
+    """Return ``error`` as a JSON tree."""
     status = status_of(error.fault)
     return {
         "type": f"{TYPE_PREFIX}{error.fault}",

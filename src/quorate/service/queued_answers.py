@@ -1,4 +1,4 @@
-"""What queued requests come to: asked together, replied to, and delivered to the event loop."""
+"""Converts queued requests and their results, and delivers responses to the event loop."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from quorate.service.reply import reply_of
 from quorate.service.request_queue import QueuedRequest
 
 Response = tuple["asyncio.Future[Any]", Any, BaseException | None]
-"""Who waits, and what is returned or raised there."""
+"""The future of the caller, and the result or the exception for it."""
 
 
 def caller_of(queued: QueuedRequest) -> Caller:
-    """Return who asked."""
+    """Return the caller of a request."""
     assert queued.caller is not None, queued
     return queued.caller
 
 
 def asking_of(context: RequestContext, queued: QueuedRequest) -> Asking:
-    """Return ``queued`` as one of those that are decided together."""
+    """Return ``queued`` in the form for requests that are decided together."""
     assert queued.operation is not None, queued
     assert queued.asked is not None, queued
     return Asking(context, queued.operation, queued.asked)
 
 
 def response_of(queued: QueuedRequest, found: Answer | Exception) -> Response:
-    """Return ``found`` in the form that was asked for; only this caller gets an error of it."""
+    """Return ``found`` in the requested form; an error in making it concerns only this caller."""
     if isinstance(found, Exception):
         return queued.done, None, found
     assert queued.operation is not None, queued
@@ -43,7 +43,7 @@ def response_of(queued: QueuedRequest, found: Answer | Exception) -> Response:
 
 
 def deliver(responses: list[Response]) -> None:
-    """Settle the futures of ``responses``; in the event loop."""
+    """Set the results of the futures of ``responses``; in the event loop."""
     for done, found, error in responses:
         if done.done():
             continue  # The caller has disconnected.
@@ -54,6 +54,6 @@ def deliver(responses: list[Response]) -> None:
 
 
 def within_cpu(seconds: float) -> GoOn:
-    """Return a function that says whether this thread has taken less than so much CPU since now."""
+    """Return a function: whether this thread has used less than ``seconds`` of CPU since now."""
     end_s = thread_time() + seconds
     return lambda: thread_time() < end_s

@@ -31,8 +31,8 @@ class Form(StrEnum):
 class Reply:
     """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
 
-    ``lines`` are to be read on the ledger's thread only, or in the read pool where the answer
-    ``is_long``: ``LedgerThread.parts_of`` does. ``cpu_s`` is what a reader took to make it.
+    ``lines`` may only be read on the ledger thread, or in the read pool if the answer ``is_long``;
+    ``LedgerThread.parts_of`` does so. ``cpu_s`` is the CPU time that a reader took for it.
     """
 
     body: bytes = b""
@@ -45,12 +45,12 @@ class Reply:
 
 
 def to_json(tree: object) -> bytes:
-    """Return ``tree`` as JSON, decimals as exact numbers, with a newline at the end."""
+    """Return ``tree`` as JSON, with exact decimals, and a newline at the end."""
     return _ENCODER.encode(tree) + b"\n"
 
 
 def reply_of(found: Answer, operation: Operation, form: Form, *, is_long: bool = False) -> Reply:
-    """Return ``found`` in ``form``; raises ``CommandError`` where it has no such form."""
+    """Return ``found`` in ``form``; raises ``CommandError`` if it has no such form."""
     body, tree, lines = b"", None, None
     match form:
         case Form.TREE:
@@ -67,7 +67,7 @@ def reply_of(found: Answer, operation: Operation, form: Form, *, is_long: bool =
         case _:
             raise CommandError(
                 Exit.USAGE,
-                f"{operation.name}: cannot be given as {form}; ask for application/json",
+                f"{operation.name}: is not available as {form}; ask for application/json",
                 fault="not-acceptable",
             )
     return Reply(

@@ -1,4 +1,4 @@
-"""One request in the log: the caller, the operation, and how it ended. Never a secret."""
+"""One request in the log: the caller, the operation, and the result. Never a secret."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 KEY: Final = "quorate.handled"
-"""Where in the scope of a request it is kept."""
+"""The key of the record in the scope of a request."""
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ID_BYTES: Final = 8
 _IDS_AT_ONCE: Final = 256
@@ -18,7 +18,7 @@ _IDS_AT_ONCE: Final = 256
 
 @dataclass(slots=True, kw_only=True)
 class Handled:
-    """What is known of a request so far; ``said`` is what a refusal says of its age."""
+    """What is known of a request so far; ``said`` has the headers on the age of a refusal."""
 
     request_id: str
     method: str
@@ -32,12 +32,12 @@ class Handled:
 
 
 def request_id_of(sent: str) -> str:
-    """Return the id that the client gave its request where it is one, else a new one."""
+    """Return the id that the client sent if it is valid, else a new one."""
     return sent if _ID.fullmatch(sent) else _new_id()
 
 
 def _new_id() -> str:
-    """Return an id by chance. Many are drawn at once: each draw asks the system."""
+    """Return a random id. Many are made at once: each read of random bytes is a system call."""
     try:
         return _DRAWN.pop()
     except IndexError:
@@ -47,7 +47,7 @@ def _new_id() -> str:
 
 
 _DRAWN: Final = deque[str]()
-"""Ids that are not given yet; every thread takes from them."""
+"""Ids that are not used yet; every thread takes from them."""
 
 
 def handled(scope: Any) -> Handled:

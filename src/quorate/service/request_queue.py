@@ -1,7 +1,7 @@
-"""The queue before the ledger's thread: submits, which share a commit, large and other requests.
+"""The queue before the ledger thread: submits, which share a commit, large and other requests.
 
-A large request is one decision and one block, which nothing can come between. So large ones wait
-apart: before each of them, the small requests that wait have their turn.
+A large request is one decision and one block, which nothing can interrupt. So large requests wait
+in a queue of their own: before each of them, the waiting small requests are answered.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from quorate.views.statuses import TIMED_OUT, UNAVAILABLE
 _DOCUMENTS: Final = "documents"
 _DOCUMENT: Final = "document"
 _UNSURE: Final = (
-    "it may be recorded: look first, or repeat it with the same idempotency key (Idempotency-Key)"
+    "it may be recorded: check first, or repeat it with the same idempotency key (Idempotency-Key)"
 )
 
 
 @dataclass(slots=True)
 class QueuedRequest:
-    """A request that waits for the ledger: ``do`` is called, unless it is a submit."""
+    """A request that waits for the ledger thread, which calls ``do`` unless it is a submit."""
 
     done: asyncio.Future[Any]
     do: Callable[[Engine], Any] | None = None
@@ -45,31 +45,31 @@ class QueuedRequest:
 
     @property
     def is_large(self) -> bool:
-        """Whether others may have to wait long while it is decided."""
+        """Whether deciding it may delay other requests for long."""
         asked = self.asked
         return is_large(getattr(asked, _DOCUMENTS, ()) or (getattr(asked, _DOCUMENT, None),))
 
 
 class Turns:
-    """Requests that wait: tenants take turns, and so do the users of each tenant."""
+    """Waiting requests: tenants take turns, and so do the users of each tenant."""
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, OrderedDict[str, deque[QueuedRequest]]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return how many requests wait."""
         return self._count
 
     def append(self, queued: QueuedRequest) -> None:
-        """Have ``queued`` wait behind the others of its user."""
+        """Add ``queued`` behind the other requests of its user."""
         tenant, user = _keys(queued)
         users = self._tenants.setdefault(tenant, OrderedDict())
         users.setdefault(user, deque()).append(queued)
         self._count += 1
 
     def appendleft(self, queued: QueuedRequest) -> None:
-        """Have ``queued`` be the next, before the others of its user, its tenant and all others."""
+        """Add ``queued`` in front of all requests, of its user, its tenant and all others."""
         tenant, user = _keys(queued)
         users = self._tenants.setdefault(tenant, OrderedDict())
         users.setdefault(user, deque()).appendleft(queued)
@@ -78,7 +78,7 @@ class Turns:
         self._count += 1
 
     def popleft(self) -> QueuedRequest:
-        """Remove and return the next request; its user and its tenant then wait for all others."""
+        """Remove and return the next request; its user and its tenant then go to the end."""
         tenant, users = self._tenants.popitem(last=False)
         user, queued_requests = users.popitem(last=False)
         found = queued_requests.popleft()
@@ -91,7 +91,7 @@ class Turns:
 
 
 def _size(queued: QueuedRequest) -> int:
-    """Return how many documents a request has; one without any counts one."""
+    """Return the number of documents of a request; one without any counts as one."""
     return max(1, len(getattr(queued.asked, _DOCUMENTS, ())))
 
 
@@ -100,7 +100,7 @@ def _keys(queued: QueuedRequest) -> tuple[str, str]:
 
 
 class Line:
-    """The queue, safe from every thread; tenants and users share its ``waiting_max`` places."""
+    """The queue, safe for several threads; tenants and users share its ``waiting_max`` places."""
 
     def __init__(self, waiting_max: int) -> None:
         self._shares = Shares(Share.of_all(waiting_max, "requests that wait for the ledger"))
@@ -112,16 +112,16 @@ class Line:
         self._is_nudged = False
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return how many requests wait."""
         return len(self._submits) + len(self._others) + len(self._large)
 
     @property
     def trouble(self) -> str:
-        """Why nothing more may wait; empty while it may."""
+        """Why no more requests may wait; empty while they may."""
         return self._shares.trouble
 
     def put(self, queued: QueuedRequest) -> None:
-        """Have ``queued`` wait; raises ``CommandError`` if too many wait or the queue is closed.
+        """Add ``queued``; raises ``CommandError`` if too many wait or the queue is closed.
 
         A request without ``do`` is a submit.
         """
@@ -139,44 +139,43 @@ class Line:
             self._wake.notify()
 
     def nudge(self) -> None:
-        """Wake the ledger's thread without a request."""
+        """Wake the ledger thread without a request."""
         with self._wake:
             self._is_nudged = True
             self._wake.notify()
 
     def wake(self) -> None:
-        """Have the ledger's thread look how long it may sleep; nothing of its work is new."""
+        """Have the ledger thread compute again how long it may sleep; there is no new work."""
         with self._wake:
             self._wake.notify()
 
     def was_nudged(self) -> bool:
-        """Return whether the queue was nudged since the last call."""
+        """Return whether ``nudge`` was called since the last call."""
         with self._wake:
             nudged, self._is_nudged = self._is_nudged, False
             return nudged
 
     def close(self) -> None:
-        """Accept no more requests; those that wait are still taken."""
+        """Accept no more requests; the waiting ones are still answered."""
         with self._wake:
             self._is_closed = True
             self._wake.notify()
 
     def wait(self, sleep_s: float) -> bool:
-        """Sleep until there is something to do; return False once the queue is closed and empty."""
+        """Sleep until there is work; return False once the queue is closed and empty."""
         with self._wake:
             if sleep_s > 0 and not (len(self) or self._is_closed or self._is_nudged):
                 self._wake.wait(sleep_s)
             return not self._is_closed or len(self) > 0
 
     def submits(self, most: int) -> list[QueuedRequest]:
-        """Take submits in front, of ``most`` runs together; the last may have more."""
+        """Remove and return the first submits, with about ``most`` runs together."""
         return self._take(self._submits, most)
 
     def put_back(self, queued_requests: Sequence[QueuedRequest]) -> None:
-        """Put back submits that were taken and not handled, before those that came later.
+        """Put back submits that were taken and not handled, before later ones.
 
-        Where several of them are of one tenant or user, all but the first come after those of
-        others.
+        If several of them are of one tenant or user, all but the first come after those of others.
         """
         with self._wake:
             for queued in reversed(queued_requests):
@@ -184,15 +183,15 @@ class Line:
                 self._submits.appendleft(queued)
 
     def other(self) -> QueuedRequest | None:
-        """Remove and return the next small request that is no submit; None where none waits."""
+        """Remove and return the next small request that is not a submit; None if none waits."""
         return next(iter(self._take(self._others, 1)), None)
 
     def large(self) -> QueuedRequest | None:
-        """Remove and return the next large request; None where none waits."""
+        """Remove and return the next large request; None if none waits."""
         return next(iter(self._take(self._large, 1)), None)
 
     def rest(self) -> list[QueuedRequest]:
-        """Return all requests that wait."""
+        """Return all waiting requests."""
         return [
             *self._take(self._submits, inf),
             *self._take(self._others, inf),
@@ -200,7 +199,7 @@ class Line:
         ]
 
     def _take(self, turns: Turns, most: float) -> list[QueuedRequest]:
-        """Remove and return requests in front of ``turns``, of ``most`` runs or a few more.
+        """Remove and return the first requests of ``turns``, with ``most`` runs or a few more.
 
         Requests whose callers have disconnected are removed and not returned.
         """
@@ -232,5 +231,5 @@ def unavailable(text: str) -> CommandError:
 
 
 def unsure(why: str) -> CommandError:
-    """Return the error for a command of which it is not known whether it is recorded."""
+    """Return the error for a command that may or may not be recorded."""
     return CommandError(Exit.UNUSABLE, f"{why}; {_UNSURE}", fault=TIMED_OUT)

@@ -1,4 +1,4 @@
-"""Whether the secrets beside a ledger are its own, and what does not work without them."""
+"""Checks that the secrets beside a ledger are its own, and says what fails without them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from quorate.model.state.state_view import StateView
 from quorate.ports.errors import KeyFileError
 
 _UNSIGNED = "no checkpoint can be signed, and the record of the ledger's end is not signed"
-_UNDRAWN = "conflicts that need a draw stay open, so runs that wait for one do not start by it"
+_UNDRAWN = "conflicts that need a draw stay open, so runs that wait for one do not start"
 
 
 def trouble_with_secrets(url: str) -> list[str]:
-    """Return what will not work with the secrets beside the ledger at ``url``, a line for each.
+    """Return what fails with the secrets beside the ledger at ``url``, a line for each fault.
 
-    What they must fit is in its first block.
+    The first block says which secrets the ledger needs.
     """
     with read_store(url) as store:
         state, _ = replay(islice(store.blocks(), 1))
@@ -29,7 +29,7 @@ def trouble_with_secrets(url: str) -> list[str]:
 
 
 def secret_troubles(path: Path, view: StateView) -> list[str]:
-    """Return what will not work with the secrets beside ``path``, whose state is ``view``."""
+    """Return what fails with the secrets beside ``path``, whose state is ``view``."""
     found = [_key_trouble(key_path(path), view.public_key)]
     if view.lottery.commitment:
         trouble = (
@@ -44,8 +44,8 @@ def secret_troubles(path: Path, view: StateView) -> list[str]:
 def _key_trouble(path: Path, public_key: str) -> str:
     if not path.exists():
         return (
-            f"there is no signing key at {path}: {_UNSIGNED}; put its copy there, its public key "
-            f"is {public_key}"
+            f"there is no signing key at {path}: {_UNSIGNED}; put a copy of the key there; its "
+            f"public key is {public_key}"
         )
     try:
         key = load_key(path)
@@ -54,13 +54,13 @@ def _key_trouble(path: Path, public_key: str) -> str:
     if public_key_of(key).hex() == public_key:
         return ""
     return (
-        f"{path} is not the key of this ledger: {_UNSIGNED}; put the right one there, its public "
+        f"{path} is not the key of this ledger: {_UNSIGNED}; put the right key there; its public "
         f"key is {public_key}"
     )
 
 
 def _seal_trouble(key: Path, view: StateView) -> str:
-    """Return what is wrong with the secret that is sealed in the ledger."""
+    """Return the fault of the encrypted secret in the ledger; empty if there is none."""
     try:
         KeyFileSeal(key).open(view.lottery.sealed, view.lottery.commitment)
     except KeyFileError as error:
@@ -70,11 +70,13 @@ def _seal_trouble(key: Path, view: StateView) -> str:
 
 def _lottery_trouble(path: Path, view: StateView) -> str:
     if not path.exists():
-        return f"there is no lottery's secret at {path}: {_UNDRAWN}; put its copy there"
+        return f"there is no lottery's secret at {path}: {_UNDRAWN}; put a copy of the secret there"
     try:
         secret = load_lottery_secret(path)
     except KeyFileError as error:
         return f"{error}: {_UNDRAWN}"
     if Preimages(secret, view.lottery.length).link(0).hex() == view.lottery.commitment:
         return ""
-    return f"{path} is not the lottery's secret of this ledger: {_UNDRAWN}; put the right one there"
+    return (
+        f"{path} is not the lottery's secret of this ledger: {_UNDRAWN}; put the right secret there"
+    )

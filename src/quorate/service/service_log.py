@@ -1,4 +1,4 @@
-"""The log of the service, on standard error: for people, or one JSON object a line."""
+"""The log of the service, on standard error: as text, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line for each record, and a traceback below it where there is one."""
+    """One line for each record, and a traceback below it if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return ``record`` for people."""
+        """Return ``record`` as text."""
         text = record.getMessage()
         found = getattr(record, "handled", None)
         if isinstance(found, Handled):
@@ -61,7 +61,7 @@ def _pairs(fields: Mapping[str, object]) -> str:
 
 
 def _plain(value: object) -> str:
-    """Return a value of a record for people: JSON where it has parts."""
+    """Return a value of a record as text: JSON if it has parts."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -71,7 +71,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _fields(found: Handled) -> dict[str, Any]:
-    """Return the logged fields of a request; nothing of its content, which may be secret."""
+    """Return the logged fields of a request; none of its content, which may be secret."""
     return {
         "request": found.request_id,
         "method": found.method,
@@ -92,7 +92,7 @@ def _printable(text: str) -> str:
 
 @contextmanager
 def logged(form: str, level: str) -> Iterator[None]:
-    """Have everything from ``level`` on logged in ``form`` until the block ends."""
+    """Log everything from ``level`` on in ``form`` until the block ends."""
     # A service that was started without standard error has no place for a log.
     handler = logging.NullHandler() if sys.stderr is None else StreamLog(sys.stderr.fileno())
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
@@ -101,7 +101,7 @@ def logged(form: str, level: str) -> Iterator[None]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(_LEVELS[level])
-    # The messages of the server, and those of each request to a cluster, are replaced by ours.
+    # Our messages replace those of the HTTP server, and of each request to a cluster.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "httpx"):
         logging.getLogger(name).setLevel(max(_LEVELS[level], logging.WARNING))
     try:

@@ -1,4 +1,4 @@
-"""The table of settings, as docs/reference/configuration.md lists them: a test compares the two."""
+"""The table of settings; a test compares it with docs/reference/configuration.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEDGER_DEFAULT: Final = "quorate.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """``key`` is its name in the file, after its table and a dot; ``field`` that of its value."""
+    """``key`` is its name in the file, with its table; ``field`` is its field in Configuration."""
 
     key: str
     read: Callable[[object], Any]
@@ -44,7 +44,7 @@ SETTINGS: Final = (
         key="listen",
         read=values.address,
         default=LISTEN_DEFAULT,
-        text="where REST is answered; port 0 is any free one",
+        text="the address of REST; port 0 means any free port",
         kind="HOST:PORT",
     ),
     Setting(
@@ -52,22 +52,22 @@ SETTINGS: Final = (
         read=values.address,
         default="",
         field="grpc_listen",
-        text="where gRPC is answered; nowhere if empty, and port 0 is any free one",
+        text="the address of gRPC; empty: gRPC is off; port 0 means any free port",
         kind="HOST:PORT",
     ),
     Setting(
         key="ledger",
         read=values.ledger,
         default=LEDGER_DEFAULT,
-        text="the ledger: a path, `sqlite:PATH` or [`etcd://...`](../etcd.md); made at the first "
-        "start where it is the default",
+        text="the ledger: a path, `sqlite:PATH` or [`etcd://...`](../etcd.md); the default ledger "
+        "is created at the first start",
         kind="URL",
     ),
     Setting(
         key="insecure",
         read=values.flag,
         default=False,
-        text="listen without TLS where other machines can connect",
+        text="listen without TLS at an address that other machines can reach",
         kind=_FLAG,
     ),
     Setting(
@@ -75,7 +75,7 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="tls_cert",
-        text="the certificate and its chain, in PEM; together with the key",
+        text="the certificate and its chain, in PEM; requires the key",
         kind="path",
     ),
     Setting(
@@ -83,15 +83,15 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="tls_key",
-        text="the certificate's private key, in PEM, readable by its owner alone",
+        text="the certificate's private key, in PEM, readable only by its owner",
         kind="path",
     ),
     Setting(
         key="executor",
         read=values.one_of("none", "simulated", "local"),
         default="none",
-        text="who runs the work: no executor, a simulation that takes as long as was declared, or "
-        "this machine; `kind` of the table `executor` in a file that has one",
+        text="what runs the work: no executor, a simulation that takes the declared time, or "
+        "processes of this machine; `kind` of the table `executor` in a file that has one",
         kind="none, simulated or local",
     ),
     Setting(
@@ -99,7 +99,7 @@ SETTINGS: Final = (
         read=values.run_as,
         default="",
         field="run_as",
-        text="which system user `local` work runs as: a template for owners, or a table; left out, "
+        text="which system user `local` work runs as: a template for owners, or a table; left out: "
         "the user of the service",
         kind="template or table",
     ),
@@ -108,7 +108,7 @@ SETTINGS: Final = (
         read=values.flag,
         default=False,
         field="allow_root",
-        text="run `local` work as root where the service is root and `executor.run_as` is left out",
+        text="run `local` work as root if the service is root and `executor.run_as` is left out",
         kind=_FLAG,
     ),
     Setting(
@@ -116,8 +116,8 @@ SETTINGS: Final = (
         read=values.count(0, 1 << 50),
         default=0,
         field="run_memory_bytes",
-        text="the most memory that one run of `executor.run_as` may use; 0 is nine tenths of the "
-        "machine's",
+        text="the most memory that one run with `executor.run_as` may use; 0 means 90 % of the "
+        "machine's memory",
         kind=_COUNT,
     ),
     Setting(
@@ -125,7 +125,7 @@ SETTINGS: Final = (
         read=values.count(16, 1 << 22),
         default=8_192,
         field="run_processes_max",
-        text="how many processes and threads one run of `executor.run_as` may have",
+        text="how many processes and threads one run with `executor.run_as` may have",
         kind=_COUNT,
     ),
     Setting(
@@ -134,7 +134,7 @@ SETTINGS: Final = (
         default="",
         field="clusters",
         text="the clusters that pools with `executor: kubernetes` may name, each with its "
-        "kubeconfig, `#CONTEXT` behind it if need be, or `in-cluster`",
+        "kubeconfig, optionally followed by `#CONTEXT`, or with `in-cluster`",
         kind="NAME=PATH,... or table",
     ),
     Setting(
@@ -142,7 +142,7 @@ SETTINGS: Final = (
         read=values.namespace,
         default="quorate-{owner}",
         field="kubernetes_namespace",
-        text="the namespace of an owner's pods, which must be there; without `{owner}` all owners "
+        text="the namespace of an owner's pods, which must exist; without `{owner}` all owners "
         "share one, and may mount each other's secrets",
         kind="template",
     ),
@@ -158,7 +158,7 @@ SETTINGS: Final = (
         read=values.seconds(0, 86_400),
         default=60.0,
         field="node_not_ready_s",
-        text="how long a node of a cluster may be not ready before it has failed",
+        text="how long a node of a cluster may be not ready before Quorate marks it as failed",
         kind=_SECONDS,
     ),
     Setting(
@@ -166,8 +166,8 @@ SETTINGS: Final = (
         read=values.seconds(0, 86_400),
         default=300.0,
         field="pods_ready_s",
-        text="how long the pods of a run may be refused, or held up by what a kubelet names, "
-        "before the run gives its GPUs back and waits again",
+        text="how long the API server may refuse the pods of a run, or a kubelet may report why "
+        "they do not start, before the run gives its GPUs back and waits again",
         kind=_SECONDS,
     ),
     Setting(
@@ -175,8 +175,8 @@ SETTINGS: Final = (
         read=values.taint_keys,
         default="nvidia.com/gpu",
         field="tolerated_taints",
-        text="the keys of taints that keep no work away from a node: pods tolerate them; a node "
-        "with another taint of the effect `NoSchedule` or `NoExecute` takes no new work",
+        text="the keys of taints that all pods tolerate; a node with another taint of the effect "
+        "`NoSchedule` or `NoExecute` gets no new work",
         kind="KEY,... or list",
     ),
     Setting(
@@ -184,7 +184,7 @@ SETTINGS: Final = (
         read=values.names,
         default="",
         field="declare_nodes",
-        text="the clusters whose new GPU nodes are declared in the ledger, where a pool of that "
+        text="the clusters whose new GPU nodes are declared in the ledger, if a pool of that "
         "cluster selects them",
         kind="NAME,... or list",
     ),
@@ -202,8 +202,8 @@ SETTINGS: Final = (
         read=values.names,
         default="",
         field="job_clusters",
-        text="the clusters whose suspended Jobs become runs, where they name an owner; "
-        "`kubernetes.namespace` must have `{owner}` in it",
+        text="the clusters whose suspended Jobs become runs, if they name an owner; "
+        "`kubernetes.namespace` must contain `{owner}`",
         kind="NAME,... or list",
     ),
     Setting(
@@ -211,8 +211,8 @@ SETTINGS: Final = (
         read=values.address,
         default="",
         field="kubernetes_admission",
-        text="where API servers ask who may write which custom resource, with TLS; nowhere if "
-        "empty, and port 0 is any free one",
+        text="the address of the admission webhook, with TLS: API servers ask it who may write "
+        "which custom resource; empty: the webhook is off; port 0 means any free port",
         kind="HOST:PORT",
     ),
     Setting(
@@ -220,22 +220,23 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="kubernetes_admission_ca",
-        text="the certificate authority of the API servers that ask there: a client without a "
-        "certificate of it is not heard; any client is if empty",
+        text="the certificate authority of the API servers: the webhook refuses clients without a "
+        "certificate of it; empty: it accepts any client",
     ),
     Setting(
         key="kubernetes.account",
         read=values.text,
         default="system:serviceaccount:quorate:quorate",
         field="kubernetes_account",
-        text="the user that this service is in its clusters, who alone writes statuses there",
+        text="the user name of this service in its clusters; only this user writes statuses there",
     ),
     Setting(
         key="work.folder",
         read=values.path,
         default="",
         field="work_folder",
-        text="where `local` work has its folders: output, checkpoints; left out, beside the ledger",
+        text="the folder for the output and checkpoints of `local` work; left out: beside the "
+        "ledger",
         kind="path",
     ),
     Setting(
@@ -243,15 +244,16 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="quorum_name",
-        text="what this service is called among those that share a [ledger in etcd](../quorum.md); "
-        "left out, where the others reach it",
+        text="the name of this service among those that share a [ledger in etcd](../quorum.md); "
+        "left out: its REST address",
     ),
     Setting(
         key="quorum.advertise",
         read=values.service_address,
         default="",
         field="quorum_advertise",
-        text="where the other services reach the REST of this one; left out, where it listens",
+        text="the address at which other services reach the REST of this one; left out: its listen "
+        "address",
         kind="URL",
     ),
     Setting(
@@ -259,7 +261,8 @@ SETTINGS: Final = (
         read=values.address,
         default="",
         field="quorum_grpc_advertise",
-        text="where the other services reach the gRPC of this one; left out, where it listens",
+        text="the address at which other services reach the gRPC of this one; left out: its listen "
+        "address",
         kind="HOST:PORT",
     ),
     Setting(
@@ -267,8 +270,8 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="quorum_ca",
-        text="the certificates that those of the other services are checked by, in PEM; left out, "
-        "the machine's",
+        text="the certificate authorities of the other services, in PEM; left out: those of the "
+        "machine",
         kind="path",
     ),
     Setting(
@@ -285,7 +288,7 @@ SETTINGS: Final = (
         read=values.one_of("text", "json"),
         default="text",
         field="log_format",
-        text="how the log is written to standard error: for people, or one JSON object a line",
+        text="the form of the log on standard error: text, or one JSON object per line",
         kind="text or json",
     ),
     Setting(
@@ -293,7 +296,7 @@ SETTINGS: Final = (
         read=values.one_of("debug", "info", "warning", "error"),
         default="info",
         field="log_level",
-        text="what is left out of the log: everything below this",
+        text="the lowest level that is logged",
         kind="debug, info, warning or error",
     ),
     Setting(
@@ -317,8 +320,8 @@ SETTINGS: Final = (
         read=values.count(1_024, 1 << 40),
         default=256 * 1024 * 1024,
         field="body_memory_bytes_max",
-        text="how much all bodies together take, at least twice the largest; one tenant may have "
-        "half of it, one caller a fourth, and an admin all",
+        text="how much memory all bodies may take together, at least twice the largest; one tenant "
+        "may use half of it, one caller a quarter, and an admin all",
         kind=_COUNT,
     ),
     Setting(
@@ -334,7 +337,7 @@ SETTINGS: Final = (
         read=values.count(1, 1_000_000),
         default=2_000,
         field="requests_per_s_max",
-        text="how many requests a second one caller may send, in the long run",
+        text="how many requests per second one caller may send, in the long run",
         kind=_COUNT,
     ),
     Setting(
@@ -342,8 +345,8 @@ SETTINGS: Final = (
         read=values.count(1, 100_000),
         default=4_000,
         field="concurrent_max",
-        text="how many requests are under way at once, watchers among them; one tenant may have "
-        "half of them, one caller a fourth, and an admin all",
+        text="how many requests may be under way at once, including watchers; one tenant may have "
+        "half of them, one caller a quarter, and an admin all",
         kind=_COUNT,
     ),
     Setting(
@@ -351,8 +354,8 @@ SETTINGS: Final = (
         read=values.count(1, 100_000),
         default=8_000,
         field="connections_max",
-        text="how many connections are open at once; half of them may be watches, and one caller's "
-        "a fourth of that",
+        text="how many connections may be open at once; half of them may be watches, and one "
+        "caller may have a quarter of those",
         kind=_COUNT,
     ),
     Setting(
@@ -360,7 +363,8 @@ SETTINGS: Final = (
         read=values.seconds(0.1, 3_600),
         default=30.0,
         field="slow_s_max",
-        text="how long a client may take for the head or the next part of a request, or to read",
+        text="how long a client may take for the head or the next part of a request, or to read a "
+        "part of the answer",
         kind=_SECONDS,
     ),
     Setting(
@@ -368,8 +372,8 @@ SETTINGS: Final = (
         read=values.seconds(0.1, 3_600),
         default=15.0,
         field="heartbeat_s",
-        text="how long a watcher of REST hears nothing before it gets a comment; less than proxies "
-        "in between allow",
+        text="how long a REST watcher may receive nothing before the service sends a comment; must "
+        "be less than the time-outs of proxies in between",
         kind=_SECONDS,
     ),
     Setting(
@@ -377,7 +381,7 @@ SETTINGS: Final = (
         read=values.seconds(0, 3_600),
         default=20.0,
         field="stop_s_max",
-        text="how long requests under way may take to end when the daemon stops",
+        text="how long requests under way may take to finish when the daemon stops",
         kind=_SECONDS,
     ),
     Setting(
@@ -392,7 +396,7 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="oidc_audience",
-        text="for whom they must have been issued; the claim `aud`",
+        text="the audience that the tokens must have been issued for; the claim `aud`",
     ),
     Setting(
         key="oidc.keys",
@@ -407,21 +411,21 @@ SETTINGS: Final = (
         read=values.text,
         default="quorate_role",
         field="oidc_role_claim",
-        text="the claim that says the role",
+        text="the claim with the role",
     ),
     Setting(
         key="oidc.tenant_claim",
         read=values.text,
         default="quorate_tenant",
         field="oidc_tenant_claim",
-        text="the claim that says the tenant, for the roles that are of one",
+        text="the claim with the tenant, for roles that belong to a tenant",
     ),
     Setting(
         key="oidc.user_claim",
         read=values.text,
         default="sub",
         field="oidc_user_claim",
-        text="the claim that says the user, who is recorded as the actor, after the tenant",
+        text="the claim with the user, who is recorded as the actor, after the tenant",
     ),
     Setting(
         key="oidc.scopes_claim",
@@ -436,8 +440,8 @@ SETTINGS: Final = (
         read=values.seconds(60, 31_536_000),
         default="86400",
         field="oidc_lifetime_s_max",
-        text="how long a token may live from its issue (`iat`) to its end; "
-        "one that lives longer, or has no `iat`, is not taken",
+        text="the longest lifetime of a token, from its issue (`iat`) to its end; a token with a "
+        "longer one, or without `iat`, is refused",
         kind=_SECONDS,
     ),
     Setting(
@@ -445,16 +449,17 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="oidc_client_id",
-        text="what this service is called at the issuer, so that people "
-        "[sign in there](../dashboard.md#signing-in) at the dashboard; empty: by a token alone",
+        text="the client id of this service at the issuer, so that users [sign in "
+        "there](../dashboard.md#signing-in) at the dashboard; empty: users sign in with a "
+        "token only",
     ),
     Setting(
         key="oidc.client_secret_file",
         read=values.path,
         default="",
         field="oidc_client_secret_file",
-        text="the file with the secret of that client, readable by its owner alone; "
-        "empty: a public client, which has none",
+        text="the file with the secret of that client, readable only by its owner; empty: a public "
+        "client, which has none",
         kind="path",
     ),
     Setting(
@@ -462,14 +467,14 @@ SETTINGS: Final = (
         read=values.text,
         default="openid",
         field="oidc_scopes",
-        text="the scopes that are asked for when people sign in, `openid` among them",
+        text="the scopes that the service requests when users sign in; they must include `openid`",
     ),
     Setting(
         key="waldur.url",
         read=values.web_address,
         default="",
         field="waldur_url",
-        text="the Waldur that owners are linked to; empty: none is asked",
+        text="the address of the Waldur to which owners are linked; empty: no link",
         kind="address",
     ),
     Setting(
@@ -477,7 +482,7 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="waldur_token_file",
-        text="the file with the token that Waldur is shown, readable by its owner alone",
+        text="the file with the access token for Waldur, readable only by its owner",
         kind="path",
     ),
     Setting(
@@ -493,7 +498,7 @@ SETTINGS: Final = (
         read=values.seconds(1, 86_400),
         default="60",
         field="waldur_refresh_s",
-        text="how often Waldur is asked what is left to each linked owner",
+        text="how often Quorate asks Waldur what is left for each linked owner",
         kind=_SECONDS,
     ),
     Setting(
@@ -501,7 +506,7 @@ SETTINGS: Final = (
         read=values.seconds(1, 604_800),
         default="600",
         field="waldur_stale_s",
-        text="how long an answer of Waldur counts without a new one; after that the ledger's own "
+        text="how long an answer of Waldur is valid without a new one; after that the ledger's own "
         "figure counts",
         kind=_SECONDS,
     ),
@@ -510,7 +515,7 @@ SETTINGS: Final = (
         read=values.seconds(1, 86_400),
         default="900",
         field="waldur_report_s",
-        text="how often the use of linked owners is reported to Waldur",
+        text="how often Quorate reports the usage of linked owners to Waldur",
         kind=_SECONDS,
     ),
     Setting(
@@ -518,7 +523,7 @@ SETTINGS: Final = (
         read=values.address,
         default="",
         field="mail_address",
-        text="where [mail](../notices.md#mail) is handed in by SMTP; none is sent if empty",
+        text="the SMTP server for [mail](../notices.md#mail); empty: no mail is sent",
         kind="HOST:PORT",
     ),
     Setting(
@@ -526,7 +531,8 @@ SETTINGS: Final = (
         read=values.one_of(*MailTls),
         default=MailTls.STARTTLS.value,
         field="mail_tls",
-        text="how the way there is encrypted: by the command STARTTLS, from the first byte, or not",
+        text="how the connection to it is encrypted: by the command STARTTLS, from the first byte, "
+        "or not",
         kind="starttls, tls or none",
     ),
     Setting(
@@ -534,7 +540,7 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="mail_ca",
-        text="authorities to trust instead of the system's, in PEM",
+        text="certificate authorities to trust instead of the system's, in PEM",
         kind="path",
     ),
     Setting(
@@ -542,14 +548,14 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="mail_user",
-        text="who logs in there; no login if empty",
+        text="the user for the login there; empty: no login",
     ),
     Setting(
         key="mail.password_file",
         read=values.path,
         default="",
         field="mail_password_file",
-        text="the password of `mail.user`, on one line, readable by its owner alone",
+        text="the file with the password of `mail.user`, on one line, readable only by its owner",
         kind="path",
     ),
     Setting(
@@ -565,7 +571,7 @@ SETTINGS: Final = (
         read=values.seconds(1, 300),
         default=30,
         field="mail_timeout_s",
-        text="how long the server may take for one mail in all",
+        text="how long the server may take in all for one mail",
         kind=_SECONDS,
     ),
     Setting(
@@ -573,9 +579,9 @@ SETTINGS: Final = (
         read=mail_domains,
         default="",
         field="mail_domains",
-        text="the domains whose addresses runs may name, with commas between them; a run's mail to "
-        "any other address is not sent",
+        text="the domains whose addresses runs may name, separated by commas; a run's mail to any "
+        "other address is not sent",
         kind="domains",
     ),
 )
-"""Every setting but for the tables that only a file can hold: ``oidc.roles``, ``webhooks``, ..."""
+"""Every setting except the tables that only a file can hold: ``oidc.roles``, ``webhooks``, ..."""

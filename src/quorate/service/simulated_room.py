@@ -1,7 +1,7 @@
-"""A simulated machine room on the real clock: work that takes as long as was declared.
+"""A simulated executor on the real clock: work takes as long as it was declared to.
 
-For experiments without a machine. Its progress is lost when the program ends: work begins again
-then, under the same leases.
+For experiments without GPUs. Its progress is lost when the program ends: then work begins again,
+under the same leases.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.sim.sim_executor import SimExecutor, StopDelay
 from quorate.sim.simulation import Timeline, VirtualClock
 
 WORK_MS_DEFAULT: Final = HOUR_MS
-"""How long a run works that does not say how long it will."""
+"""How long a run works if it declares no duration."""
 STOP_MS: Final = 1_000
 """How long work takes to stop."""
 WIPE_MS: Final = MINUTE_MS
@@ -27,20 +27,20 @@ _NOTICE_MS: Final = MINUTE_MS
 
 
 def as_declared(run: Run) -> Truth:
-    """Return work that takes as long as was declared, and ends well."""
+    """Return work that takes its declared duration, and succeeds."""
     work_ms = WORK_MS_DEFAULT if run.expected_duration_ms is None else run.expected_duration_ms
     return Truth(work_ms=work_ms, checkpoint_every_ms=max(1, min(work_ms, HOUR_MS)))
 
 
 def at_once(left_ms: int) -> int:
-    """Return how long stopping work goes on: ``STOP_MS``, or less if it ends before."""
+    """Return how long stopping work continues: ``STOP_MS``, or less if it ends before."""
     return min(left_ms, STOP_MS)
 
 
 class SimulatedRoom:
-    """An executor whose time is that of ``clock``. For the ledger's thread only.
+    """An executor that runs on the time of ``clock``. For the ledger thread only.
 
-    ``machines`` is what is simulated, up to the last time that anything was asked of the room.
+    ``machines`` is the simulation, advanced to the last call of any method.
     """
 
     def __init__(
@@ -63,30 +63,30 @@ class SimulatedRoom:
 
     @property
     def trouble(self) -> str:
-        """Empty: a simulation does not break down."""
+        """Empty: a simulation does not fail."""
         return ""
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """Nothing: a simulation does not break down."""
+        """Empty: a simulation does not fail."""
         return {}
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return nothing: simulated work begins at once."""
+        """Return an empty mapping: simulated work begins at once."""
         del runs
         return {}
 
     def belong_to(self, ledger_id: str) -> None:
-        """Work for any ledger: nothing that was simulated outlives the program."""
+        """Accept any ledger: nothing that is simulated outlives the program."""
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Take no notice: ``next_ms`` says when something happens."""
+        """Do nothing: ``next_ms`` says when something happens."""
 
     def close(self) -> None:
-        """Forget everything, as a program does that ends."""
+        """Forget everything, as a program that ends does."""
 
     def next_ms(self) -> int | None:
-        """Return when something will happen in the room by itself; now, if it has happened.
+        """Return when the next simulated event happens; now, if it has happened.
 
         Work that ends during a commit is in no report that was read before.
         """
@@ -95,17 +95,17 @@ class SimulatedRoom:
         return self._timeline.next_ms()
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take the orders of one commit."""
+        """Accept the orders of one commit."""
         self._catch_up()
         self.machines.carry_out(orders, term=term)
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take every open lease again, after a restart."""
+        """Accept every open lease again, after a restart."""
         self._catch_up()
         self.machines.resume(orders, term=term, is_whole=is_whole)
 
     def reports(self) -> Sequence[Report]:
-        """Return what has ended and is not in the ledger yet, oldest first."""
+        """Return the ends of work that are not in the ledger yet, oldest first."""
         self._catch_up()
         self._reported = self.machines.reports()
         return self._reported
@@ -116,7 +116,7 @@ class SimulatedRoom:
         return self.machines.steps(runs)
 
     def _catch_up(self) -> None:
-        """Let everything happen that is due by now."""
+        """Advance the simulation to the present time."""
         now_ms = max(self._clock.now_ms(), self._timeline.now_ms)
         while True:
             next_ms = self._timeline.next_ms()

@@ -1,7 +1,7 @@
-"""Timers: what time makes due in a ledger that is served, done between two answers.
+"""Timers: does what time makes due in a served ledger, between two answers.
 
-Computing what is due next may take time with the number of leases, so it is not done after each
-commit: the longer it takes, the longer the pause before the next time, up to a second.
+The time to compute what is due next may grow with the number of leases, so it is not computed after
+each commit: the longer it takes, the longer the pause before the next time, up to a second.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from quorate.ports.executor_port import ServedExecutor
 _LOG = logging.getLogger(__name__)
 
 SLEEP_S_MAX: Final = 60.0
-"""How long the thread sleeps at most: the clock may have been set meanwhile."""
+"""The longest sleep of the thread: the clock may have been set meanwhile."""
 TROUBLE_S: Final = 1.0
-"""How long to wait until something due is tried again that the store did not take."""
+"""How long until a due action that the store refused is tried again."""
 PAUSE_S_MAX: Final = 1.0
-"""How late something may be that a commit has made due at once."""
+"""How late an action may be that a commit has made due at once."""
 _PAUSES: Final = 10
-"""How many times as long as it took it waits: a tenth of the time goes into it at most."""
+"""The pause as a multiple of the computing time: at most a tenth of the time goes into it."""
 
 
 class Timers:
-    """Does what time makes due; for the ledger's thread only. ``trouble`` says why that fails.
+    """Does what time makes due; for the ledger thread only. ``trouble`` says why that fails.
 
-    ``executor`` returns what runs the work now. ``failures`` counts how often it failed.
+    ``executor`` returns the present executor. ``failures`` counts the failures.
     """
 
     def __init__(self, engine: Engine, executor: Callable[[], ServedExecutor | None]) -> None:
@@ -45,15 +45,15 @@ class Timers:
         self.failures = 0
 
     def begin(self) -> None:
-        """Look at once at what is due: this service has just begun to decide."""
+        """Check at once what is due: this service has just begun to decide."""
         self._is_stale, self._not_before_s, self.trouble = True, 0.0, ""
 
     def look_again(self) -> None:
-        """Note that something was recorded, which may have made something else due."""
+        """Record that a commit may have made something else due."""
         self._is_stale = True
 
     def wait_s(self) -> float:
-        """Return how long nothing is due."""
+        """Return how long until something is due."""
         pause_s = self._not_before_s - monotonic()
         if self._is_stale:
             return max(0.0, pause_s)
@@ -63,18 +63,18 @@ class Timers:
         return min(SLEEP_S_MAX, max(0.0, due_s, pause_s))
 
     def do_due(self) -> bool:
-        """Do what is due, if it is time to; return whether anything may have been recorded."""
+        """Do what is due, if a check is due; return whether anything may have been recorded."""
         if self.wait_s() > 0:
             return False
         began_s = monotonic()
         if self._engine.stopped:
-            # Why deciding has stopped is logged already; an operator may let it go on at any time.
+            # The reason why deciding has stopped is logged already; an operator may resume it.
             self._not_before_s = began_s + TROUBLE_S
             return False
         try:
             due_ms = self._driver.step()
         except QuorateError as error:
-            _LOG.warning("what is due could not be recorded, and is tried again: %s", error)
+            _LOG.warning("a due action could not be recorded; trying again: %s", error)
             self.trouble = str(error)
             self.failures += 1
             self._not_before_s = began_s + TROUBLE_S

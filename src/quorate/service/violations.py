@@ -1,9 +1,9 @@
-"""What stops the deciding of a service: an invariant that was broken, and a clock that stepped.
+"""Stops the deciding of a service after a broken invariant, or a step of its clock.
 
 The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the events that
-break the invariant, and the head that they follow. A block of this service is not recorded then.
-While that file exists nothing is decided, also after a restart; an operator moves it away after an
-inspection.
+break the invariant, and the head that they follow. A block of this service that breaks an invariant
+is not recorded. While that file exists the service decides nothing, even after a restart; an
+operator moves the file away after an inspection.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def guarded(engine: Engine, path: Path, guard: ClockGuard | None) -> Engine:
 
 
 def evidence_path(ledger: Path) -> Path:
-    """Return where the evidence of a violation lies beside ``ledger``."""
+    """Return the path of the evidence of a violation beside ``ledger``."""
     return ledger.with_name(ledger.name + ".violation.json")
 
 
 def _keep(path: Path, breach: Breach) -> str:
-    """Keep the evidence, log it, and return why nothing is decided any more."""
+    """Store the evidence, log it, and return why the service stops deciding."""
     head, events = breach.head, breach.events
     evidence = {
         "head": {"height": head.height, "sequence": head.seq, "hash": head.hash.hex()},
@@ -68,6 +68,6 @@ def _words(path: Path, what: str) -> str:
     place = evidence_path(path)
     return (
         f"an invariant {what}; the evidence is in {place}. This is a bug in Quorate: report it "
-        f"with that file, look at the ledger with: quorate ledger verify --deep, and to decide "
-        f"again move {place.name} away and restart the service"
+        f"with that file, and check the ledger with: quorate ledger verify --deep; to decide "
+        f"again, move {place.name} away and restart the service"
     )

@@ -1,4 +1,4 @@
-"""The watchdog of the ledger's thread: its present task, and since when, for waiting callers."""
+"""The watchdog of the ledger thread: its present task, and since when, for waiting callers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from time import monotonic
 from typing import Final
 
 STUCK_S: Final = 10.0
-"""How long one thing may take before the service says that it is not ready."""
+"""How long one task may take before the service reports that it is not ready."""
 
 
 class Watchdog:
-    """Knows the present task of one thread, which writes it; any thread may read it.
+    """The present task of one thread, which writes it; any thread may read it.
 
-    ``now_s`` never runs back.
+    ``now_s`` is a monotonic clock.
     """
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
@@ -31,7 +31,7 @@ class Watchdog:
 
     @property
     def trouble(self) -> str:
-        """What has taken too long already; empty when nothing has."""
+        """The task that has taken too long, and for how long; empty if there is none."""
         doing = self._doing
         if doing is None:
             return ""
@@ -39,4 +39,4 @@ class Watchdog:
         busy_s = self._now_s() - began_s
         if busy_s <= STUCK_S:
             return ""
-        return f"the ledger's thread has been busy with {what} for {busy_s:.0f} s"
+        return f"the ledger thread has been busy with {what} for {busy_s:.0f} s"

@@ -41,15 +41,15 @@ def test_the_files_of_this_machine_are_named_after_the_setting_local() -> None:
     ("place", "text"),
     [
         ("one:1/fleet", "names no servers"),
-        ("//one/fleet", "'one' is no server of etcd"),
-        ("//one:1,/fleet", "'' is no server"),
-        ("//one:0/fleet", "is no server"),
-        ("//one:70000/fleet", "is no server"),
+        ("//one/fleet", "'one' is not a server of etcd"),
+        ("//one:1,/fleet", "'' is not a server"),
+        ("//one:0/fleet", "is not a server"),
+        ("//one:70000/fleet", "is not a server"),
         ("//me:secret@one:1/fleet", "not part of a URL"),
         ("//one:1", "'' is no name"),
         ("//one:1/a/b", "'a/b' is no name"),
         ("//one:1/fl eet", "is no name"),
-        ("//one:1/fleet?colour=red", "'colour' is no setting"),
+        ("//one:1/fleet?colour=red", "'colour' is not a setting"),
         ("//one:1/fleet?ca=", "has no value"),
         ("//one:1/fleet?ca=a&ca=b", "given twice"),
         ("//one:1/fleet?ca=a&cert=b", "'cert' needs 'key'"),
@@ -57,7 +57,10 @@ def test_the_files_of_this_machine_are_named_after_the_setting_local() -> None:
         ("//one:1/fleet?cert=a&key=b", "needs 'ca'"),
         ("//one:1/fleet?user=q", "'user' needs 'password-file'"),
         ("//one:1/fleet?password-file=q", "needs 'user'"),
-        ("//127.0.0.1:1,one:1/fleet?user=q&password-file=p", "would go to one in clear: add ca="),
+        (
+            "//127.0.0.1:1,one:1/fleet?user=q&password-file=p",
+            "would be sent to one unencrypted: add ca=",
+        ),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_with_the_field_and_the_remedy(

@@ -146,7 +146,7 @@ def test_log_that_ends_before_its_record_is_refused_with_what_is_missing(
     cut_to(path, height)
     said = (
         rf"recorded block {BLOCKS}, sequence {3 * BLOCKS}.* ends at block {height}, sequence "
-        rf"{3 * height}: {BLOCKS - height} block.* acknowledged are gone; .*ledger restore.*"
+        rf"{3 * height}: {BLOCKS - height} block.* acknowledged are lost; .*ledger restore.*"
         r"move ledger\.db\.head away"
     )
     for how in (SqliteStore.open, SqliteStore.read):
@@ -239,7 +239,7 @@ def test_record_signed_by_another_key_is_refused(tmp_path: Path) -> None:
         )
     )
     forged.close()
-    with pytest.raises(CorruptLedgerError, match="not one of this ledger's key"):
+    with pytest.raises(CorruptLedgerError, match="not made by this ledger's key"):
         SqliteStore.open(path)
 
 
@@ -263,7 +263,7 @@ def test_new_ledger_is_not_made_beside_a_head_file_that_is_left(tmp_path: Path) 
     HeadFile.create(path, record(4)).close()
     with pytest.raises(
         StoreError,
-        match=r"left of a ledger that was here, up to sequence \d+ at 1970.*restore a backup",
+        match=r"remains from a ledger that was here, up to sequence \d+ at 1970.*restore a backup",
     ):
         SqliteStore.create(path)
     assert not path.exists()

@@ -148,11 +148,11 @@ def graced(seconds: int) -> dict[str, Any]:
         (job(activeDeadlineSeconds=10**5000), "a number of over 38 digits"),
         (graced(2**60), "terminationGracePeriodSeconds: must be 0 to"),
         (graced(-5), "terminationGracePeriodSeconds: must be 0 to"),
-        (job(parallelism=2**31 - 1), "its pods ask for 17179869176 GPUs, over 1048576"),
+        (job(parallelism=2**31 - 1), "its pods ask for 17179869176 GPUs, more than 1048576"),
         (job(parallelism=10**5000), "its pods ask for a number of over 38 digits GPUs"),
-        (tree({"template": pod("9" * 5000)}), "not for 0 to 1048576"),
-        (tree({"template": pod(2**62)}), "not for 0 to 1048576"),
-        (tree({"template": pod("\u00b2")}), "not for 0 to 1048576"),
+        (tree({"template": pod("9" * 5000)}), "must be 0 to 1048576"),
+        (tree({"template": pod(2**62)}), "must be 0 to 1048576"),
+        (tree({"template": pod("\u00b2")}), "must be 0 to 1048576"),
         (job(manualSelector=True), "create it without manualSelector"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_name_that_no_label_holds_is_a_fault_where_pods_are_found_by_it() -> N
         found = tree(SPECS[kind.kind])
         found["metadata"]["name"] = "a" * 64
         is_by_name = kind in (JOB_SET, PYTORCH)
-        assert ("metadata.name: has over 63" in seen(found, kind).fault) is is_by_name
+        assert ("metadata.name: has more than 63" in seen(found, kind).fault) is is_by_name
 
 
 JUNK = st.recursive(

@@ -53,7 +53,7 @@ def test_nodes_without_gpus_are_not_mentioned() -> None:
     [
         ({"region": "us"}, "8", "kubectl label node n1 gpu.flavor=NAME"),
         ({"gpu.flavor": "H100"}, "8", "kubectl label node n1 region=NAME"),
-        (OWN | {"region": "a_"}, "8", "says 'a_'"),
+        (OWN | {"region": "a_"}, "8", "has the value 'a_'"),
         (OWN, "65", "at most 64"),
     ],
 )

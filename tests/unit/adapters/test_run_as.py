@@ -60,7 +60,7 @@ def test_two_owners_never_get_one_system_user_of_a_template(
         ("{owner}-{user}", "begin or end with text of its own"),
         ("q-{user}", "must have {owner}"),
         ("q-", "must have {owner}"),
-        ("q-{owner}{user}", "something between"),
+        ("q-{owner}{user}", "text between"),
         ("q-{owner}-{owner}", "once each"),
         ("q-{owner!r}", "must have {owner}"),
         ("q-{team}", "must have {owner}"),

@@ -323,7 +323,7 @@ def test_an_older_ledger_beside_the_outbox_is_found_and_nothing_is_told() -> Non
             restored.complete(restored.submit("chemistry", 1))
         asked = bank.asked
         for _ in range(2):
-            with pytest.raises(OutboxError, match=f"{words} was put in its place.*move the outbox"):
+            with pytest.raises(OutboxError, match=f"{words} has replaced it.*move the outbox"):
                 restored.link.step(restored.clock.ms)
         assert bank.asked == asked + len(LINKS), "what is left is asked for all the same"
         assert bank.figures == told

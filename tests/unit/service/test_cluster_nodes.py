@@ -84,8 +84,8 @@ def test_a_node_whose_labels_say_something_else_is_named_and_stays_as_it_was_dec
     assert found.commands == ()
     (told,) = found.moved
     assert told == (
-        "node g1 is H100 in us/west/A in the ledger, and its labels say H100 in us/west/C in rack "
-        "r7; where the labels are right, declare it anew: quorate node discover"
+        "node g1 is H100 in us/west/A in the ledger, but its labels say H100 in us/west/C in rack "
+        "r7; if the labels are right, declare it again: quorate node discover"
     )
     assert node_changes(engine.view, RULES, seen, 0).moved == ()
     assert node_changes(engine.view, DECLARING, SeenNodes(nodes={"g1": READY}), 0).moved == ()
@@ -130,10 +130,10 @@ def test_a_node_with_a_taint_or_too_few_gpus_takes_no_new_work() -> None:
     assert found(8, NO_SCHEDULE) == Finding(
         Health.CORDONED,
         "it has the taint maintenance=true:NoSchedule; kubectl taint node g1 maintenance-, or "
-        "kubernetes.tolerated_taints",
+        "add its key to kubernetes.tolerated_taints",
     )
     assert found(8, NO_EXECUTE, NO_SCHEDULE).taint == NO_EXECUTE
-    assert found(7) == Finding(Health.CORDONED, "it offers 7 GPUs, and was declared with 8")
+    assert found(7) == Finding(Health.CORDONED, "it offers 7 GPUs, but was declared with 8")
 
 
 @given(

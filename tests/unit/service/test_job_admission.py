@@ -327,7 +327,7 @@ def test_a_run_of_another_kind_with_the_name_of_a_workload_is_not_touched() -> N
     name = world.create("train")
     world.engine.execute(Submit(run(name, 8, "rai", pool="whole")), actor="eve")
     world.settle()
-    assert "is taken by another run" in world.note(name)
+    assert "is used by another run" in world.note(name)
     assert world.is_suspended(name)
 
 
@@ -361,7 +361,7 @@ def test_the_run_of_another_owner_starts_no_workload() -> None:
     forged(world, name)
     world.settle()
     assert world.is_suspended(name)
-    assert "is taken by another run" in world.note(name)
+    assert "is used by another run" in world.note(name)
     assert world.phase(name) is Phase.CANCELLED
     assert not world.engine.view.leases
     assert "the namespace quorate-rai" in world.engine.view.runs[name].note
@@ -448,7 +448,7 @@ def test_a_job_that_grows_while_it_works_is_suspended_and_fails_without_pods() -
     world.change(name, parallelism=8)
     world.settle()
     assert world.is_suspended(name)
-    assert "it asks for 8 GPUs, and its run" in world.note(name)
+    assert "it asks for 8 GPUs, but its run" in world.note(name)
     assert world.phase(name) is Phase.RUNNING
     world.is_slow = False
     world.control()
@@ -464,7 +464,7 @@ def test_a_job_whose_template_names_other_nodes_is_suspended() -> None:
     world.change(name, template=template(), suspend=False)
     world.compare()
     assert world.is_suspended(name)
-    assert "its template does not name just the nodes of its run: n0" in world.note(name)
+    assert "its template does not name exactly the nodes of its run: n0" in world.note(name)
 
 
 def test_pods_that_outlive_the_deadline_of_a_stop_are_killed() -> None:

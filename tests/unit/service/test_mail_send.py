@@ -93,15 +93,16 @@ def test_a_server_that_takes_no_login_says_which_settings_to_leave_out() -> None
     with mail_server() as server:
         found = Mailer(settings(server, user=USER), Password(PASSWORD)).send(TO, BODY)
     assert found == Posted(
-        Result.UNREACHABLE, "the server takes no login; leave out mail.user and mail.password_file"
+        Result.UNREACHABLE,
+        "the server supports no login; leave out mail.user and mail.password_file",
     )
 
 
 @pytest.mark.parametrize(
     ("verb", "answer", "result", "why"),
     [
-        ("CONNECT", "421 busy", Result.UNREACHABLE, "takes no mail now: 421 busy"),
-        ("CONNECT", "554 go away", Result.UNREACHABLE, "takes no mail now: 554 go away"),
+        ("CONNECT", "421 busy", Result.UNREACHABLE, "accepts no mail now: 421 busy"),
+        ("CONNECT", "554 go away", Result.UNREACHABLE, "accepts no mail now: 554 go away"),
         ("MAIL", "550 not you", Result.UNREACHABLE, "refuses mail.from as the sender: 550 not you"),
         ("RCPT", "550 5.1.1 who?", Result.REJECTED, "refuses the address: 550 5.1.1 who?"),
         ("RCPT", "451 greylisted", Result.REFUSED, "refuses the address: 451 greylisted"),

@@ -83,13 +83,13 @@ kinds = ["run-failed"]
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"name": "Ops!"}, "mail.receivers[1].name: must be up to 63 small letters"),
+        ({"name": "Ops!"}, "mail.receivers[1].name: must be up to 63 lower-case letters"),
         ({"name": "runs"}, "mail.receivers[1].name: must not be runs"),
         ({"to": None}, "mail.receivers[1].to: must be a mail address of up to 254 characters"),
         ({"to": "Ops <ops@lab.example>"}, "mail.receivers[1].to: must be a mail address"),
         ({"to": "ops@x\nBcc: e@x"}, "mail.receivers[1].to: must be a mail address"),
         ({"kinds": ["run-paused"]}, "mail.receivers[1].kinds: must be a list of kinds: run-start"),
-        ({"url": "x"}, "mail.receivers[1].url: there is no such field; there are: name, to, ten"),
+        ({"url": "x"}, "mail.receivers[1].url: is not a field; the fields are: name, to, ten"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_place(changes: dict[str, Any], words: str) -> None:
@@ -99,7 +99,7 @@ def test_a_wrong_field_is_named_with_its_place(changes: dict[str, Any], words: s
 
 def test_names_are_there_once_and_there_are_not_too_many() -> None:
     twice = mail_receivers_of([GOOD, GOOD], "q.toml")[1]
-    assert twice == ["q.toml: mail.receivers: 'ops' is there twice; each needs a name of its own"]
+    assert twice == ["q.toml: mail.receivers: 'ops' is given twice; each needs a name of its own"]
     many = [GOOD | {"name": f"n{number}"} for number in range(MAIL_RECEIVERS_MAX + 1)]
     assert mail_receivers_of(many, "q.toml")[1] == [
         f"q.toml: mail.receivers: there may be {MAIL_RECEIVERS_MAX}, got {MAIL_RECEIVERS_MAX + 1}"
@@ -115,11 +115,14 @@ def test_names_are_there_once_and_there_are_not_too_many() -> None:
         ({"mail.server": "mail"}, "--mail-server: must be HOST:PORT"),
         ({"mail.tls": "ssl"}, "--mail-tls: must be tls or starttls or none, got 'ssl'"),
         ({"mail.from": "Quorate"}, "--mail-from: must be a mail address"),
-        ({"mail.domains": "lab,,x"}, "--mail-domains: must be domains with commas between them"),
+        ({"mail.domains": "lab,,x"}, "--mail-domains: must be domains separated by commas"),
         ({"mail.timeout_s": "0"}, "--mail-timeout-s: must be seconds from 1 to 300"),
-        ({"mail.user": "me"}, "mail.user: no mail is sent without a server; give mail.server"),
-        ({**SERVER}, "mail.server: nothing would be mailed; give mail.domains"),
-        ({**SERVER, "mail.domains": "x", "mail.user": "u"}, "mail.user and mail.password_file go"),
+        ({"mail.user": "me"}, "mail.user: has no effect without a mail server; give mail.server"),
+        ({**SERVER}, "mail.server: has no effect without receivers; give mail.domains"),
+        (
+            {**SERVER, "mail.domains": "x", "mail.user": "u"},
+            "mail.user and mail.password_file belong",
+        ),
         (
             {
                 **SERVER,
@@ -128,11 +131,11 @@ def test_names_are_there_once_and_there_are_not_too_many() -> None:
                 "mail.password_file": "p",
                 "mail.tls": "none",
             },
-            "mail.tls: none: the password could be read on the way; say starttls or tls",
+            "mail.tls: none: the password could be read on the way; set starttls or tls",
         ),
         (
             {**SERVER, "mail.domains": "x", "mail.tls": "none", "mail.ca": "c"},
-            "mail.ca: without TLS no certificate is checked",
+            "mail.ca: without TLS Quorate checks no certificate",
         ),
         (
             {"mail.server": "mail:25", "mail.domains": "x"},

@@ -246,7 +246,7 @@ def test_calls_of_the_resolver_are_counted_when_they_are_declared() -> None:
     assert _value(service.samples(), "quorate_resolver_invocations_total") == 1
 
 
-# --- How it stands ---
+# --- The present state ---
 
 
 def test_the_queue_is_shown_by_reason_with_the_age_of_its_oldest() -> None:

@@ -20,13 +20,13 @@ def test_each_cause_is_logged_once_and_an_outage_lasts_until_all_of_it_works(
             complaints.note("Run a/b", ClusterDownError(cause))
         complaints.note("", ClusterDownError("full"))
     assert caplog.messages == [
-        "cluster west: Run a/b: away; tried again",
-        "cluster west: Run a/b: refused; tried again",
-        "cluster west: full; tried again",
+        "cluster west: Run a/b: away; trying again",
+        "cluster west: Run a/b: refused; trying again",
+        "cluster west: full; trying again",
     ]
     text = complaints.outage()
     assert text.startswith("since 2")
-    assert "Run a/b, and 1 more: refused; it is tried again" in text
+    assert "Run a/b, and 1 more: refused; Quorate tries again" in text
     complaints.settled("Run a/b")
     assert "the ledger: full" in complaints.outage()
     complaints.settled("")

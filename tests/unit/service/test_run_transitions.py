@@ -48,7 +48,7 @@ GIVES_BACK = {**STUCK, "stopping": {"reason": "StartRefused", "note": "no image"
 CANCELS = {**WORKS, "stopping": {"reason": "Cancelled", "outcome": "Cancelled"}}
 DONE = status("Completed", "Admitted=False:Completed:", "Finished=True:Completed:")
 FAILED = status("Failed", "Finished=True:Failed:exit code 4")
-UNTRIED = status("", "Accepted=False:Pending:it was not tried yet")
+UNTRIED = status("", "Accepted=False:Pending:Quorate has not tried it yet")
 BAD = status("", "Accepted=False:Invalid:RANK is set by Quorate")
 
 

@@ -42,8 +42,8 @@ def test_links_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('url = "https://waldur.example"', "", "go together"),
-        ('token_file = "token"', "", "go together"),
+        ('url = "https://waldur.example"', "", "belong together"),
+        ('token_file = "token"', "", "belong together"),
         ("https://", "http://", "waldur.url: must be an address with https"),
         ("https://waldur.example", "https://me:it@waldur.example", "must be an address like"),
         ("https://waldur.example", "waldur.example", "must be an address"),
@@ -51,7 +51,7 @@ def test_links_are_read(tmp_path: Path) -> None:
         ('gpu_hours = "gpu"', "", "must name the component of gpu_hours"),
         ('gpu_hours = "gpu"', "gpu_hours = 7", "a component must be text"),
         ('gpu_hours = "gpu"', 'gpu_hours = ""', "a component must be text"),
-        ('gpu_hours = "gpu"', 'cpu_hours = "cpu"', "cpu_hours: there is no such setting"),
+        ('gpu_hours = "gpu"', 'cpu_hours = "cpu"', "cpu_hours: is not a setting"),
         ('"gpu"', '"gpu"\nnode_hours = "gpu"', "must be different components"),
         (
             '"gpu"',

@@ -62,17 +62,17 @@ timeout = 2.5
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"name": "Ops!"}, "webhooks[1].name: must be up to 63 small letters"),
+        ({"name": "Ops!"}, "webhooks[1].name: must be up to 63 lower-case letters"),
         (
             {"name": None},
-            "webhooks[1].name: must be up to 63 small letters, digits and dashes, and",
+            "webhooks[1].name: must be up to 63 lower-case letters, digits and dashes, and",
         ),
         ({"url": "ftp://x/y"}, "webhooks[1].url: must be an address such as https://"),
         ({"url": "https://"}, "webhooks[1].url: must be an address"),
         ({"url": "https://x:port/"}, "webhooks[1].url: must be an address"),
-        ({"url": "https://me:word@x/"}, "webhooks[1].url: must have no name, password"),
-        ({"url": "https://x/#here"}, "webhooks[1].url: must have no name, password or fragment"),
-        ({"url": "http://hooks.example/"}, "say insecure = true where the way is safe"),
+        ({"url": "https://me:word@x/"}, "webhooks[1].url: must contain no user, password"),
+        ({"url": "https://x/#here"}, "webhooks[1].url: must contain no user, password or fragment"),
+        ({"url": "http://hooks.example/"}, "set insecure = true if the network is safe"),
         ({"kinds": ["run-paused"]}, "webhooks[1].kinds: must be a list of kinds: run-started"),
         ({"kinds": "run-cut"}, "webhooks[1].kinds: must be a list of kinds"),
         ({"timeout": 0}, "webhooks[1].timeout: must be seconds from 0.1 to 60"),
@@ -80,7 +80,7 @@ timeout = 2.5
             {"secret_file": None},
             "webhooks[1].secret_file: must be text on one line, and is missing",
         ),
-        ({"secret": "x"}, "webhooks[1].secret: there is no such field; there are: name, url"),
+        ({"secret": "x"}, "webhooks[1].secret: is not a field; the fields are: name, url"),
         ({"insecure": 3}, "webhooks[1].insecure: must be true or false"),
     ],
 )
@@ -106,7 +106,7 @@ def test_names_are_there_once_and_there_is_an_end_of_them() -> None:
         f"q.toml: webhooks: there may be {WEBHOOKS_MAX}, got {WEBHOOKS_MAX + 1}"
     ]
     assert webhooks_of([GOOD, GOOD], "q.toml")[1] == [
-        "q.toml: webhooks: 'ops' is there twice; each needs a name of its own"
+        "q.toml: webhooks: 'ops' is given twice; each needs a name of its own"
     ]
 
 

@@ -364,7 +364,7 @@ def test_an_older_ledger_in_the_place_of_this_is_found(world: World) -> None:
     begun(world)
     world.engine = new_engine(world.clock)
     sink = world.sink()
-    with pytest.raises(OutboxError, match="an older ledger was put in its place"):
+    with pytest.raises(OutboxError, match="an older ledger has replaced it"):
         sink.step()
 
 
@@ -377,7 +377,7 @@ def test_an_older_ledger_that_has_grown_meanwhile_is_found_by_its_hash(world: Wo
     told = world.got()
     world.happens(5)
     sink = world.sink()
-    with pytest.raises(OutboxError, match="another ledger was put in its place"):
+    with pytest.raises(OutboxError, match="another ledger has replaced it"):
         sink.step()
     assert world.got() == told
 

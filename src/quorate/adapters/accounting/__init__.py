@@ -1,6 +1,6 @@
-"""Accounting systems, by their own API clients; only installations with a link import these."""
+"""Clients of accounting systems. A service imports them only if a link is configured."""
 
 from quorate.adapters.accounting.waldur_models import leave_models_unread
 
-# Before the first module here imports a model.
+# This must run before any module here imports a model.
 leave_models_unread()

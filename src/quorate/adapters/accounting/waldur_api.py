@@ -1,8 +1,8 @@
-"""Waldur MasterMind as an accounting system, by its own API client (docs/adr/0022).
+"""Waldur MasterMind as an accounting system, through Waldur's own API client (docs/adr/0022).
 
-Reads what a resource of the marketplace is limited to and has used of its limit, and sets the usage
-of its components. Waldur keeps one figure for each resource, component and month, and replaces it:
-a repeated report counts once.
+Reads the limit and the usage of a marketplace resource, and sets the usage of its components.
+Waldur keeps one figure for each resource, component and month, and replaces it: a repeated report
+counts once.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from quorate.ports.accounting_port import Consumption
 from quorate.ports.errors import AccountingDownError, AccountingError
 
 ANSWER_BYTES_MAX: Final = 1024 * 1024
-"""The longest answer that is read."""
+"""The most bytes that the client reads of one answer."""
 HOURS_MAX: Final = 10**12
-"""The most hours that are believed."""
+"""The most hours that the client accepts in an answer; more is an error."""
 _TOLD_MAX: Final = 200
-"""How much of an answer that refuses something is shown."""
+"""How many characters of Waldur's error message Quorate repeats."""
 _SERVER_FAULT: Final = 500
 _TOO_MANY: Final = 429
 _REMEDIES: Final = {
     401: "it does not know the token; write a valid one into waldur.token_file",
-    403: "the token may not do this; it must be of the offering's provider",
+    403: "the token lacks the permission; use a token of the offering's provider",
     404: "there is no such resource for this token; check waldur.links",
-    _TOO_MANY: "it is asked too often; it is asked again later",
+    _TOO_MANY: "it received too many requests; Quorate asks again later",
 }
 _FIELDS: Final = [ResourceFieldEnum.LIMITS, ResourceFieldEnum.LIMIT_USAGE]
 
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class WaldurAccounting:
-    """The client of one Waldur, with one token; for one thread. Connections are kept."""
+    """The client of one Waldur, with one token; for one thread. It reuses its connections."""
 
     def __init__(self, url: str, token: str, timeout_s: float) -> None:
         self._url = url.rstrip("/")
@@ -64,14 +64,14 @@ class WaldurAccounting:
         )
 
     def remaining(self, resource: str, components: Sequence[str]) -> tuple[Allowance, ...]:
-        """Return what is left of each component's limit; see ``Accounting``."""
+        """Return what is left of each component's limit; see ``Accounting`` for the contract."""
         found = self._ask(lambda: retrieve.sync(UUID(resource), client=self._client, field=_FIELDS))
         limits = _table(found.limits, "limits", resource)
         used = _table(found.limit_usage, "limit_usage", resource)
         return tuple(_allowance(limits, used, each, resource) for each in components)
 
     def report(self, consumption: Consumption) -> None:
-        """Set the usage of a month; see ``Accounting``."""
+        """Set the usage of a month; see ``Accounting`` for the contract."""
         body = ComponentUsageCreateRequest(
             resource=UUID(consumption.resource),
             date=datetime.fromtimestamp(consumption.at_ms / 1_000, UTC),
@@ -89,7 +89,7 @@ class WaldurAccounting:
         self._client.get_httpx_client().close()
 
     def _ask(self, request: Callable[[], T]) -> T:
-        """Return the answer; turns every error into errors of the port."""
+        """Return Waldur's answer; raise errors of the port instead of errors of the client."""
         try:
             return request()
         except httpx.HTTPError as error:
@@ -98,9 +98,10 @@ class WaldurAccounting:
         except UnexpectedStatus as error:
             raise _refused(self._url, error) from error
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-            # What the client raises where an answer is not of its shape.
+            # The client raises these if an answer does not have the expected fields.
             raise AccountingError(
-                f"{self._url} answered what cannot be understood: {type(error).__name__}: {error}"
+                f"{self._url} sent an answer that Quorate cannot read: {type(error).__name__}: "
+                f"{error}"
             ) from error
 
 
@@ -115,7 +116,7 @@ def _refused(url: str, error: UnexpectedStatus) -> AccountingError:
 
 
 def _table(found: Any, name: str, resource: str) -> Mapping[str, Any]:
-    """Return the table ``name`` of a resource, by component; raises where the answer has none."""
+    """Return the table ``name`` of a resource, by component; raise if the answer has none."""
     table = getattr(found, "additional_properties", None)
     if not isinstance(table, dict):
         raise AccountingError(f"resource {resource}: its {name} are missing")
@@ -127,8 +128,8 @@ def _allowance(
 ) -> Allowance:
     if component not in limits:
         raise AccountingError(
-            f"resource {resource}: component {component!r} has no limit, and nothing is left of "
-            "none; give it one in Waldur, or name another in waldur.links"
+            f"resource {resource}: component {component!r} has no limit; set one in Waldur, or "
+            f"name another component in waldur.links"
         )
     granted_ms = _hours_ms(limits[component], f"limit of {component!r}", resource)
     # A component without a report in this period is not listed.
@@ -137,7 +138,7 @@ def _allowance(
 
 
 def _hours_ms(value: object, what: str, resource: str) -> int:
-    """Return hours in whole milliseconds, rounded down; raises where ``value`` is not valid."""
+    """Return hours in whole milliseconds, rounded down; raise if ``value`` is not valid."""
     hours = _number(value)
     if hours is None or not 0 <= hours <= HOURS_MAX:
         raise AccountingError(
@@ -159,8 +160,8 @@ def _number(value: object) -> Decimal | None:
 class _Bounded(httpx.BaseTransport):
     """Reads whole answers, with a limit on their length and on the time they take.
 
-    The client's own time-out is for each part: a server that sends a byte now and then would keep
-    the client waiting for ever.
+    The client's own time-out applies to each part of an answer: a server that sends one byte now
+    and then would keep the client waiting for ever.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -184,7 +185,7 @@ class _Bounded(httpx.BaseTransport):
 def _within(
     stream: httpx.SyncByteStream, request: httpx.Request, until_s: float
 ) -> Iterator[bytes]:
-    """Yield the parts of a body; raises where they are too many, or come too late."""
+    """Yield the parts of a body; raise if the body is too long or takes too long."""
     size = 0
     for part in stream:
         size += len(part)

@@ -1,9 +1,9 @@
-"""Waldur's client without the models that are not used: it has 2,600 of them.
+"""Makes Waldur's client load only the models that Quorate uses, out of 2,600.
 
-Its package ``models`` imports every model as soon as one of them is imported, which takes seconds
-of one core and much memory. ``leave_models_unread`` puts a package of the same name, folder and
-contents in its place, which imports a model when its module is imported, and all models only when
-one is asked of the package by name.
+The client's package ``models`` imports every model as soon as one of them is imported. That takes
+seconds of CPU time and much memory. ``leave_models_unread`` registers a package of the same name
+and folder in its place. The replacement imports one model when its module is imported, and all
+models only when a caller reads one as an attribute of the package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME: Final = f"{_CLIENT}.models"
 
 
 def leave_models_unread() -> None:
-    """Have the modules of models import only what they need; call it before the first of them."""
+    """Make each model import only the models that it needs; call this before the first import."""
     if _NAME in sys.modules:
         return
     client = import_module(_CLIENT)

@@ -1,6 +1,6 @@
-"""A client of etcd, as far as a ledger and its leader need one (docs/adr/0045).
+"""A client of etcd, with the calls that a ledger and its leader need (docs/adr/0045).
 
-``etcd_client.py`` is where reading starts. ``etcd_requests.py`` has the values that it takes and
-gives; nothing outside this folder sees a message of protobuf. Importing the client imports gRPC:
-``store_urls.py`` does so for a URL of etcd only.
+Start reading at ``etcd_client.py``. ``etcd_requests.py`` has the values that the client takes and
+returns; no code outside this folder handles protobuf messages of etcd. Importing the client imports
+gRPC, so ``store_urls.py`` imports it only for a URL of etcd.
 """

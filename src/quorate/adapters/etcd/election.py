@@ -1,8 +1,9 @@
-"""Stands for the leadership of a ledger in etcd, and keeps it while it can.
+"""Stands for election as the leader of a ledger in etcd, and renews the leadership.
 
-The leader's key is made by a transaction that compares that there is none, with a lease. An append
-compares that the key is still the one that was made (``stores/etcd_append.py``). What to do next is
-decided by ``leadership.py``; here it is done, on a thread of its own.
+The candidate creates the leader's key, with a lease, in a transaction that requires that the key
+does not exist. Each append requires that the key is still the one that this candidate created
+(``stores/etcd_append.py``). ``leadership.py`` decides what to do next; this module does it, on a
+thread of its own.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ from quorate.prepared_types import prepared
 _LOG = logging.getLogger(__name__)
 
 STAND_BACK_S: Final = 10.0
-"""How long one that stepped down leaves the leadership to others."""
+"""How long a service waits after it stepped down before it stands for election again."""
 _PAUSE_S: Final = 0.2
 
 
 class Leases(KeyValues, Protocol):
-    """What an election asks of etcd besides keys."""
+    """What an election asks of etcd about leases."""
 
     def grant(self, ttl_s: int) -> int:
-        """Return a new lease."""
+        """Return the id of a new lease."""
         ...
 
     def keep_alive(self, lease: int, within_s: float) -> int:
-        """Give a sign of life for ``lease``; raises ``NotLeaderError`` when it has ended."""
+        """Renew ``lease``; raises ``NotLeaderError`` when it has ended."""
         ...
 
     def revoke(self, lease: int) -> None:
@@ -62,7 +63,7 @@ class Leases(KeyValues, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The leader's key at a revision of etcd; no row where there is no leader."""
+    """The leader's key at a revision of etcd; the row is None while there is no leader."""
 
     row: Row | None
     as_of: int
@@ -70,7 +71,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Who stands, for which keys: the leader's, and the one that counts terms."""
+    """A candidate's record, and two keys: the leader's key and the key that counts terms."""
 
     name: str
     address: str
@@ -80,10 +81,10 @@ class Candidate:
 
 
 class Election:
-    """One candidate. ``turn`` does one step; ``start`` has a thread take turns until ``close``.
+    """One candidate. ``turn`` does one step; ``start`` runs a thread that calls it until ``close``.
 
-    ``look`` returns the leader's key as soon as it is not of the revision given, or after so many
-    seconds. ``on_change`` is called with every new standing, on that thread.
+    ``look`` returns the leader's key as soon as its revision differs from the one given, or after a
+    time limit. The thread calls ``on_change`` with every new standing.
     """
 
     def __init__(  # noqa: PLR0913 - what an election is made of
@@ -111,7 +112,7 @@ class Election:
 
     @property
     def standing(self) -> Standing:
-        """What this candidate is, as it believes; ``leads`` also looks at the time."""
+        """Whether this candidate leads or follows, as last known; ``leads`` checks the time too."""
         return self._standing
 
     def leads(self) -> bool:
@@ -120,7 +121,7 @@ class Election:
 
     @property
     def term(self) -> int:
-        """The term in which this candidate may act as the leader now; 0 where it may not."""
+        """The term in which this candidate may act as the leader now; 0 if it may not."""
         match self._standing:
             case Leading(record=record) as standing if leads_at(standing, self._clock_s()):
                 return record.term
@@ -129,7 +130,7 @@ class Election:
 
     @property
     def leader(self) -> LeaderRecord | None:
-        """The leader as this candidate knows it; None while there is none."""
+        """The leader that this candidate knows of; None while it knows of none."""
         match self._standing:
             case Leading(record=record) as standing:
                 return record if leads_at(standing, self._clock_s()) else None
@@ -137,7 +138,7 @@ class Election:
                 return leader
 
     def wait(self, is_so: Callable[[Standing], bool], within_s: float) -> Standing:
-        """Return the standing as soon as it ``is_so``, or as it is after ``within_s``."""
+        """Return the standing as soon as ``is_so`` accepts it, or as it is after ``within_s``."""
         with self._changed:
             self._changed.wait_for(lambda: is_so(self._standing), within_s)
             return self._standing
@@ -148,13 +149,13 @@ class Election:
         self._thread.start()
 
     def step_down(self) -> None:
-        """Give the leadership to another, with the next turn; stand again after a while."""
+        """Give up the leadership with the next turn; stand for election again after a while."""
         with self._changed:
             self._is_asked_to_step_down = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stand no longer; a leader's lease is ended, so that another can win at once."""
+        """Stop standing for election; a leader ends its lease, so that another can win at once."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -164,7 +165,7 @@ class Election:
         self._resign(Following(leader=None))
 
     def turn(self) -> None:
-        """Do what comes next; raises a ``StoreError`` where etcd did not do its part."""
+        """Do the next step; raises a ``StoreError`` if a call of etcd fails."""
         if self._is_asked_to_step_down:
             self._is_asked_to_step_down = False
             from_s = self._clock_s() + STAND_BACK_S
@@ -176,7 +177,7 @@ class Election:
             case Renew(within_s):
                 self._renew(within_s)
             case GiveUp():
-                _LOG.warning("%s leads no longer: etcd did not answer", self._candidate.name)
+                _LOG.warning("%s no longer leads: etcd did not answer", self._candidate.name)
                 self._resign(Following(leader=None))
             case Await(within_s):
                 self._await(within_s)
@@ -186,7 +187,7 @@ class Election:
             try:
                 self.turn()
             except (StoreError, CorruptLedgerError) as error:
-                _LOG.info("the election goes on after: %s", error)
+                _LOG.info("the election continues after: %s", error)
                 with self._changed:
                     self._changed.wait_for(self._closing, _PAUSE_S)
 
@@ -194,7 +195,7 @@ class Election:
         return self._is_closed
 
     def _campaign(self) -> None:
-        """Try to make the leader's key."""
+        """Try to create the leader's key."""
         candidate, timers = self._candidate, self._timers
         terms = self._etcd.get(Get(candidate.term_key))
         term = 1 + (int(terms[0].value) if terms else 0)
@@ -218,7 +219,8 @@ class Election:
                 )
             )
         except StoreError:
-            # Perhaps it won. With the lease goes whatever the transaction may have made.
+            # The transaction may have been carried out. Ending the lease removes the key it may
+            # have created.
             self._etcd.revoke(lease)
             raise
         if answer.held:
@@ -236,10 +238,10 @@ class Election:
         assert isinstance(leading, Leading), leading
         sent_s = self._clock_s()
         try:
-            # Half of it, so that another can be sent.
+            # Half of the time that is left, so that a second renewal can be sent.
             self._etcd.keep_alive(leading.lease, within_s / 2)
         except NotLeaderError:
-            _LOG.warning("%s leads no longer: its lease has run out", self._candidate.name)
+            _LOG.warning("%s no longer leads: its lease has expired", self._candidate.name)
             self._become(Following(leader=None))
         except StoreDownError:
             self._become(retried(leading, now_s=self._clock_s()))
@@ -260,14 +262,14 @@ class Election:
         self._become(seen(self._standing, leader, made_at=made_at, as_of=look.as_of))
 
     def _resign(self, standing: Following) -> None:
-        """Follow from now on, and end the lease of a leader; if etcd is away it ends by itself."""
+        """Follow from now on; a leader ends its lease, or lets it expire if etcd is unreachable."""
         before = self._standing
         self._become(standing)
         if isinstance(before, Leading):
             try:
                 self._etcd.revoke(before.lease)
             except StoreError as error:
-                _LOG.info("the lease ends by itself: %s", error)
+                _LOG.info("the lease expires by itself: %s", error)
 
     def _become(self, standing: Standing) -> None:
         before = self._standing
@@ -279,7 +281,7 @@ class Election:
 
 
 def _is_other(before: Standing, after: Standing) -> bool:
-    """Return whether ``after`` says something else than ``before`` about who leads."""
+    """Return whether ``after`` names another leader than ``before``."""
     match before, after:
         case Leading(revision=one), Leading(revision=other):
             return one != other

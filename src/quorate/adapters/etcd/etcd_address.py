@@ -1,16 +1,16 @@
-"""URLs of ledgers in etcd: who to ask, under which keys, and what lies on this machine.
+"""Parses the URLs of ledgers in etcd: the servers, the name of the ledger, and local files.
 
     etcd://HOST:PORT[,HOST:PORT...]/NAME[?SETTING=VALUE[&SETTING=VALUE...]]
 
 | setting | what it is |
 |---|---|
-| `ca` | file with the certificates that the members' are checked by; with it TLS is used |
-| `cert`, `key` | files with the certificate and the key of this program |
+| `ca` | file with the certificate authority of the members; turns TLS on |
+| `cert`, `key` | files with the client certificate and its key |
 | `user`, `password-file` | user of etcd, and the file with its password |
-| `local` | path that this machine's files of the ledger are named after; NAME unless set |
-| `archive` | folder with the archived segments, shared by all machines; LOCAL.segments unless set |
-| `archive=s3://HOST/BUCKET/PREFIX` | the same in an object store, with `archive-credentials` |
-| `archive-credentials` | file with the id of a key and its secret, a line each |
+| `local` | path prefix of the ledger's files on this machine; NAME unless set |
+| `archive` | folder of the archived segments, shared by all machines; LOCAL.segments unless set |
+| `archive=s3://HOST/BUCKET/PREFIX` | the archive in an object store; needs `archive-credentials` |
+| `archive-credentials` | file with an access key id and its secret, one per line |
 | `archive-region` | region of the bucket; us-east-1 unless set |
 
 A password is never part of a URL, because URLs are shown in logs and in lists of processes.
@@ -40,7 +40,7 @@ _SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdAddress:
-    """Where a ledger is in etcd, how this program shows who it is, and where its files are."""
+    """The servers and name of a ledger in etcd, the credentials, and the paths of local files."""
 
     endpoints: tuple[str, ...]
     name: str
@@ -52,11 +52,11 @@ class EtcdAddress:
     local: Path
     archive: Path
     bucket: S3Address | None = None
-    """Where the archive is instead of in a folder."""
+    """The object store that holds the archive; None if the archive is a folder."""
 
     @property
     def place(self) -> str:
-        """How messages name this ledger."""
+        """The name of this ledger in messages."""
         return f"etcd://{','.join(self.endpoints)}/{self.name}"
 
     def password(self) -> str:
@@ -66,7 +66,7 @@ class EtcdAddress:
 
 
 def read_secret(path: Path, what: str) -> bytes:
-    """Return what is in the file ``path``; raises ``StoreAccessError`` when it cannot be read."""
+    """Return the content of the file ``path``; raises ``StoreAccessError`` if unreadable."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -74,7 +74,7 @@ def read_secret(path: Path, what: str) -> bytes:
 
 
 def parse_address(place: str) -> EtcdAddress:
-    """Return the address that ``place`` is, a URL without its scheme; raises ``StoreUrlError``."""
+    """Return the address in ``place``, a URL without its scheme; raises ``StoreUrlError``."""
     if not place.startswith("//"):
         raise StoreUrlError(f"{SCHEME}:{place} names no servers; write {FORM}")
     where, _, query = place.removeprefix("//").partition("?")
@@ -104,7 +104,7 @@ def parse_address(place: str) -> EtcdAddress:
 
 
 def _bucket(settings: dict[str, str]) -> S3Address | None:
-    """Return the object store that the archive is in; None where it is in a folder."""
+    """Return the object store of the archive; None if the archive is a folder."""
     archive = settings.get("archive", "")
     if is_s3(archive):
         credentials = _path(settings, "archive-credentials")
@@ -120,18 +120,20 @@ def _endpoint(text: str) -> str:
         raise StoreUrlError("a user or password is not part of a URL: use user= and password-file=")
     match = _ENDPOINT.fullmatch(text)
     if match is None or not 1 <= int(match["port"]) <= _PORT_MAX:
-        raise StoreUrlError(f"{text!r} is no server of etcd; write HOST:PORT, for example {FORM}")
+        raise StoreUrlError(
+            f"{text!r} is not a server of etcd; write HOST:PORT, for example {FORM}"
+        )
     return text
 
 
 def _check_near(endpoints: tuple[str, ...]) -> None:
-    """Raise ``StoreUrlError`` where a password would leave this machine in clear."""
+    """Raise ``StoreUrlError`` if a password would be sent unencrypted to another machine."""
     for each in endpoints:
         host = each.rpartition(":")[0].strip("[]")
         if host not in {"localhost", "::1"} and not host.startswith("127."):
             raise StoreUrlError(
-                f"the password would go to {host} in clear: add ca=FILE, the certificate of the "
-                "authority that vouches for its servers"
+                f"the password would be sent to {host} unencrypted: add ca=FILE, the certificate "
+                f"authority of its servers"
             )
 
 
@@ -142,7 +144,9 @@ def _settings(query: str) -> dict[str, str]:
     for setting, value in pairs:
         if setting not in _SETTINGS:
             known = ", ".join(_SETTINGS)
-            raise StoreUrlError(f"{setting!r} is no setting of a URL of etcd; known are {known}")
+            raise StoreUrlError(
+                f"{setting!r} is not a setting of an etcd URL; the settings are {known}"
+            )
         if not value or "\0" in value:
             raise StoreUrlError(f"the setting {setting!r} has no value; write {setting}=VALUE")
         if setting in found:

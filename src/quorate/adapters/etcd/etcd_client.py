@@ -1,8 +1,8 @@
-"""A client of etcd: transactions, reads, leases, upkeep. One member is asked at a time.
+"""A client of etcd: transactions, reads, leases, maintenance. Each call asks one member.
 
-Reads are asked of the next member when one does not answer. A transaction is sent once: when its
-answer is lost, the caller finds out what became of it (``stores/etcd_append.py``). Every call has a
-deadline. May be used from several threads.
+If a member does not answer a read, the client asks the next one. It sends a transaction once: when
+the answer is lost, the caller finds out whether etcd applied it (``stores/etcd_append.py``). Every
+call has a deadline. Several threads may share one client.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 CALL_S: Final = 5.0
 """How long one call may take: more than an election of etcd takes at its default timers."""
 REPEAT_S: Final = 10.0
-"""How long a read is asked again, of one member after the other."""
+"""How long the client repeats a read that gets no answer, at one member after another."""
 DEFRAGMENT_S: Final = 300.0
 _PAUSE_S: Final = 0.05
 _OPTIONS: Final = (
@@ -54,7 +54,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """What one member says of itself; ``bytes_used`` is what a defragmentation would leave."""
+    """The status that one member reports; ``bytes_used`` is the size after a defragmentation."""
 
     endpoint: str
     version: str
@@ -65,7 +65,7 @@ class MemberStatus:
 
 
 class EtcdClient:
-    """Asks the members of one etcd. Makes a connection with the first call to each of them."""
+    """Calls the members of one etcd. Connects to a member with the first call to it."""
 
     def __init__(self, address: EtcdAddress, *, call_s: float = CALL_S) -> None:
         self.address = address
@@ -81,7 +81,7 @@ class EtcdClient:
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
         """Return the rows that ``asked`` asks for; see ``KeyValues``.
 
-        With ``within_s`` one member is asked, once, and another one the next time.
+        With ``within_s`` the client asks one member, once; the next call asks another member.
         """
         request, called = _range(asked), method("KV", "Range")
         answer = self._repeated(
@@ -91,7 +91,7 @@ class EtcdClient:
         return _rows(answer)
 
     def look(self, key: bytes) -> tuple[Row | None, int]:
-        """Return the row of ``key``, None where there is none, and the revision of this look."""
+        """Return the row of ``key`` (None if it does not exist), and the revision of this read."""
         request = _range(Get(key))
         answer = self._repeated(lambda: self._call(method("KV", "Range"), request))
         rows = _rows(answer)
@@ -119,13 +119,13 @@ class EtcdClient:
     # --- Leases ---
 
     def grant(self, ttl_s: int) -> int:
-        """Return a new lease, which ends ``ttl_s`` after the last sign of life."""
+        """Return the id of a new lease, which expires ``ttl_s`` after its last renewal."""
         request = message_class("LeaseGrantRequest")(TTL=ttl_s)
         answer = self._repeated(lambda: self._call(method("Lease", "LeaseGrant"), request))
         return int(answer.ID)
 
     def keep_alive(self, lease: int, within_s: float) -> int:
-        """Give a sign of life for ``lease``; return how long it has now, in seconds.
+        """Renew ``lease``; return its time to live in seconds.
 
         Raises ``NotLeaderError`` when it has ended.
         """
@@ -136,31 +136,31 @@ class EtcdClient:
         return int(answer.TTL)
 
     def revoke(self, lease: int) -> None:
-        """End ``lease``, and with it its keys; one that has ended already is no error."""
+        """End ``lease`` and remove its keys; a lease that has already ended is no error."""
         request = message_class("LeaseRevokeRequest")(ID=lease)
         try:
             self._repeated(lambda: self._call(method("Lease", "LeaseRevoke"), request))
         except NotLeaderError:
             return
 
-    # --- Upkeep ---
+    # --- Maintenance ---
 
     def compact(self, revision: int) -> None:
-        """Have etcd forget what keys were before ``revision``, and free its space inside."""
+        """Have etcd drop old values of keys, from before ``revision``, and reuse their space."""
         request = message_class("CompactionRequest")(revision=revision, physical=True)
         self._call(method("KV", "Compact"), request)
 
     def status(self) -> tuple[MemberStatus, ...]:
-        """Return what each member says of itself; raises unless all of them answer."""
+        """Return the status of each member; raises unless all of them answer."""
         return tuple(self._status(each) for each in self.address.endpoints)
 
     def defragment(self, endpoint: str) -> None:
-        """Have the member at ``endpoint`` return free disk space; it answers no request then."""
+        """Have the member at ``endpoint`` free disk space; it answers no requests meanwhile."""
         request = message_class("DefragmentRequest")()
         self._call_at(endpoint, method("Maintenance", "Defragment"), request, DEFRAGMENT_S)
 
     def disarm_space_alarms(self) -> int:
-        """Return how many alarms NOSPACE were on; they are off now, and etcd takes writes again."""
+        """Disarm the NOSPACE alarms, so that etcd accepts writes; return how many were on."""
         make, alarm = message_class("AlarmRequest"), method("Maintenance", "Alarm")
         on = [
             each for each in self._repeated(lambda: self._call(alarm, make())).alarms if each.alarm
@@ -173,7 +173,7 @@ class EtcdClient:
     # --- Calls ---
 
     def stream(self, called: Method, requests: Iterable[Any]) -> Any:
-        """Return the call of a stream at the member that is asked now; the caller ends it."""
+        """Open a stream at the present member and return its call; the caller ends the call."""
         endpoint = self._endpoint()
         try:
             return self._callable(endpoint, called)(iter(requests), metadata=self._metadata())
@@ -181,7 +181,7 @@ class EtcdClient:
             raise explained(error, endpoint) from error
 
     def stream_failed(self, error: grpc.RpcError) -> Exception:
-        """Return what ``error`` of a stream means, and ask another member from now on."""
+        """Return the port's error for ``error`` of a stream; later calls ask another member."""
         endpoint = self._endpoint()
         self._ask_another()
         with self._lock:
@@ -198,14 +198,14 @@ class EtcdClient:
             channel.close()
 
     def _repeated(self, send: Callable[[], T], for_s: float = REPEAT_S) -> T:
-        """Return what ``send`` returns, asking one member after the other until one answers."""
+        """Return what ``send`` returns; call it for one member after another until one answers."""
         end_s = time.monotonic() + for_s
         while True:
             try:
                 return send()
             except StoreDownError:
                 self._ask_another()
-                # Also before the caller asks again, which may be at once.
+                # Switch before raising, because the caller may ask again at once.
                 time.sleep(_PAUSE_S)
                 if time.monotonic() >= end_s:
                     raise
@@ -214,7 +214,7 @@ class EtcdClient:
         return self._call_at(self._endpoint(), called, request, within_s or self.call_s)
 
     def _call_at(self, endpoint: str, called: Method, request: Any, within_s: float) -> Any:
-        """Return the answer of the member at ``endpoint``; a stale token is made anew once."""
+        """Return the answer of the member at ``endpoint``; an expired token is renewed once."""
         try:
             return self._sent(endpoint, called, request, within_s)
         except grpc.RpcError as error:
@@ -235,7 +235,7 @@ class EtcdClient:
                 return send(request, timeout=within_s, metadata=metadata)
             answers = send(iter([request]), timeout=within_s, metadata=metadata)
         except ValueError as error:
-            # gRPC's word for a channel that another thread has just closed.
+            # gRPC raises this for a channel that another thread has just closed.
             raise _closed() from error
         try:
             return next(answers)
@@ -252,7 +252,7 @@ class EtcdClient:
         )
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return what says who calls; asks etcd for a token first where there is a user."""
+        """Return the metadata that authenticates a call; with a user, fetch a token first."""
         if not self.address.user:
             return ()
         with self._lock:
@@ -303,7 +303,7 @@ class EtcdClient:
         address = self.address
         if address.ca is None:
             return grpc.insecure_channel(endpoint, options=_OPTIONS)
-        what = "a certificate or key of TLS to etcd"
+        what = "a TLS certificate or key for etcd"
         credentials = grpc.ssl_channel_credentials(
             read_secret(address.ca, what),
             None if address.key is None else read_secret(address.key, what),

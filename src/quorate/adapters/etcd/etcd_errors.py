@@ -1,6 +1,6 @@
-"""The one place where errors of gRPC and of etcd become errors of the ports.
+"""Translates the errors of gRPC and etcd into errors of the ports.
 
-etcd tells apart what it refuses by the text of its message; the status alone says too little.
+Several errors of etcd share one status; only the text of the message distinguishes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.ports.errors import (
 
 _Code = grpc.StatusCode
 _UNREACHED: Final = "etcd cannot be reached, or has no quorum"
-_BROKEN_OFF: Final = "a call of etcd broke off in the middle"
+_BROKEN_OFF: Final = "the connection to etcd broke during a call"
 _DOWN: Final = {
     _Code.UNAVAILABLE: _UNREACHED,
     _Code.CANCELLED: _UNREACHED,
@@ -29,37 +29,37 @@ _DOWN: Final = {
     _Code.INTERNAL: _BROKEN_OFF,
     _Code.DATA_LOSS: _BROKEN_OFF,
 }
-"""What is said of calls without an answer of etcd: a transaction may have been carried out."""
+"""Messages for calls that etcd did not answer; it may have carried out the transaction."""
 _STALE_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
 _SPACE: Final = (
-    "etcd has no space left for it (alarm NOSPACE): nothing was recorded, and reads go on. Remedy: "
+    "etcd has no space left (alarm NOSPACE): nothing was recorded; reads still work. Remedy: "
     "restart this program, which compacts and defragments etcd when it opens the ledger; if the "
     "alarm comes back, raise --quota-backend-bytes of every member"
 )
 _SLOW: Final = (
-    "etcd applies more slowly than it is asked to; its disk is too slow, or too many write to it. "
-    "Look at its metric etcd_disk_wal_fsync_duration_seconds"
+    "etcd applies requests more slowly than they arrive: its disk is too slow, or too many "
+    "clients write to it. Look at its metric etcd_disk_wal_fsync_duration_seconds"
 )
-LEASE_ENDED: Final = "the lease has run out: etcd did not hear from this program in time"
+LEASE_ENDED: Final = "the lease expired: etcd received no renewal from this program in time"
 _TOO_LARGE: Final = (
-    "etcd takes no request of this size; raise --max-request-bytes of every member to 1.5 MiB, "
+    "etcd accepts no request of this size; raise --max-request-bytes of every member to 1.5 MiB, "
     "which is its default, or more"
 )
 _TOO_MANY: Final = (
-    "etcd takes too few operations in a transaction; raise --max-txn-ops of every member to 128, "
-    "which is its default, or more"
+    "etcd accepts too few operations in a transaction; raise --max-txn-ops of every member to "
+    "128, which is its default, or more"
 )
 _WRONG_USER: Final = (
-    "etcd does not take the user or the password; check user= and password-file= of the URL"
+    "etcd rejected the user or the password; check user= and password-file= of the URL"
 )
-_NO_USER: Final = "etcd asks who calls; add user=NAME&password-file=FILE to the URL of the ledger"
+_NO_USER: Final = "etcd requires a user; add user=NAME&password-file=FILE to the URL of the ledger"
 _AUTH_OFF: Final = (
-    "etcd has authentication switched off; leave user= and password-file= out of the URL, or "
-    "switch it on with: etcdctl auth enable"
+    "authentication is off in etcd; leave user= and password-file= out of the URL, or turn "
+    "authentication on with: etcdctl auth enable"
 )
 _CORRUPT: Final = (
-    "a member of etcd has found its data to differ from the others' (alarm CORRUPT), and takes "
-    "nothing more. Replace that member before you disarm the alarm"
+    "a member of etcd found that its data differs from the data of the others (alarm CORRUPT), "
+    "and accepts no requests. Replace that member before you disarm the alarm"
 )
 _TEXTS: Final[tuple[tuple[str, type[StoreError], str], ...]] = (
     ("database space exceeded", StoreFullError, _SPACE),
@@ -73,20 +73,20 @@ _TEXTS: Final[tuple[tuple[str, type[StoreError], str], ...]] = (
     ("authentication is not enabled", StoreAccessError, _AUTH_OFF),
     ("corrupt cluster", StoreError, _CORRUPT),
 )
-"""A part of what etcd says, what kind of error it is, and what it means."""
+"""Rows: a part of etcd's message, the class of the error, and the text for the user."""
 
 
 class CompactedError(StoreError):
-    """What was asked for is before the oldest revision that etcd still has."""
+    """The requested revision is older than the oldest one that etcd still has."""
 
 
 def is_token_stale(error: grpc.RpcError) -> bool:
-    """Return whether ``error`` asks this program to say again who it is; nothing was done."""
+    """Return whether ``error`` means that the token expired; etcd did nothing then."""
     return any(text in _details(error) for text in _STALE_TOKEN)
 
 
 def explained(error: grpc.RpcError, endpoint: str) -> StoreError:
-    """Return what ``error``, from the member at ``endpoint``, means."""
+    """Return the port's error for ``error``, raised by a call to the member at ``endpoint``."""
     code, details = error.code(), _details(error)
     if code is _Code.OUT_OF_RANGE and "compacted" in details:
         return CompactedError(f"{endpoint}: {details}")
@@ -95,14 +95,14 @@ def explained(error: grpc.RpcError, endpoint: str) -> StoreError:
             return kind(f"{remedy} ({endpoint}: {details})")
     if code is _Code.DEADLINE_EXCEEDED:
         return StoreDownError(
-            f"etcd did not answer in time ({endpoint}); it has no quorum, or its disk is too slow"
+            f"etcd did not answer in time ({endpoint}): it has no quorum, or its disk is too slow"
         )
     if code in _DOWN:
         return StoreDownError(f"{_DOWN[code]} ({endpoint}: {details})")
     if code in (_Code.PERMISSION_DENIED, _Code.UNAUTHENTICATED):
         return StoreAccessError(
-            f"etcd does not let its user at the keys of this ledger ({endpoint}: {details}); grant "
-            "the user a role that reads and writes the prefix of its name"
+            f"etcd denies its user access to the keys of this ledger ({endpoint}: {details}); "
+            f"grant the user a role that reads and writes the prefix of its name"
         )
     return StoreError(f"etcd refused a request ({endpoint}): {code.name}: {details}")
 

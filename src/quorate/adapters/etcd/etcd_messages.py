@@ -1,7 +1,7 @@
 """The messages and methods of etcd's v3 API, from the compiled proto/etcd/etcd_v3.proto.
 
-Classes are made when the program runs, in a pool of their own: another package in this process may
-have etcd's protobuf, too. ``tools/etcd_protobuf.py`` compiles the description.
+The classes are created at run time in a descriptor pool of their own, because another package in
+this process may register etcd's protobuf, too. ``tools/etcd_protobuf.py`` compiles the description.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACKAGE: Final = "etcdserverpb"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A method of etcd: its path, and how its request and its response become bytes and back."""
+    """A method of etcd: its path, and the codecs of its request and its response."""
 
     path: str
     is_stream: bool

@@ -1,6 +1,6 @@
-"""What is asked of etcd and what it answers, as values.
+"""Requests to etcd and its answers, as values.
 
-A range is ``[key, end)``; without an end it is the one key.
+A range is ``[key, end)``; without an end it is one key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A key as etcd has it. Revisions count the changes of the whole of etcd."""
+    """A key with its value. Revisions count all changes in etcd, not those of one key."""
 
     key: bytes
     value: bytes
@@ -21,7 +21,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Asks for the rows of a range in the order of their keys, ``limit`` of them unless 0."""
+    """Asks for the rows of a range in key order; at most ``limit`` rows unless it is 0."""
 
     key: bytes
     end: bytes = b""
@@ -30,7 +30,7 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Sets a key; with a lease the key is removed when that ends."""
+    """Sets a key; etcd removes a key with a lease when the lease ends."""
 
     key: bytes
     value: bytes
@@ -39,7 +39,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Removes a range."""
+    """Removes the keys of a range."""
 
     key: bytes
     end: bytes = b""
@@ -47,7 +47,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class ModifiedAt:
-    """Holds while the last change of ``key`` was at ``revision``; 0: while there is no such key."""
+    """True if ``key`` was last changed at ``revision``; 0 means that the key does not exist."""
 
     key: bytes
     revision: int
@@ -55,7 +55,7 @@ class ModifiedAt:
 
 @dataclass(frozen=True, slots=True)
 class CreatedAt:
-    """Holds while ``key`` is the one made at ``revision``; 0: while there is no such key."""
+    """True if ``key`` was created at ``revision``; 0 means that the key does not exist."""
 
     key: bytes
     revision: int
@@ -67,7 +67,7 @@ Action = Get | Put | Delete
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Txn:
-    """Carries out ``then`` if every comparison holds, ``otherwise`` if one does not, at once."""
+    """Atomically carries out ``then`` if every comparison is true, else ``otherwise``."""
 
     compare: tuple[Comparison, ...]
     then: tuple[Action, ...]
@@ -76,7 +76,7 @@ class Txn:
 
 @dataclass(frozen=True, slots=True)
 class TxnAnswer:
-    """Whether the comparisons held, etcd's revision after it, and the rows of each ``Get``."""
+    """Whether the comparisons were true, the revision afterwards, and the rows of each ``Get``."""
 
     held: bool
     revision: int
@@ -84,16 +84,16 @@ class TxnAnswer:
 
 
 class KeyValues(Protocol):
-    """What a ledger asks of etcd.
+    """The calls of etcd that a ledger needs.
 
-    Both raise a ``StoreError``. Where ``commit`` raises ``StoreDownError``, the transaction may
-    have been carried out, or may still be.
+    Both methods raise a ``StoreError``. If ``commit`` raises ``StoreDownError``, etcd may have
+    carried out the transaction, or may still do so.
     """
 
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
-        """Return rows as a quorum has them now; asking again changes nothing, and is done.
+        """Return rows as a quorum has them now; an unanswered read is repeated.
 
-        With ``within_s`` it is asked once, for so long.
+        With ``within_s`` the read is sent once, with that time limit.
         """
         ...
 

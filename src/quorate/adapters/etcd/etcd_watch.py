@@ -1,7 +1,7 @@
-"""Follows one key of etcd on a thread of its own; others wait for what it becomes.
+"""Watches one key of etcd on a thread of its own; other threads wait for its values.
 
-When the stream ends, because a member went away or because etcd has forgotten what was before, the
-key is read, and watched from there on. So nothing is missed but values that another one followed.
+The stream may end because a member is lost or because etcd compacted the revision. Then the thread
+reads the key and watches it from there. So it misses only values that were replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAUSE_S: Final = 0.2
 
 
 class KeyWatch:
-    """The row of one key as this process last heard of it; None while there is no such key."""
+    """The row of one key as this process last received it; None if there is no such key."""
 
     def __init__(self, client: EtcdClient, key: bytes) -> None:
         self._client = client
@@ -42,10 +42,10 @@ class KeyWatch:
     def wait(
         self, is_enough: Callable[[Row | None, int], bool], within_s: float
     ) -> tuple[Row | None, int]:
-        """Return the row and the revision that it is of, as soon as those are enough.
+        """Return the row and its revision as soon as ``is_enough`` accepts them.
 
-        After ``within_s`` it is what is known by then; where nothing is, raises what the last try
-        to read the key did.
+        After ``within_s``, return the latest known row. If the key was never read, raise the error
+        of the last attempt.
         """
         with self._changed:
             self._changed.wait_for(
@@ -56,12 +56,12 @@ class KeyWatch:
             )
             if not self._revision:
                 raise self._trouble or StoreDownError(
-                    f"etcd did not answer in time; nothing is known of {self._key.decode()}"
+                    f"etcd did not answer in time; the value of {self._key.decode()} is unknown"
                 )
             return self._row, self._revision
 
     def close(self) -> None:
-        """Stop following; waiting callers get what is known. Closing twice is allowed."""
+        """Stop watching; waiting callers get the latest known row. Closing twice is allowed."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -78,7 +78,7 @@ class KeyWatch:
                 with self._changed:
                     self._trouble = error
                     self._changed.wait_for(self._closing, _PAUSE_S)
-                _LOG.info("watching %s goes on after: %s", self._key.decode(), error)
+                _LOG.info("watching %s continues after: %s", self._key.decode(), error)
 
     def _closing(self) -> bool:
         return self._is_closed
@@ -90,7 +90,7 @@ class KeyWatch:
         return revision
 
     def _watch_from(self, revision: int) -> None:
-        """Take over every change after ``revision``, until the stream ends."""
+        """Record every change after ``revision``, until the stream ends."""
         create = message_class("WatchCreateRequest")(key=self._key, start_revision=revision + 1)
         requests: SimpleQueue[Any] = SimpleQueue()
         requests.put(message_class("WatchRequest")(create_request=create))
@@ -120,6 +120,6 @@ class KeyWatch:
 
 
 def _until_none(requests: SimpleQueue[Any]) -> Iterator[Any]:
-    """Yield what is put into the queue; the stream stays open until None is."""
+    """Yield items of the queue until the item None, which closes the stream."""
     while (request := requests.get()) is not None:
         yield request

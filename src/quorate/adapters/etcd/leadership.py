@@ -1,9 +1,9 @@
-"""Who leads, as one candidate sees it: values and pure functions, without a clock or etcd.
+"""Who leads, from the view of one candidate: values and pure functions, without a clock or etcd.
 
-A leader holds a lease of etcd and gives signs of life for it. It counts the lease from when it
-*sent* the last sign that was answered, less a margin, so that it stops believing in itself before
-etcd lets another one win. Between those two instants there is no leader. A term is a number that
-every victory raises by one; what is done by an older term can be told by it.
+A leader holds a lease of etcd and renews it. It counts the lease's time from when it *sent* the
+last renewal that etcd answered, less a margin. So it stops acting as the leader before etcd lets
+another candidate win. Between those two instants there is no leader. The term is a number that each
+victory raises by one; executors recognise orders of an older leader by their lower term.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from quorate.ports.leader_port import LeaderRecord
 
 LEASE_S: Final = 3
-"""How long a lease lasts after a sign of life; etcd grants none below 2 s at its default timers."""
+"""How long a lease lasts after a renewal; etcd grants at least 2 s at its default timers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timers:
-    """How long a lease lasts, how often it is renewed, and how much earlier it is given up."""
+    """How long a lease lasts, how often it is renewed, and how early it is given up."""
 
     lease_s: int = LEASE_S
     renew_every_s: float = 0.75
@@ -32,7 +32,7 @@ class Timers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """Another one leads, or none that is known; it stands for election from ``stands_from_s``."""
+    """Another candidate leads, or none; this one stands for election from ``stands_from_s``."""
 
     leader: LeaderRecord | None
     stands_from_s: float = 0.0
@@ -40,7 +40,7 @@ class Following:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leading:
-    """This one leads until ``until_s``, by the key that etcd made at ``revision``."""
+    """This candidate leads until ``until_s``, by the key that etcd created at ``revision``."""
 
     record: LeaderRecord
     revision: int
@@ -59,21 +59,21 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Give a sign of life; an answer after ``within_s`` is too late."""
+    """Renew the lease; an answer after ``within_s`` is too late."""
 
     within_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """Look at the leader's key until it changes, for ``within_s`` at most."""
+    """Watch the leader's key until it changes, for ``within_s`` at most."""
 
     within_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Lead no longer: the lease was not renewed in time."""
+    """Stop leading: the lease was not renewed in time."""
 
 
 Step = Campaign | Renew | Await | GiveUp
@@ -95,7 +95,7 @@ def next_step(standing: Standing, now_s: float, timers: Timers) -> Step:
 def won(
     record: LeaderRecord, *, revision: int, lease: int, sent_s: float, timers: Timers
 ) -> Leading:
-    """Return the standing of one who won, whose lease was asked for at ``sent_s``."""
+    """Return the standing of a winner that requested its lease at ``sent_s``."""
     return Leading(
         record=record,
         revision=revision,
@@ -106,21 +106,21 @@ def won(
 
 
 def renewed(leading: Leading, *, sent_s: float, timers: Timers) -> Leading:
-    """Return the standing of a leader whose sign of life, sent at ``sent_s``, was answered."""
+    """Return the standing of a leader after an answer to the renewal that it sent at ``sent_s``."""
     until_s = sent_s + timers.lease_s - timers.margin_s
     return replace(leading, renew_s=sent_s + timers.renew_every_s, until_s=until_s)
 
 
 def retried(leading: Leading, *, now_s: float) -> Leading:
-    """Return the standing of a leader whose sign of life had no answer: it sends another soon."""
+    """Return the standing of a leader whose renewal got no answer: it sends another one soon."""
     return replace(leading, renew_s=now_s + (leading.until_s - now_s) / 8)
 
 
 def seen(standing: Standing, leader: LeaderRecord | None, *, made_at: int, as_of: int) -> Standing:
-    """Return the standing after a look at the leader's key, which is of the revision ``as_of``.
+    """Return the standing after a read of the leader's key at the revision ``as_of``.
 
-    ``made_at`` is the revision at which the key was made; 0 where there is none. A look from before
-    its own victory says nothing to a leader.
+    ``made_at`` is the revision at which the key was created; 0 if there is no key. A leader ignores
+    a read from before its own victory.
     """
     match standing:
         case Leading(revision=revision):
@@ -132,5 +132,5 @@ def seen(standing: Standing, leader: LeaderRecord | None, *, made_at: int, as_of
 
 
 def leads_at(standing: Standing, now_s: float) -> bool:
-    """Return whether this one may act as the leader at ``now_s``."""
+    """Return whether this candidate may act as the leader at ``now_s``."""
     return isinstance(standing, Leading) and now_s < standing.until_s

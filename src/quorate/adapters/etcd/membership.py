@@ -1,4 +1,4 @@
-"""A service's entry among those that serve one ledger: a key that is there while it gives signs."""
+"""The entry of a service in the list of services of a ledger: an etcd key with a lease."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quorate.ports.errors import NotLeaderError, StoreError
 _LOG = logging.getLogger(__name__)
 
 LEASE_S: Final = 10
-"""How long the entry of a service that was lost stays."""
+"""How long the entry of a lost service stays."""
 EVERY_S: Final = 3.0
 AGAIN_S: Final = 0.5
 _ANSWER_S: Final = 2.0
@@ -32,14 +32,14 @@ class EtcdMembership:
         self._thread.start()
 
     def close(self) -> None:
-        """Remove the entry; where etcd is away it goes by itself."""
+        """Remove the entry; if etcd does not answer, the entry expires by itself."""
         self._closing.set()
         self._thread.join()
         if self._lease:
             try:
                 self._etcd.revoke(self._lease)
             except StoreError as error:
-                _LOG.info("the entry among the services ends by itself: %s", error)
+                _LOG.info("the entry in the list of services expires by itself: %s", error)
 
     def _run(self) -> None:
         pause_s = 0.0
@@ -48,11 +48,11 @@ class EtcdMembership:
                 self._sign()
                 pause_s = EVERY_S
             except StoreError as error:
-                _LOG.info("the entry among the services is tried again: %s", error)
+                _LOG.info("the entry in the list of services is tried again: %s", error)
                 pause_s = AGAIN_S
 
     def _sign(self) -> None:
-        """Give a sign of life, or make the entry where there is none."""
+        """Renew the lease of the entry, or create the entry if it does not exist."""
         if self._lease:
             try:
                 self._etcd.keep_alive(self._lease, _ANSWER_S)

@@ -1,9 +1,9 @@
 """The local executor: leases become processes of this machine, each run under a keeper of its own.
 
-What is wanted of each run is written to its folder, and its keeper does it; its status is read from
-there. A daemon that is killed at any instant loses nothing: after a restart ``resume`` writes what
-is wanted again, and reads what keepers have recorded meanwhile. Files are written and processes
-started by a thread of its own, so that the ledger waits for neither.
+The executor writes the orders for each run to the run's folder; the run's keeper carries them out
+and records the status there. A daemon that is killed at any instant loses nothing: after a restart,
+``resume`` writes the orders again, and reads what keepers have recorded meanwhile. A separate
+thread writes the files and starts the processes, so that the ledger thread waits for neither.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from quorate.ports.executor_port import Order, Readiness, Report, StartLease
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.1
-"""How long until a keeper that did not listen is tried again."""
+"""How long until the executor tries again to wake a keeper that does not listen."""
 READ_BYTES: Final = 64 * 1024
 CODE_NOT_KEPT: Final = 126
-"""How a run has exited that no keeper can work for."""
+"""The exit code of a run for which no keeper could be started."""
 
 
 class LocalExecutor:
-    """Runs work below ``folder``; its orders are taken on one thread, and done on another.
+    """Runs work below ``folder``; one thread receives orders, and another carries them out.
 
     With ``users`` each run has the system user of its owner or submitter; without, the service's.
-    The folder is tried for ``takeover_s`` while another service holds it. A keeper that has done
-    nothing for ``silent_looks`` looks is killed where its work is overdue.
+    While another service holds the folder's lock, this one retries for ``takeover_s``. A keeper
+    that did nothing during ``silent_looks`` checks is killed if its work is overdue.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class LocalExecutor:
         self._lock = Lock()
         self._wake: Callable[[], None] = lambda: None
         self._is_closing = False
-        # Whether all open leases are known: what has none must end.
+        # Whether all open leases are known; if so, work without an open lease must end.
         self._is_whole = True
         self._trouble = ""
         self._room = -1
         self._nudged, self._nudging = os.pipe()
         os.set_blocking(self._nudging, False)
         self._thread = Thread(target=self._work, name="executor", daemon=True)
-        # For its own thread: when to try again the runs that failed.
+        # Used by the executor's thread only: when to retry the runs that failed.
         self._late: dict[str, float] = {}
         self._unreadable: set[str] = set()
 
@@ -95,7 +95,7 @@ class LocalExecutor:
         self._wake = wake
 
     def belong_to(self, ledger_id: str) -> None:
-        """Lock the work of one ledger; raises ``WorkFolderError`` where that fails."""
+        """Lock the work folder for one ledger; raises ``WorkFolderError`` if that fails."""
         try:
             self._open()
             found = self._keepers.belong_to(ledger_id)
@@ -107,8 +107,8 @@ class LocalExecutor:
             ) from None
         if found != ledger_id:
             raise WorkFolderError(
-                f"{self._folder} has the work of another ledger, {found}; move it away, or name "
-                "another one with --work-folder"
+                f"{self._folder} has the work of another ledger, {found}; move the folder away, "
+                f"or name another one with --work-folder"
             )
 
     def _open(self) -> None:
@@ -116,8 +116,8 @@ class LocalExecutor:
         self._keepers.open()
         if not self._keepers.be_alone(self._takeover_s):
             raise WorkFolderError(
-                f"{self._folder} is used by another service, which is running; stop that one, or "
-                "name another folder with --work-folder"
+                f"{self._folder} is used by another service, which is running; stop that service, "
+                f"or name another folder with --work-folder"
             )
         if self._users is not None and not self._users.is_open:
             self._keepers.open_to_jobs()
@@ -125,21 +125,21 @@ class LocalExecutor:
 
     @property
     def trouble(self) -> str:
-        """What keeps work from being started and stopped; empty when nothing does."""
+        """Why work cannot be started or stopped; empty if it can."""
         return self._trouble
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """Nothing: all pools of this machine work, or none."""
+        """Empty: either all pools of this machine work, or none does."""
         return {}
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return nothing: processes of this machine start as soon as they are ordered."""
+        """Return an empty mapping: processes of this machine start as soon as they are ordered."""
         del runs
         return {}
 
     def close(self) -> None:
-        """Pass the last orders to the keepers, and do no more. The work continues."""
+        """Pass the last orders to the keepers, then stop. The work continues."""
         self._is_closing = True
         if self._thread.is_alive():
             self._nudge()
@@ -148,30 +148,30 @@ class LocalExecutor:
                 left = sum(1 for wanted in self._told.values() if wanted.parts)
             if left:
                 runs = counted(left, "run")
-                _LOG.info("left at work: %s; the next service of this ledger takes over", runs)
+                _LOG.info("still running: %s; the next service of this ledger takes over", runs)
         self._keepers.let_go()
         for file in (self._room, self._nudged, self._nudging):
             if file >= 0:
                 os.close(file)
         self._room = self._nudged = self._nudging = -1
 
-    # --- The port, on the ledger's thread ---
+    # --- The port, called by the ledger thread ---
 
     def next_ms(self) -> int | None:
-        """Return None: every event wakes the driver by itself."""
+        """Return None: every event wakes the driver."""
         return None
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take the orders of one commit."""
+        """Accept the orders of one commit."""
         self._keepers.take_term(term)
         with self._lock:
             self._take(orders)
         self._nudge()
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take every open lease again; work of other leases must end if ``is_whole``."""
+        """Accept every open lease again; if ``is_whole``, work of any other lease must end."""
         if self._room < 0:
-            # Only now: an executor with orders has the ledger, and this folder, for itself.
+            # Locked only now: an executor with orders has the ledger and this folder to itself.
             self._open()
             self._room = os.open(self._folder / ROOM_FIFO, os.O_RDWR | os.O_NONBLOCK)
         self._keepers.take_term(term)
@@ -192,20 +192,20 @@ class LocalExecutor:
             self._thread.start()
 
     def _wanted_before(self, name: str) -> Wanted | None:
-        """Return what was last wanted of a run; None where nothing was, or it cannot be read."""
+        """Return the orders last written for a run; None if there are none, or they are damaged."""
         try:
             return read_wanted(run_folder(self._folder, name))
         except (UnreadableError, OSError) as error:
-            _LOG.warning("what was wanted of run %s is not known any more: %s", name, error)
+            _LOG.warning("the last orders for run %s are lost: %s", name, error)
             return None
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the leases under which no run has work any more."""
+        """Return the exits, then the leases under which no process is left."""
         with self._lock:
             return self._book.reports(self._exited, self._status)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last step that each of ``runs`` has reported to its keeper's folder."""
+        """Return the last step that each of ``runs`` has reported."""
         found = {run: last_step(job_folder(self._folder, run)) for run in runs}
         return {run: step for run, step in found.items() if step is not None}
 
@@ -222,16 +222,14 @@ class LocalExecutor:
         except BlockingIOError:
             return  # The pipe is full, so the thread wakes anyway.
 
-    # --- Its own thread ---
+    # --- The executor's own thread ---
 
     def _work(self) -> None:
         try:
             self._see_to_all()
         except Exception:  # noqa: BLE001 - the top frame of this thread
-            self._trouble = (
-                "the executor has ended by a bug; see the log, and start the service again"
-            )
-            _LOG.exception("the executor has ended by a bug; the work continues by itself")
+            self._trouble = "a bug ended the executor; see the log, and start the service again"
+            _LOG.exception("a bug ended the executor; the work continues without it")
 
     def _see_to_all(self) -> None:
         look_s = 0.0
@@ -255,7 +253,7 @@ class LocalExecutor:
                 self._wake()
 
     def _heard(self, look_s: float) -> dict[str, None]:
-        """Wait until there is something to do; return the runs whose keepers have news."""
+        """Wait until there is something to do; return the runs whose keepers have reported."""
         until_s = min([look_s, *self._late.values()])
         wait_s = max(0.0, until_s - monotonic())
         ready, _, _ = select.select([self._room, self._nudged], [], [], wait_s)
@@ -267,17 +265,17 @@ class LocalExecutor:
         return dict.fromkeys(text.split("\n")[:-1])
 
     def _try(self, name: str) -> bool:
-        """Handle a run, now or a little later; return whether there is news of it."""
+        """Handle a run, and schedule a retry if that fails; return whether its status changed."""
         self._late.pop(name, None)
         try:
             return self._see_to(name)
         except OSError as error:
-            _LOG.warning("run %s cannot be seen to, and is tried again: %s", name, error)
+            _LOG.warning("run %s could not be handled; trying again: %s", name, error)
             self._late[name] = monotonic() + LOOK_EVERY_S
             return False
 
     def _see_to(self, name: str) -> bool:
-        """Write what is wanted of a run, ensure a keeper, and return whether there is news."""
+        """Write the orders for a run and ensure a keeper; return whether its status changed."""
         with self._lock:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
@@ -285,7 +283,7 @@ class LocalExecutor:
             is_whole = self._is_whole
         if wanted is None and not is_whole:
             return is_idle  # Its leases may be in the part of the ledger that was not read yet.
-        # A keeper may keep the run though nothing is known of it: what is left of it must end.
+        # A keeper may still have work of a run without orders: that work must end.
         is_stray = wanted is None and told is None and name in self._keepers.known()
         if wanted is None:
             if told is None and not is_stray:
@@ -314,7 +312,7 @@ class LocalExecutor:
         return self._keep(name, wanted, status or Status()) or is_idle
 
     def _make_way(self, name: str, past: Wanted) -> bool:
-        """Move aside what another run of this name has left; return False while it still works.
+        """Move away the files of another run of this name; return False while that run still works.
 
         A restored ledger may give the name of a run, and the names of its leases, to another run.
         """
@@ -328,11 +326,11 @@ class LocalExecutor:
         if not self._keepers.clear(name):
             return False
         place = self._keepers.move_aside(name, past.nonce or "")
-        _LOG.warning("another run was called %s before; what it has left is now in %s", name, place)
+        _LOG.warning("another run was called %s before; its files are now in %s", name, place)
         return True
 
     def _have_kept(self, name: str, wanted: Wanted, status: Status | None) -> Status | None:
-        """Start a keeper, or give the run up where none can work; return the run's status."""
+        """Start a keeper, or fail the run if no keeper can work; return the run's status."""
         why_not = self._keepers.why_not(name)
         wait_s = self._keepers.wait_s(name)
         if why_not and self._keepers.clear(name):
@@ -347,17 +345,17 @@ class LocalExecutor:
         return status
 
     def _read_status(self, name: str) -> Status | None:
-        """Return the status of a run; None where it is lost, and a keeper has to find out."""
+        """Return the status of a run; None if it is lost and a keeper has to find it out."""
         try:
             return read_status(run_folder(self._folder, name)) or Status()
         except UnreadableError as error:
             if name not in self._unreadable:
                 self._unreadable.add(name)
-                _LOG.warning("the status of run %s is not known: %s", name, error)
+                _LOG.warning("the status of run %s is unknown: %s", name, error)
             return None
 
     def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
-        """Store the status of a run, or forget it when it is over; return whether it is new."""
+        """Store a run's status, or forget it when the run is over; return whether it changed."""
         is_kept = bool(wanted.parts or status.slots) or self._keepers.is_alive(name)
         with self._lock:
             is_news = self._status.get(name) != status
@@ -378,7 +376,7 @@ class LocalExecutor:
 
 
 def _needs_keeper(wanted: Wanted, status: Status | None) -> bool:
-    """Return whether a keeper has to run work, end it, or find out its status."""
+    """Return whether a run needs a keeper to start its work, end it, or find out its status."""
     if status is None or status.slots:
         return True
     is_over = status.exited is not None and status.exited.life == wanted.life

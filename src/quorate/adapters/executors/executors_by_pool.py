@@ -1,8 +1,9 @@
-"""Several executors as one: each lease is worked under by the executor that its pool names.
+"""Several executors behind one port: the pool of a lease names the executor of the lease.
 
-The service and the loop know one executor. This one passes each order to the executor of its
-lease, and joins their reports. A lease whose executor the service does not have stays as it is:
-nothing is started for it, its stop is not confirmed, and ``trouble`` says what to configure.
+The service and the loop see one executor. ``ExecutorsByPool`` passes each order to the executor of
+its lease, and joins the reports of all executors. If a pool names an executor that the service does
+not have, its leases stay as they are: nothing is started for them, their stops are not confirmed,
+and ``trouble`` says what to configure.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from quorate.ports.executor_port import (
 )
 
 OWN: Final = ""
-"""The name of the executor of pools that name none."""
+"""The key of the executor for pools that name none."""
 _ORDER: Final[Mapping[type[Report], int]] = {
     each: number for number, each in enumerate((RunExited, RunUnstarted, LeaseGone, WipeDone))
 }
-"""The order in which reports are passed on, by kind."""
+"""The order in which reports are returned, by kind."""
 
 
 class ExecutorsByPool:
-    """The executors by the names that pools call them: ``local``, ``kubernetes/CLUSTER``.
+    """Executors by the names that pools use for them: ``local``, ``kubernetes/CLUSTER``.
 
     One executor may have several names. ``OWN`` is always among them.
     """
@@ -49,7 +50,7 @@ class ExecutorsByPool:
 
     @property
     def trouble(self) -> str:
-        """What keeps work from being started and stopped here; empty when nothing does."""
+        """Why work cannot be started or stopped here; empty if it can."""
         missing = sorted({name for name in self._home.values() if name not in self._named})
         if missing:
             return (
@@ -60,32 +61,32 @@ class ExecutorsByPool:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """What keeps the work of some pools from that, by the executor that they name."""
+        """Why the work of some pools cannot be started or stopped, by their executor's name."""
         own = self._named[OWN]
         others = {name: each for name, each in self._named.items() if each is not own}
         return {name: each.trouble for name, each in sorted(others.items()) if each.trouble}
 
     def belong_to(self, ledger_id: str) -> None:
-        """Have every executor work for one ledger; raises ``WorkFolderError``."""
+        """Reserve every executor for one ledger; raises ``WorkFolderError``."""
         for each in self._all:
             each.belong_to(ledger_id)
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Have ``wake`` called whenever one of them has something new to report."""
+        """Have ``wake`` called whenever an executor has something new to report."""
         for each in self._all:
             each.listen(wake)
 
     def next_ms(self) -> int | None:
-        """Return the earliest time at which one of them asks to be looked at."""
+        """Return the earliest time at which an executor asks to be called."""
         return min((ms for each in self._all if (ms := each.next_ms()) is not None), default=None)
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all executors."""
         for each in self._all:
             each.close()
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Pass the orders of one commit to the executors that they are for."""
+        """Pass each order of one commit to its executor."""
         for executor, own in self._shared(orders):
             if own:
                 executor.carry_out(own, term=term)
@@ -98,26 +99,26 @@ class ExecutorsByPool:
             executor.resume(own, term=term, is_whole=is_whole)
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits of all of them, then the other reports, each kind after the other."""
+        """Return the exits of all executors, then their other reports, ordered by kind."""
         found = [report for each in self._all for report in each.reports()]
         return sorted(found, key=_kind_order)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last step that each of ``runs`` has reported, where it has reported any."""
+        """Return the last reported step of each of ``runs``; runs without one are left out."""
         found: dict[str, int] = {}
         for each in self._all:
             found.update(each.steps(runs))
         return found
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return whether the work of those of ``runs`` has begun of which one of them knows."""
+        """Return the readiness of those of ``runs`` that an executor knows."""
         found: dict[str, Readiness] = {}
         for each in self._all:
             found.update(each.readiness(runs))
         return found
 
     def _shared(self, orders: Sequence[Order]) -> list[tuple[ServedExecutor, list[Order]]]:
-        """Return each executor with its orders, in their order."""
+        """Return each executor with its orders; the orders keep their sequence."""
         shares: dict[int, list[Order]] = {id(each): [] for each in self._all}
         for order in orders:
             for executor in self._executors_of(order):
@@ -125,7 +126,7 @@ class ExecutorsByPool:
         return [(each, shares[id(each)]) for each in self._all]
 
     def _executors_of(self, order: Order) -> list[ServedExecutor]:
-        """Return who has to know an order: what concerns a node concerns all of them."""
+        """Return the executors of an order: all of them if it concerns a node."""
         if isinstance(order, FenceNode | WipeNode):
             return self._all
         if isinstance(order, StartLease):
@@ -143,7 +144,7 @@ def _kind_order(report: Report) -> int:
 
 @dataclass(slots=True)
 class NoExecutor:
-    """Runs nothing, for pools without an executor beside pools that have one.
+    """Runs nothing; the executor of pools that name none, while other pools have one.
 
     A lease that is stopped ends at once, as in a service without any executor.
     """
@@ -153,20 +154,20 @@ class NoExecutor:
     _stopping: dict[str, None] = field(default_factory=dict)
 
     def belong_to(self, ledger_id: str) -> None:
-        """Do nothing: there is nothing here that could belong to another ledger."""
+        """Do nothing: this executor stores nothing for a ledger."""
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Do nothing: what there is to report is there when an order was taken."""
+        """Do nothing: reports exist as soon as an order is accepted."""
 
     def next_ms(self) -> int | None:
-        """Return 0 while there is something to report, which no thread wakes the loop for."""
+        """Return 0 while there is something to report, because no thread wakes the loop."""
         return 0 if self._stopping else None
 
     def close(self) -> None:
         """Do nothing."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take the orders of one commit; of whatever term: they start and end nothing."""
+        """Accept the orders of one commit, of any term: they start and end nothing."""
         del term
         for order in orders:
             if isinstance(order, StopLease):
@@ -175,21 +176,21 @@ class NoExecutor:
                 self._stopping.pop(order.lease, None)
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take every open lease again."""
+        """Accept every open lease again."""
         if is_whole:
             self._stopping.clear()
         self.carry_out(orders, term=term)
 
     def reports(self) -> Sequence[Report]:
-        """Return the leases that were told to stop."""
+        """Return the leases that were ordered to stop."""
         return [LeaseGone(lease) for lease in self._stopping]
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return nothing: no run works here."""
+        """Return an empty mapping: no run works here."""
         del runs
         return {}
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return nothing: no run works here."""
+        """Return an empty mapping: no run works here."""
         del runs
         return {}

@@ -1,4 +1,4 @@
-"""The keepers of this machine's runs: started, poked, and found."""
+"""Starts, wakes and finds the keeper processes of this machine's runs."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _LOG = logging.getLogger(__name__)
 
 RUNS: Final = "runs"
 LIVE: Final = "live"
-"""The folder with a file for each run that a keeper may be keeping."""
+"""The folder with a file for each run that may have a keeper."""
 KEEPER_LOG: Final = "keeper.log"
 KEEPER_LOG_BYTES_MAX: Final = 1024 * 1024
-"""How long the log of a keeper may be when the next one starts; a longer one begins anew."""
+"""A keeper's log that is longer than this is truncated when the next keeper starts."""
 DEATHS_MAX: Final = 5
 """How often in a row a keeper may fail to start."""
 IN_VAIN_S: Final = 60.0
-"""A keeper that has lived longer was not started in vain."""
+"""A keeper that lived longer than this did not fail to start."""
 AFTER_DEATH_S: Final = 0.1
-"""How long until another keeper is started; twice as long after each that was in vain."""
+"""How long until another keeper is started; doubled after each one that failed to start."""
 NONCE_MAX: Final = 64
-"""How long a nonce may be to be a part of a folder's name as it is."""
+"""The longest nonce that is used unchanged as a part of a folder's name."""
 SERVICE_LOCK: Final = "lock"
-"""The file that the one service which has this folder holds locked."""
+"""The file that the service which uses this folder keeps locked."""
 TERM: Final = "term"
-"""The file with the newest term of which orders were taken; without it that is 0."""
+"""The file with the newest term of all accepted orders; 0 if the file does not exist."""
 LEDGER: Final = "ledger"
-"""The file that says whose work lies here: runs of another ledger may have the same names."""
+"""The file with the id of the folder's ledger: another ledger may have runs of the same names."""
 _COUNT: Final = struct.Struct("i")
 
 
@@ -60,19 +60,19 @@ def work_folder(ledger: Path) -> Path:
 
 
 def run_folder(root: Path, name: str) -> Path:
-    """Return the folder of a run, which it keeps through all its lives."""
+    """Return the folder of a run; a run that starts again keeps its folder."""
     return root / RUNS / name
 
 
 def job_place(root: Path, name: str) -> Path:
-    """Return the folder with what a run of another system user may reach."""
+    """Return the folder that holds what a run of another system user may access."""
     return root / JOBS / name
 
 
 def job_folder(root: Path, name: str) -> Path:
-    """Return the folder that the processes of a run write to: where they are confined, their own.
+    """Return the folder that a run's processes write to; an isolated run has one of its own.
 
-    Only root makes folders in ``jobs``, so that one which is there is the run's.
+    Only root creates folders in ``jobs``, so an existing one belongs to the run.
     """
     own = job_place(root, name) / JOB_FOLDER
     return own if own.is_dir() else run_folder(root, name)
@@ -88,7 +88,7 @@ def kept_runs(root: Path) -> list[str]:
 
 
 class Keepers:
-    """For one thread at a time."""
+    """The keepers below one work folder. Only one thread may use it at a time."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -100,13 +100,13 @@ class Keepers:
         self._term: int | None = None
 
     def open(self) -> None:
-        """Make the folders that are missing."""
+        """Create the folders that are missing."""
         for folder in (self._root, self._root / RUNS, self._root / LIVE):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(self._root / ROOM_FIFO)
 
     def open_to_jobs(self) -> None:
-        """Let other system users pass to the folders of their own runs, and to nothing else.
+        """Let other system users pass to the folders of their own runs, and to no others.
 
         The keepers' own files are in other folders, which stay closed.
         """
@@ -120,9 +120,9 @@ class Keepers:
             folder.chmod(mode)
 
     def be_alone(self, wait_s: float) -> bool:
-        """Lock the folder against other services until it is released; return whether that worked.
+        """Lock the folder against other services; return whether that worked.
 
-        It is tried for ``wait_s`` while another service, or what is left of one, holds it.
+        It retries for ``wait_s`` while another service, or a process that it left, holds the lock.
         """
         if self._lock >= 0:
             return True
@@ -136,7 +136,7 @@ class Keepers:
         return True
 
     def belong_to(self, ledger_id: str) -> str:
-        """Assign the folder to a ledger, unless it has one; return its ledger."""
+        """Assign the folder to a ledger if it has none; return the folder's ledger."""
         path = self._root / LEDGER
         try:
             return path.read_text(encoding="utf-8").strip()
@@ -145,13 +145,13 @@ class Keepers:
             return ledger_id
 
     def take_term(self, term: int) -> None:
-        """Record that orders of ``term`` are taken; raises ``OldTermError`` after a newer one.
+        """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer one.
 
-        The file is read once: the folder is this service's alone. Raises ``WorkFolderError`` where
-        it cannot be read or written.
+        It reads the file once, because only this service uses the folder. Raises
+        ``WorkFolderError`` if the file cannot be read or written.
         """
         path = self._root / TERM
-        remedy = f"if no other service has this ledger any more, remove {path}"
+        remedy = f"if no other service uses this ledger, remove {path}"
         try:
             if self._term is None:
                 self._term = int(path.read_text(encoding="utf-8")) if path.exists() else 0
@@ -164,11 +164,11 @@ class Keepers:
             raise OldTermError(term=term, newest=self._term, remedy=remedy)
 
     def known(self) -> list[str]:
-        """Return the runs that a keeper may be keeping."""
+        """Return the runs that may have a keeper."""
         return sorted(path.name for path in (self._root / LIVE).iterdir())
 
     def prepare(self, name: str) -> None:
-        """Make a folder for the run, and remember that it is kept."""
+        """Create the run's folder, and record that the run may have a keeper."""
         folder = run_folder(self._root, name)
         (folder / HOME).mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(folder / POKE_FIFO)
@@ -182,8 +182,8 @@ class Keepers:
             return True
         self._started.pop(name, None)
         if _is_locked(run_folder(self._root, name) / LOCK_FILE):
-            # Perhaps by another keeper, which an earlier service started; ours has then ended by
-            # itself.
+            # The lock may be held by a keeper that an earlier service started; ours has then ended
+            # by itself.
             self._deaths.pop(name, None)
             return True
         if code:
@@ -193,7 +193,7 @@ class Keepers:
         return False
 
     def _note_death(self, name: str) -> None:
-        """Count a keeper that has died, and delay the next one."""
+        """Count a keeper that has died, and delay the next start."""
         is_in_vain = monotonic() - self._started_s.pop(name, 0.0) < IN_VAIN_S
         deaths = self._deaths.get(name, 0) + 1 if is_in_vain else 1
         self._deaths[name] = deaths
@@ -211,20 +211,20 @@ class Keepers:
         self._started_s.pop(name, None)
 
     def why_not(self, name: str) -> str:
-        """Return why no keeper can work for a run, if several have died one after another."""
+        """Return why no keeper can work for a run, once several have died in a row; else empty."""
         if self._deaths.get(name, 0) < DEATHS_MAX:
             return ""
         log = run_folder(self._root, name) / KEEPER_LOG
-        return f"its keeper cannot work, and has died {DEATHS_MAX} times; see {log}"
+        return f"its keeper failed to start {DEATHS_MAX} times; see {log}"
 
     def clear(self, name: str) -> bool:
-        """End what dead keepers have left behind; return whether nothing was left any more."""
+        """End the processes that dead keepers have left; return whether none was left."""
         return kill_leftovers(run_folder(self._root, name)) == 0
 
     def move_aside(self, name: str, nonce: str) -> Path:
-        """Make room for another run of this name; return where the folder of the old one is now.
+        """Move the folder of an old run away, for a new run of the same name; return the new path.
 
-        The new name of the folder is no run's, and what was moved aside before is kept.
+        No run can have the new name of the folder, and folders that were moved before are kept.
         """
         folder = run_folder(self._root, name)
         is_plain = nonce.isascii() and nonce.replace("-", "").isalnum() and len(nonce) <= NONCE_MAX
@@ -238,7 +238,7 @@ class Keepers:
         return place
 
     def start(self, name: str) -> None:
-        """Start a keeper, which ends at once if there is another."""
+        """Start a keeper; it ends at once if the run has one already."""
         folder = run_folder(self._root, name)
         path = folder / KEEPER_LOG
         is_long = path.exists() and path.stat().st_size > KEEPER_LOG_BYTES_MAX
@@ -255,9 +255,9 @@ class Keepers:
             )
 
     def let_go(self) -> None:
-        """Leave the keepers, and the folder, as they are when this process ends."""
+        """Leave the keepers and the folder as they are when this process ends."""
         for started in self._started.values():
-            # The service no longer waits for them, and Python must not warn about that.
+            # The service no longer waits for its children, and Python must not warn about that.
             started.returncode = started.poll() or 0
         self._started = {}
         if self._lock >= 0:
@@ -265,7 +265,7 @@ class Keepers:
         self._lock = -1
 
     def poke(self, name: str) -> bool:
-        """Wake the keeper; return False if it does not listen yet, or any more."""
+        """Wake the keeper; return False if it does not listen yet, or no longer does."""
         try:
             poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
@@ -281,7 +281,7 @@ class Keepers:
         return True
 
     def has_unread(self, name: str) -> bool:
-        """Return whether the keeper has not read all pokes yet."""
+        """Return whether the keeper has not read all wake-ups yet."""
         try:
             poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:

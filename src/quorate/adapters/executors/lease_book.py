@@ -1,4 +1,8 @@
-"""The open leases of each run, for what keeps it at work: orders in, what is wanted out."""
+"""The open leases of each run: takes orders, and returns which processes a run should have.
+
+A life of a run begins with a start and ends when the run waits again or is over. It continues
+across restarts of the service and changes of its leases.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from quorate.ports.executor_port import (
 )
 
 ENDED_MAX: Final = 100_000
-"""How many leases that have ended are remembered, so that none of them is started again."""
+"""How many ended leases are remembered, so that none of them is started again."""
 _GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
 
 
@@ -45,8 +49,8 @@ class _OpenRun:
 class Book:
     """The open leases by run.
 
-    ``has_work`` says whether there is anything to run for a run, and ``work_of`` what that is; it
-    gets the run and its grace.
+    ``has_work`` says whether a run has processes at all, and ``work_of`` returns them; it gets the
+    run and its grace.
     """
 
     def __init__(
@@ -60,10 +64,10 @@ class Book:
         self._ended: dict[tuple[str, str | None], None] = {}
 
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
-        """Take the orders of one commit; return the runs that they change.
+        """Apply the orders of one commit; return the runs that they change.
 
-        ``before`` is what was wanted of runs that the book does not know, so that a life goes on
-        after a restart.
+        ``before`` returns the last orders of a run that the book does not know, so that a life
+        continues after a restart.
         """
         known: dict[str, tuple[set[str], str]] = {}
         for order in orders:
@@ -94,7 +98,7 @@ class Book:
                 return []
 
     def _known(self, name: str, order: Order, before: Mapping[str, Wanted]) -> tuple[set[str], str]:
-        """Return the leases of a run and its life as they were before a commit."""
+        """Return the leases of a run and its life before a commit."""
         run, wanted = self._runs.get(name), before.get(name)
         if run is not None:
             return set(run.leases), run.life
@@ -105,7 +109,7 @@ class Book:
         return {part.lease for part in wanted.parts}, wanted.life
 
     def forget(self, keep: Iterable[str]) -> list[str]:
-        """Drop all leases but those in ``keep``; return the runs that had others.
+        """Drop all leases except those in ``keep``; return the runs of dropped leases.
 
         A lease that had ended may then start again: the ledger may have been restored.
         """
@@ -129,11 +133,11 @@ class Book:
         return list(dict.fromkeys(run for lease in self._stopping for run in self._runs_of[lease]))
 
     def runs_of(self, lease: str) -> tuple[str, ...]:
-        """Return the runs that work under a lease: one, or two that share; none if not open."""
+        """Return the runs that work under a lease: two if they share it; empty if it has ended."""
         return self._runs_of.get(lease, ())
 
     def wanted(self, name: str) -> Wanted | None:
-        """Return what is wanted of a run; None where there is nothing to run."""
+        """Return which processes a run should have; None if it has none."""
         run = self._runs.get(name)
         if run is None or not self._has_work(run.spec):
             return None
@@ -159,7 +163,7 @@ class Book:
         return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=run.spec.nonce)
 
     def stopping_idle(self, name: str) -> list[str]:
-        """Return the stopping leases on which nothing ever runs."""
+        """Return the stopping leases that never had a process."""
         run = self._runs.get(name)
         if run is None:
             return []
@@ -231,18 +235,18 @@ class Book:
         return names
 
     def continue_life(self, name: str, before: Wanted) -> None:
-        """Let a run go on with the life of ``before``, if any of its open leases continues it.
+        """Continue the life of ``before`` if it includes one of the run's open leases.
 
-        ``before`` is what was wanted of the run when the book did not know it yet.
+        ``before`` has the last orders of the run from before the book knew it.
         """
         run = self._runs.get(name)
         if run is not None and run.leases and not before.is_of_another(run.spec.nonce):
             run.life = _life(run, {part.lease for part in before.parts}, before.life)
 
     def reports(self, exited: Iterable[str], statuses: Mapping[str, Status]) -> list[Report]:
-        """Return the exits, in the order of ``exited``, then the leases that no run works under.
+        """Return the exits, in the order of ``exited``, then the leases without processes.
 
-        ``statuses`` are those of the runs, as far as they are known.
+        ``statuses`` has the status of each run for which it is known.
         """
         exits: list[Report] = []
         gone: dict[str, set[str]] = {}
@@ -274,13 +278,13 @@ class Book:
 
 
 def nothing_wanted(name: str) -> Wanted:
-    """Return what is wanted of a run whose orders are unknown: that none of its work is left."""
+    """Return the orders for a run without known orders: end all its work."""
     work = Work(run=name, command=(), env={}, working_dir="", processes="gpu", grace_ms=0)
     return Wanted(life="", work=work)
 
 
 def _life(run: _OpenRun, before: set[str], life: str) -> str:
-    """Return the life that the open leases belong to: ``life``, if any of them continues it."""
+    """Return ``life`` if one of the open leases continues it, else the life that they begin."""
     goes_on = any(
         name in before or (before and lease.fact.reason in _GOES_ON)
         for name, lease in run.leases.items()
@@ -289,7 +293,7 @@ def _life(run: _OpenRun, before: set[str], life: str) -> str:
 
 
 def _begun(spec: Run, lease: str) -> str:
-    """Return the life that begins with a lease; a new run may use the names of leases again."""
+    """Return the life that begins with a lease; a new run may reuse the names of leases."""
     return f"{spec.nonce}/{lease}"
 
 
@@ -307,6 +311,6 @@ def _on_node(fact: LeaseStarted, node: str) -> bool:
 
 
 def _rank_order(lease: _Lease) -> tuple[int, int, str]:
-    """Order leases so that no rank changes when later steps of the run come and go."""
+    """Order leases so that no rank changes when later steps of the run start and end."""
     place = lease.fact.comp_path.rpartition("/")[2]
     return (lease.fact.bundle, int(place) if place.isdigit() else 0, lease.fact.lease)

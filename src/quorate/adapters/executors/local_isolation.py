@@ -1,4 +1,4 @@
-"""The system users of local work, and what bounds it: checked and prepared before any starts."""
+"""The system users and limits of local work: checked and prepared before any work starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROBE: Final = "from quorate.keeper.confinement import why_others_show as w; pr
 
 @dataclass(slots=True)
 class JobUsers:
-    """The system users of runs, and limits: ``memory_bytes`` 0 is nine tenths of the machine's."""
+    """The system users of runs, and limits; ``memory_bytes`` 0 means 90 % of the machine's."""
 
     run_as: RunAs
     memory_bytes: int = 0
@@ -39,7 +39,7 @@ class JobUsers:
     _cgroup: str = field(default="", init=False)
 
     def open(self, folder: Path) -> None:
-        """Prepare what all work needs, and log its bounds; raises ``WorkFolderError``."""
+        """Prepare what all work needs, and log its limits; raises ``WorkFolderError``."""
         _check_reach(folder)
         parent = cgroups.prepare()
         self._cgroup = parent.path
@@ -47,13 +47,16 @@ class JobUsers:
         _LOG.info("work runs as other system users: %s", self.run_as)
         shared = _shared(self.run_as)
         for owners in shared:
-            _LOG.warning("not kept from each other, having one system user: %s", ", ".join(owners))
+            _LOG.warning(
+                "not isolated from each other, because they share a system user: %s",
+                ", ".join(owners),
+            )
         if parent.note:
             gap = "" if parent.path else "runs have no cgroup of their own, and "
-            _LOG.warning("%smemory and processes are not bounded: %s", gap, parent.note)
+            _LOG.warning("%smemory and processes are not limited: %s", gap, parent.note)
         why_not = _why_others_show()
         if why_not:
-            _LOG.warning("work sees which processes other users have: %s", why_not)
+            _LOG.warning("work can see the processes of other users: %s", why_not)
 
     def isolation(self, folder: Path) -> Callable[[Run], Isolation]:
         """Return a function from a run to its isolation, for runs in ``folder``."""
@@ -78,7 +81,7 @@ class JobUsers:
 
 
 def faults_of(run_as: RunAs) -> list[str]:
-    """Return what is wrong with the system users that a map names, one by one."""
+    """Return the faults of the system users that a map names, one text for each."""
     found = []
     for key, name in run_as.accounts.items():
         try:
@@ -89,25 +92,25 @@ def faults_of(run_as: RunAs) -> list[str]:
 
 
 def _shared(run_as: RunAs) -> list[list[str]]:
-    """Return the owners and users of a map that have one system user among them."""
+    """Return the groups of owners and users that a map gives the same system user."""
     by_uid: dict[int, list[str]] = {}
     for key, name in run_as.accounts.items():
         try:
             by_uid.setdefault(account(name).uid, []).append(key)
         except AccountError:
-            continue  # Removed since it was checked: the run says so.
+            continue  # The user was removed after the check: the run reports it.
     return [sorted(keys) for keys in by_uid.values() if len({k.split("/")[0] for k in keys}) > 1]
 
 
 def _check_reach(folder: Path) -> None:
-    """Raise ``WorkFolderError`` where another system user cannot pass to its folders."""
+    """Raise ``WorkFolderError`` if another system user cannot reach its folders."""
     for each in folder.parents:
         mode = each.stat().st_mode
         if not mode & stat.S_IXOTH:
             raise WorkFolderError(
-                f"{folder} cannot be reached by the system users of executor.run_as: {each} may be "
-                f"passed by its owner alone; run chmod o+x {each}, or name another folder with "
-                "--work-folder"
+                f"{folder} cannot be reached by the system users of executor.run_as: only its "
+                f"owner may enter {each}; run chmod o+x {each}, or name another folder with "
+                f"--work-folder"
             )
 
 
@@ -116,9 +119,9 @@ def _memory_bytes() -> int:
 
 
 def _why_others_show() -> str:
-    """Return why other users' processes cannot be hidden from work; empty where they can.
+    """Return why other users' processes cannot be hidden from work; empty if they can.
 
-    Tried in a process of its own: this one has several threads, and would hide them from itself.
+    A separate process tries it, because hiding them here would affect all threads of this process.
     """
     try:
         return subprocess.run(  # noqa: S603 - this program's own module
@@ -137,9 +140,9 @@ def _why_others_show() -> str:
 def work_maker(
     root: Path, isolate: Callable[[Run], Isolation] | None
 ) -> Callable[[Run, int], Work]:
-    """Return what says which processes a run has, where, and as which system user.
+    """Return a function from a run and its grace to its processes, folder and system user.
 
-    ``root`` is where the runs have their folders. Without ``isolate`` it is the service's user.
+    ``root`` holds the folders of the runs. Without ``isolate`` the user is the service's.
     """
 
     def work_of(run: Run, grace_ms: int) -> Work:

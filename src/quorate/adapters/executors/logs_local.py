@@ -1,4 +1,4 @@
-"""What runs of this machine have written: output, from where keepers keep it, and steps."""
+"""The output of this machine's runs, from the files of keepers, and the steps they reported."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from quorate.ports.step_report import StepReport
 from quorate.runtime import STEPS
 
 STEP_MAX: Final = 2**53
-"""A larger number is no step: no run does so many."""
+"""The largest step number that is accepted."""
 FIGURES_MAX: Final = 12
-"""How many figures of a report are read."""
+"""How many figures of one report are read."""
 READ_BYTES_MAX: Final = 256 * 1024
-"""After so many bytes of lines a read ends, with one line at least: each of many followers has the
-lines of one read in memory, as text and as JSON."""
+"""A read ends after this many bytes of lines, but has one line at least. Each of many followers
+holds the lines of one read in memory, as text and as JSON.
+"""
 _TAIL_BYTES: Final = 8_192
-"""How much of the end of a record is read; a line is far shorter."""
+"""How many bytes are read from the end of the record; a line is far shorter."""
 _FIGURE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")
 
 
@@ -36,7 +37,7 @@ class LocalLogs:
         self._folder = folder.absolute()
 
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
-        """Return at most ``limit`` lines of ``run`` from number ``first`` on."""
+        """Return at most ``limit`` lines of ``run``, beginning with line number ``first``."""
         folder = run_folder(self._folder, run) / OUTPUT
         if not folder.is_dir():
             return None
@@ -64,7 +65,7 @@ class LocalLogs:
         return Output(lines=lines, first=begins, is_last=True)
 
     def reports(self, run: str) -> list[StepReport]:
-        """Return the last steps that ``run`` has reported, the oldest of them first."""
+        """Return the last steps that ``run`` has reported, oldest first."""
         return reports_in(job_folder(self._folder, run))
 
     def end(self, run: str) -> int:
@@ -73,13 +74,13 @@ class LocalLogs:
 
 
 def last_step(folder: Path) -> int | None:
-    """Return the last step that the run of ``folder`` has reported; None where it never did."""
+    """Return the last step that the run of ``folder`` has reported; None if it reported none."""
     found = reports_in(folder)
     return found[-1].step if found else None
 
 
 def reports_in(folder: Path) -> list[StepReport]:
-    """Return the last reports of the run of ``folder``, the oldest of them first.
+    """Return the last reports of the run of ``folder``, oldest first.
 
     A line that is being written, or that another program wrote, is ignored.
     """
@@ -94,12 +95,12 @@ def _tail(folder: Path, name: str) -> list[bytes]:
     try:
         found = read_job_file(folder, STEPS, name, most=_TAIL_BYTES)
     except OSError:
-        found = None  # The disk does not give it: no step.
+        found = None  # The file cannot be read: no step.
     return [] if found is None else found.splitlines()
 
 
 def _report(line: bytes) -> StepReport | None:
-    """Return the report in ``line``; None where it is none. A job may have written anything."""
+    """Return the report in ``line``; None if it has none. A job may have written anything."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -123,7 +124,7 @@ def _whole(value: object) -> int | None:
 
 
 def _figures(found: dict[str, object]) -> dict[str, float | None]:
-    """Return the first figures of a report whose names can be shown, as numbers."""
+    """Return the first figures of a report that have printable names, as numbers."""
     figures: dict[str, float | None] = {}
     for name, value in found.items():
         if len(figures) == FIGURES_MAX:
@@ -137,5 +138,5 @@ def _number(value: float) -> float | None:
     try:
         found = float(value)
     except OverflowError:
-        return None  # A whole number of hundreds of digits.
+        return None  # The number has hundreds of digits.
     return found if isfinite(found) else None

@@ -1,11 +1,12 @@
-"""Keepers that are alive and do nothing: frozen by a signal, or hung in the kernel.
+"""Keepers that are alive and do nothing: stopped by a signal, or hung in the kernel.
 
-A keeper reads each poke at once. One that leaves pokes unread cannot end its work at a deadline,
-so the GPUs of a cancelled run would be held, and paid for, without an end. Such a keeper is named
-in the log; once its work must be over, it is killed with that work, and the keeper that follows
-records what has gone.
+A keeper reads each wake-up at once. A keeper that leaves wake-ups unread cannot end its work at a
+deadline, so a cancelled run would hold its GPUs, and be charged for them, without an end. The log
+names such a keeper. Once its work is overdue, it is killed with that work, and the next keeper
+records what has ended.
 
-Looks are counted, not seconds: after a pause of the whole machine no keeper has had time to read.
+The limit is a number of checks, not seconds: after the whole machine was suspended, no keeper has
+had time to read.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from quorate.keeper.wanted import Wanted
 _LOG = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 2.0
-"""How often keepers are looked after: they may have been killed, or be silent."""
+"""How often keepers are checked: they may have been killed, or be silent."""
 SILENT_LOOKS: Final = 15
-"""At how many looks, one after another, a keeper has left its pokes unread that is silent."""
+"""A keeper is silent if its wake-ups were unread at this many checks in a row."""
 
 
 class SilentKeepers:
-    """For one thread. A keeper is silent that left its pokes unread at ``looks`` looks."""
+    """Counts the checks at which a keeper left its wake-ups unread. For one thread."""
 
     def __init__(self, keepers: Keepers, looks: int = SILENT_LOOKS) -> None:
         self._keepers = keepers
@@ -34,7 +35,7 @@ class SilentKeepers:
         self._last_s: dict[str, float] = {}
 
     def look(self, name: str, wanted: Wanted, *, now_s: float, now_ms: int) -> bool:
-        """Return whether the keeper of a run was killed, as it is silent and its work overdue."""
+        """Return whether the keeper of a run was killed: it was silent, and its work overdue."""
         if not self._keepers.has_unread(name):
             self.forget(name)
             return False
@@ -43,9 +44,9 @@ class SilentKeepers:
             self._looks[name] = self._looks.get(name, 0) + 1
             if self._looks[name] == self._looks_max:
                 _LOG.warning(
-                    "the keeper of run %s is alive and does nothing: its end would not be noticed; "
-                    "if the keeper was stopped by a signal, continue it (SIGCONT). It is killed "
-                    "with its work when the run has to be over",
+                    "the keeper of run %s is alive and does nothing, so the end of the run would "
+                    "go unnoticed; if the keeper was stopped by a signal, continue it (SIGCONT). "
+                    "It is killed with its work once the run is overdue",
                     name,
                 )
         if self._looks.get(name, 0) < self._looks_max or not is_overdue(wanted, now_ms):
@@ -56,13 +57,13 @@ class SilentKeepers:
         return True
 
     def forget(self, name: str) -> None:
-        """Count anew: the keeper has read its pokes, or there is none."""
+        """Start counting again: the keeper has read its wake-ups, or there is none."""
         self._looks.pop(name, None)
         self._last_s.pop(name, None)
 
 
 def is_overdue(wanted: Wanted, now_ms: int) -> bool:
-    """Return whether some of the work must be over: no lease is left, or one is lost or is due."""
+    """Return whether work must end now: no lease is left, or one is lost or overdue."""
     return not wanted.parts or any(
         part.lost or (part.stop_by_ms is not None and part.stop_by_ms <= now_ms)
         for part in wanted.parts

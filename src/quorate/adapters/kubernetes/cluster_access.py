@@ -1,4 +1,4 @@
-"""How a cluster is reached: a kubeconfig, or the service account of the pod that this runs in."""
+"""Access to a cluster: by a kubeconfig, or by the service account of this program's pod."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _IN_CLUSTER_URL: Final = "https://kubernetes.default.svc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAccess:
-    """The address of an API server, how it is trusted, and who asks.
+    """The address of an API server, its TLS trust, and the client's credentials.
 
-    ``token_file`` is read anew for each request, because tokens of service accounts are replaced.
-    ``trust`` is None where the address is plain HTTP.
+    ``token_file`` is read for each request, because tokens of service accounts are replaced.
+    ``trust`` is None for an address with plain HTTP.
     """
 
     server: str
@@ -33,7 +33,7 @@ class ClusterAccess:
     token_file: Path | None = None
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that say who asks; raises ``ClusterAccessError``."""
+        """Return the headers that authenticate the client; raises ``ClusterAccessError``."""
         token = self.token
         if self.token_file is not None:
             token = _text(self.token_file).strip()
@@ -41,7 +41,7 @@ class ClusterAccess:
 
 
 def in_cluster() -> ClusterAccess:
-    """Return the access of the pod that this runs in; raises ``ClusterAccessError``."""
+    """Return the access of this program's own pod; raises ``ClusterAccessError``."""
     token_file = _ACCOUNT / "token"
     _text(token_file)
     return ClusterAccess(
@@ -54,14 +54,14 @@ def in_cluster() -> ClusterAccess:
 def from_kubeconfig(path: Path, context: str | None = None) -> ClusterAccess:
     """Return the access of a context of a kubeconfig; raises ``ClusterAccessError``.
 
-    Tokens, token files and client certificates are known; programs that fetch credentials are not.
+    Supports tokens, token files and client certificates, but no programs that fetch credentials.
     """
     found = read_source(_text(path))
     if isinstance(found, Unreadable):
         raise ClusterAccessError(f"{path}: {found.message}; {found.remedy}")
     tree = found[0].tree if found else None
     if not isinstance(tree, dict):
-        raise ClusterAccessError(f"{path}: is no kubeconfig; name a file that kubectl uses")
+        raise ClusterAccessError(f"{path}: is not a kubeconfig; name a file that kubectl uses")
     name = context or tree.get("current-context")
     chosen = _entry(tree, "contexts", name, path)["context"]
     cluster = _entry(tree, "clusters", chosen.get("cluster"), path)["cluster"]
@@ -69,8 +69,8 @@ def from_kubeconfig(path: Path, context: str | None = None) -> ClusterAccess:
     unknown = sorted(user.keys() & {"exec", "auth-provider"})
     if unknown:
         raise ClusterAccessError(
-            f"{path}: users[{chosen['user']}].{unknown[0]}: Quorate runs no program to log in; "
-            "give the user a token or a client certificate there"
+            f"{path}: users[{chosen['user']}].{unknown[0]}: Quorate runs no credential plugin; "
+            f"give the user a token or a client certificate there"
         )
     server = str(cluster.get("server", ""))
     trust = None if server.startswith("http://") else _trusted(cluster, user, path)
@@ -90,12 +90,12 @@ def _entry(tree: Mapping[str, Any], table: str, name: object, path: Path) -> dic
                 break
             return entry
     raise ClusterAccessError(
-        f"{path}: {table} has no whole entry {name!r}; add it, or name another"
+        f"{path}: {table} has no complete entry {name!r}; add it, or name another"
     )
 
 
 def _trusted(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl.SSLContext:
-    """Return what the API server is trusted by, with the client's certificate if it has one."""
+    """Return the TLS context for the API server, with the client's certificate if it has one."""
     authority = _pem(cluster, "certificate-authority", path)
     trust = _trust(authority, f"{path}: certificate-authority")
     if cluster.get("insecure-skip-tls-verify") is True:
@@ -104,7 +104,7 @@ def _trusted(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) ->
     certificate = _pem(user, "client-certificate", path)
     key = _pem(user, "client-key", path)
     if certificate and key:
-        # The library loads them from files only.
+        # The library loads certificates from files only.
         with TemporaryDirectory() as folder:
             own = Path(folder) / "client.pem"
             own.touch(mode=0o600)
@@ -113,19 +113,20 @@ def _trusted(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) ->
                 trust.load_cert_chain(own)
             except ssl.SSLError as error:
                 raise ClusterAccessError(
-                    f"{path}: client-certificate: is none, or its key is another: {error}"
+                    f"{path}: client-certificate: is not a certificate, or does not match its "
+                    f"key: {error}"
                 ) from None
     return trust
 
 
 def _pem(table: Mapping[str, Any], field: str, path: Path) -> str:
-    """Return the PEM of ``field``: from its data, else from the file that it names."""
+    """Return the PEM of ``field``: from its inline data, else from the file that it names."""
     data = table.get(f"{field}-data")
     if data is not None:
         try:
             return base64.b64decode(str(data), validate=True).decode("ascii")
         except (binascii.Error, UnicodeDecodeError):
-            raise ClusterAccessError(f"{path}: {field}-data: is no base64 of PEM") from None
+            raise ClusterAccessError(f"{path}: {field}-data: is not base64-encoded PEM") from None
     name = table.get(field)
     return "" if name is None else _text(path.parent / str(name))
 
@@ -134,14 +135,14 @@ def _trust(authority: str, where: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=authority or None)
     except ssl.SSLError as error:
-        raise ClusterAccessError(f"{where}: is no certificate: {error}") from None
+        raise ClusterAccessError(f"{where}: is not a certificate: {error}") from None
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is no text"
+        why = error.strerror if isinstance(error, OSError) else "is not text"
         raise ClusterAccessError(
-            f"{path}: cannot be read: {why}; correct its path or its rights"
+            f"{path}: cannot be read: {why}; correct its path or its permissions"
         ) from None

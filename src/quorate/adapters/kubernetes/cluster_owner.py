@@ -1,7 +1,7 @@
-"""Which ledger the work in a cluster belongs to, and of which term orders are taken there.
+"""A ConfigMap that records which ledger owns the work in a cluster, and the newest term.
 
-A ConfigMap of the cluster records both, and what the ledger calls the cluster: one that had two
-names would have two executors, and each would end the pods of the other.
+It also records the name that the ledger has for the cluster: a cluster with two names would have
+two executors, and each would delete the pods of the other.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from quorate.ports.errors import (
 _LOG = logging.getLogger(__name__)
 
 OWNER_CONFIG: Final = "quorate"
-"""The ConfigMap that says which ledger the work in a cluster belongs to."""
+"""The ConfigMap with the id of the ledger that owns the work in a cluster."""
 CLUSTER: Final = "cluster"
-"""The key of the name that the cluster has in the configuration of its services."""
+"""The key with the cluster's name in the configuration of its services."""
 TERM: Final = "term"
-"""The key of the newest term of which orders were taken."""
+"""The key with the newest term whose orders were accepted."""
 
 
 class ClusterOwner:
-    """The record in the namespace ``home``; read until a ledger has found itself there.
+    """The ConfigMap in the namespace ``home``; read until it has been found to name this ledger.
 
-    ``cluster`` is what the services of that ledger call the cluster.
+    ``cluster`` is the name that the services of that ledger have for the cluster.
     """
 
     def __init__(self, api: KubeApi, home: str, cluster: str) -> None:
@@ -42,10 +42,10 @@ class ClusterOwner:
         self._found = ""
 
     def check(self, ledger_id: str) -> None:
-        """Record that the work in the cluster is of ``ledger_id``, unless that was seen before.
+        """Record ``ledger_id`` as the owner of the work in the cluster, unless already checked.
 
-        Raises ``WorkFolderError`` where it is of another ledger, has another name there or nothing
-        can be recorded, and ``ClusterDownError`` where the cluster does not answer.
+        Raises ``WorkFolderError`` if another ledger owns it, if the cluster has another name there
+        or if the record cannot be written, and ``ClusterDownError`` if the cluster does not answer.
         """
         if self._found == ledger_id:
             return
@@ -56,8 +56,8 @@ class ClusterOwner:
             raise
         except ClusterError as error:
             raise WorkFolderError(
-                f"the cluster cannot be used for work: {error}; it needs the namespace {home}, and "
-                "the service the right to make a ConfigMap there"
+                f"the cluster cannot be used for work: {error}; it needs the namespace {home}, "
+                f"and the service needs permission to create a ConfigMap there"
             ) from None
         if found != ledger_id:
             raise WorkFolderError(
@@ -66,17 +66,17 @@ class ClusterOwner:
             )
         if name != self._cluster:
             raise WorkFolderError(
-                f"kubernetes.clusters: {self._cluster} is the cluster that is called {name} "
-                "already; give each cluster one name. To rename it, end its runs, and delete the "
+                f"kubernetes.clusters: {self._cluster} is a cluster that already has the name "
+                f"{name}; give each cluster one name. To rename it, end its runs, and delete the "
                 f"ConfigMap {OWNER_CONFIG} in the namespace {home}"
             )
         self._found = found
 
     def take_term(self, term: int) -> None:
-        """Record that orders of ``term`` are taken; raises ``OldTermError`` after a newer one.
+        """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer one.
 
-        It is read each time, because another service may lead now. Raises ``ClusterError`` where
-        the cluster does not answer or refuses.
+        It reads the ConfigMap each time, because another service may lead now. Raises
+        ``ClusterError`` if the cluster does not answer or refuses.
         """
         while True:
             found = self._api.get(f"{self._path}/{OWNER_CONFIG}")
@@ -90,14 +90,14 @@ class ClusterOwner:
             try:
                 self._api.merge(f"{self._path}/{OWNER_CONFIG}", patch)
             except ClusterRefusedError as error:
-                # Another service has changed it meanwhile: it is read again.
+                # Another service has changed the ConfigMap meanwhile: read it again.
                 if error.status != CONFLICT:
                     raise
 
     def _had(self, ledger_id: str) -> tuple[str, str]:
-        """Return the ledger and the name of the cluster's ConfigMap, made where there is none.
+        """Return the ledger and the cluster name in the ConfigMap, which is created if missing.
 
-        One without a name, which an earlier version has made, gets it.
+        A ConfigMap without a name, created by an earlier version, gets one.
         """
         while True:
             try:
@@ -110,7 +110,7 @@ class ClusterOwner:
                 patch = {"metadata": {"resourceVersion": version}, "data": {CLUSTER: self._cluster}}
                 self._api.merge(f"{self._path}/{OWNER_CONFIG}", patch)
             except ClusterRefusedError as error:
-                # Another service has made or changed it meanwhile: it is read again.
+                # Another service has created or changed the ConfigMap meanwhile: read it again.
                 if error.status != CONFLICT:
                     raise
 
@@ -130,19 +130,19 @@ class ClusterOwner:
 
 
 class TermInCluster:
-    """Of which term a service gives orders to a cluster, as far as ``owner`` records it."""
+    """The term of a service's orders to a cluster, checked against the record of ``owner``."""
 
     def __init__(self, owner: ClusterOwner) -> None:
         self._owner = owner
-        # The term of the last orders, and the newest one that is known of.
+        # The term of the last orders, and the newest known term.
         self._term = self._newest = 0
         self.deposed = ""
-        """Why this service gives no orders to the cluster; empty while it does."""
+        """Why this service may give no orders to the cluster; empty while it may."""
 
     def order(self, term: int) -> None:
-        """Take orders of ``term``; raises ``OldTermError`` if those of a newer one were taken.
+        """Accept orders of ``term``; raises ``OldTermError`` if a newer term is known.
 
-        What this program does not know of is found before anything is done in the cluster.
+        A newer term that only the cluster knows is found before anything is changed in the cluster.
         """
         if term < self._newest:
             raise OldTermError(term=term, newest=self._newest)
@@ -150,7 +150,7 @@ class TermInCluster:
         self.deposed = ""
 
     def check(self) -> None:
-        """Raise ``OldTermError`` unless the cluster takes orders of this service's term."""
+        """Raise ``OldTermError`` unless the cluster accepts orders of this service's term."""
         try:
             self._owner.take_term(self._term)
         except OldTermError as error:
@@ -158,10 +158,10 @@ class TermInCluster:
             raise
 
     def leads(self) -> bool | None:
-        """Return whether the cluster still takes orders of this service's term.
+        """Return whether the cluster still accepts orders of this service's term.
 
-        None says that the cluster did not answer. A ledger with one writer has no terms: that was
-        found when the pods were listed.
+        None means that the cluster did not answer. A ledger with one writer has no terms; then the
+        owner was checked when the pods were listed.
         """
         if not self._term:
             return True
@@ -171,17 +171,17 @@ class TermInCluster:
             self.deposed = str(error)
             return False
         except ClusterError as error:
-            _LOG.warning("it is not known who leads in the cluster: %s", error)
+            _LOG.warning("it is unknown which service leads in the cluster: %s", error)
             return None
         return True
 
 
 def _term_of(config: Tree) -> int:
-    """Return the term that ``config`` records; raises ``ClusterError`` where it is no number."""
+    """Return the term that ``config`` records; raises ``ClusterError`` if it is not a number."""
     text = str((config.get("data") or {}).get(TERM, "0"))
     if not text.isdecimal():
         raise ClusterError(
-            f"the ConfigMap {OWNER_CONFIG} has the term {text!r}, which is no number; correct it, "
-            "or remove it when no service works in this cluster"
+            f"the ConfigMap {OWNER_CONFIG} has the term {text!r}, which is not a number; correct "
+            f"it, or remove it when no service works in this cluster"
         )
     return int(text)

@@ -1,9 +1,10 @@
 """The Kubernetes executor: leases become pods of one cluster (docs/adr/0041).
 
-A run is a gang of pods, and what is done next is decided by the same pure function as for local
-processes (``keeper/next_step.py``). The cluster is the only memory: every pod says which start of
-which run it is, so a service that is killed at any instant finds all of it again. Only pods with
-the label of this ledger are ever deleted, and none before the leases of the ledger are known.
+A run is a gang of pods. The pure function that decides the next step of local processes decides it
+for pods, too (``keeper/next_step.py``). The executor stores nothing outside the cluster: every pod
+names its run and its start, so a service that is killed at any instant finds all of them again. The
+executor deletes only pods with the label of this ledger, and none before it knows the leases of the
+ledger.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ STEPS_MAX: Final = 8
 
 
 class KubernetesExecutor:
-    """Runs the work of leases as pods of the cluster behind ``api``, which it closes at its end.
+    """Runs the work of leases as pods of the cluster behind ``api``; ``close`` closes ``api``.
 
-    Orders are taken on one thread, and given to the cluster on another. Pools call the cluster
-    ``cluster``. All pods tolerate taints with the keys ``tolerated``. A run whose pods are held up
-    for ``pods_ready_s`` is reported as one that cannot be started.
+    One thread receives orders, and another carries them out in the cluster. ``cluster`` is the name
+    that pools use for it. All pods tolerate taints with the keys ``tolerated``. A run whose pods
+    are not ready within ``pods_ready_s`` is reported as one that cannot be started.
     """
 
     def __init__(
@@ -82,19 +83,19 @@ class KubernetesExecutor:
         self._is_closing = False
         self._is_closed = False
         self._term = TermInCluster(self._owner)
-        # Whether all open leases are known; pods of runs without any are spared while they are not.
+        # Whether all open leases are known; until then pods without an open lease are kept.
         self._is_whole = True
         self._spared: dict[str, None] = {}
         self._trouble = ""
         self._wake: Callable[[], None] = lambda: None
         self._thread = Thread(target=self._work, name="kubernetes", daemon=True)
-        # For its own thread.
+        # Used by the executor's thread only.
         self._retries = RunRetries()
         self._steps = RunSteps(self._place_of, self._retries, pods_ready_s)
 
     @property
     def trouble(self) -> str:
-        """What keeps work from being started and stopped; empty when nothing does."""
+        """Why work cannot be started or stopped; empty if it can."""
         seen = "" if self._watch is None else self._watch.trouble
         stuck = self._retries.stuck
         bug = (
@@ -104,32 +105,34 @@ class KubernetesExecutor:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """Nothing: what keeps this cluster from work is ``trouble``."""
+        """Empty: ``trouble`` says what keeps this cluster from work."""
         return {}
 
     def belong_to(self, ledger_id: str) -> None:
-        """Record in the cluster that the work there is of one ledger.
+        """Record in the cluster which ledger owns the work there.
 
-        Raises ``WorkFolderError`` where it is of another one, or refuses to record it. A cluster
-        that does not answer is asked again before any pod is listed, and nothing is done there
-        until it agrees.
+        Raises ``WorkFolderError`` if another ledger owns it, or the cluster refuses the record. If
+        the cluster does not answer, the executor asks again before it lists pods, and changes
+        nothing in the cluster until then.
         """
         self._ledger = ledger_id
         try:
             self._owner.check(ledger_id)
         except ClusterDownError as error:
-            _LOG.warning("the cluster is away, and the service goes on without it: %s", error)
+            _LOG.warning(
+                "the cluster does not answer, and the service continues without it: %s", error
+            )
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Have ``wake`` called, from another thread, whenever there is something to report."""
         self._wake = wake
 
     def next_ms(self) -> int | None:
-        """Return None: every change of a pod wakes the driver by itself."""
+        """Return None: every change of a pod wakes the driver."""
         return None
 
     def close(self) -> None:
-        """Give the last orders to the cluster, and do no more. The work continues."""
+        """Send the last orders to the cluster, then stop. The work continues."""
         if self._is_closed:
             return
         self._is_closed = self._is_closing = True
@@ -142,21 +145,21 @@ class KubernetesExecutor:
         if self._watch is not None:
             self._watch.join()
 
-    # --- The port, on the ledger's thread ---
+    # --- The port, called by the ledger thread ---
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take the orders of one commit."""
+        """Accept the orders of one commit."""
         self._term.order(term)
         with self._lock:
             self._take(orders)
         self._news.set()
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take every open lease again; pods of other leases must end, once the pods are listed.
+        """Accept every open lease again; once the pods are listed, those of other leases must end.
 
-        Unless ``is_whole``, those of other leases are left alone.
+        Unless ``is_whole``, pods of other leases are kept.
         """
-        assert self._ledger, "belong_to comes first"
+        assert self._ledger, "call belong_to first"
         self._term.order(term)
         with self._lock:
             self._is_whole = is_whole
@@ -182,21 +185,21 @@ class KubernetesExecutor:
         self._news.set()
 
     def _check_owner(self) -> None:
-        """Raise unless the work in the cluster is of this ledger, and this service's to order."""
+        """Raise unless this ledger owns the work in the cluster, and this service may order it."""
         self._owner.check(self._ledger)
         self._term.check()
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, oldest first, then the leases under which no pod works any more."""
+        """Return the exits, oldest first, then the leases under which no pod is left."""
         with self._lock:
             return self._statuses.reports(self._book)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last step that a pod of each of ``runs`` says in its annotation."""
+        """Return the last step of each of ``runs``, from the annotation of one of its pods."""
         return {} if self._watch is None else self._watch.steps(runs)
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return whether the pods of those of ``runs`` work of which it was seen."""
+        """Return the readiness of those of ``runs`` whose pods the executor has seen."""
         with self._lock:
             return self._statuses.readiness(runs)
 
@@ -211,12 +214,12 @@ class KubernetesExecutor:
         self._changed.update(dict.fromkeys(runs))
 
     def _namespace_of(self, run: str) -> str | None:
-        """Return the namespace of the objects of ``run``; None where it is unknown here."""
+        """Return the namespace of the objects of ``run``; None if it is unknown here."""
         spec = self._book.spec(run)
         return None if spec is None else self._namespaces.of(spec)
 
     def _place_of(self, run: Run) -> Placement:
-        """Return where the pods of ``run`` go, and what they tolerate there."""
+        """Return the nodes and tolerations for the pods of ``run``."""
         return Placement(
             ledger=self._ledger,
             namespace=self._namespaces.of(run),
@@ -224,7 +227,7 @@ class KubernetesExecutor:
             tolerated=self._tolerated,
         )
 
-    # --- Told by the watch ---
+    # --- Called by the watch ---
 
     def _changed_in(self, runs: Iterable[str]) -> None:
         with self._lock:
@@ -232,7 +235,7 @@ class KubernetesExecutor:
         self._news.set()
 
     def _adopt(self) -> None:
-        """Let runs go on with the pods that an earlier service has left."""
+        """Continue runs with the pods that an earlier service has left."""
         assert self._watch is not None
         with self._lock:
             if not self._is_listed:
@@ -243,20 +246,18 @@ class KubernetesExecutor:
             self._is_listed = True
             self._lost.find(self._watch)
 
-    # --- Its own thread ---
+    # --- The executor's own thread ---
 
     def _work(self) -> None:
         try:
             self._see_to_all()
         except Exception:  # noqa: BLE001 - the top frame of this thread
-            self._trouble = (
-                "the executor has ended by a bug; see the log, and start the service again"
-            )
-            _LOG.exception("the executor has ended by a bug; the pods continue by themselves")
+            self._trouble = "a bug ended the executor; see the log, and start the service again"
+            _LOG.exception("a bug ended the executor; the pods continue without it")
 
     def _see_to_all(self) -> None:
         while True:
-            # Orders from before the stop are still given to the cluster.
+            # Orders from before the stop are still sent to the cluster.
             is_last = self._is_closing
             if not is_last:
                 self._news.wait(self._retries.wait_s())
@@ -276,10 +277,10 @@ class KubernetesExecutor:
                 self._wake()
 
     def _leads(self, names: Iterable[str]) -> bool:
-        """Return whether the cluster takes orders of this service.
+        """Return whether the cluster accepts orders of this service.
 
-        Where the cluster does not answer, ``names`` are tried again a little later; where another
-        service leads, that one sees to them.
+        If the cluster does not answer, ``names`` are retried a little later; if another service
+        leads, that one handles them.
         """
         leads = self._term.leads()
         if leads is None:
@@ -287,7 +288,7 @@ class KubernetesExecutor:
         return leads is True
 
     def _try(self, name: str) -> bool:
-        """Handle a run, now or a little later; return whether there is news of it."""
+        """Handle a run, and schedule a retry if that fails; return whether its status changed."""
         assert self._watch is not None
         self._retries.begin(name)
         try:
@@ -303,7 +304,7 @@ class KubernetesExecutor:
         return found
 
     def _see_to(self, name: str, watch: PodWatch) -> bool:
-        """Take the steps that are due for a run; return whether there is news of it."""
+        """Take the steps that are due for a run; return whether its status changed."""
         with self._lock:
             spec = self._book.spec(name)
         if spec is not None and spec.workload is not None:
@@ -333,7 +334,7 @@ class KubernetesExecutor:
         return self._keep(name, crew, wanted, status) or is_idle
 
     def _keep(self, name: str, crew: Crew, wanted: Wanted | None, status: Status) -> bool:
-        """Store the status of a run, or forget it when it is over; return whether it is new."""
+        """Store a run's status, or forget it when the run is over; return whether it changed."""
         ready = readiness_of(crew, self._steps.refusals.why(name))
         unstarted = self._steps.overdue(name, wanted, ready)
         with self._lock:

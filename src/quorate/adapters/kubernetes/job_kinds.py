@@ -1,8 +1,9 @@
-"""Kinds of workload that wait while they are suspended: how each is read, in one table. Pure.
+"""The kinds of workload that Quorate starts, and how to read each; one table. Pure.
 
-A Job, JobSet, PyTorchJob or RayJob has pods that its own controller makes, and a field that
-suspends it. Where a kind has these is here: its templates, how it has ended, and which pods are its
-own. The definition of a kind may check little of what users write, so nothing is taken for granted.
+A Job, JobSet, PyTorchJob or RayJob has pods that its own controller creates, and a field that
+suspends it. The table says for each kind where its templates are, how it reports its end, and which
+pods belong to it. The CRD of a kind may validate little of what users write, so the code here
+validates each field.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a workload has ended by itself."""
+    """How a workload ended, if it ended by itself."""
 
     is_done: bool
     note: str = ""
@@ -28,11 +29,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """One kind of workload. ``templates`` yields the place and number of pods of each template.
+    """One kind of workload. ``templates`` yields the path and number of pods of each template.
 
-    ``pod_label`` selects its pods, ``{name}`` and ``{uid}`` being the workload's; ``pod_value`` is
-    what the label's value has to match where the label says more than the name. ``by_affinity``:
-    its template takes a node affinity while it is suspended; else a node selector alone.
+    ``pod_label`` is the selector of its pods, with ``{name}`` and ``{uid}`` of the workload. If the
+    label's value has more than the name, it must match ``pod_value``. With ``by_affinity``, a
+    suspended workload accepts a changed node affinity; else only a changed node selector.
     """
 
     kind: str
@@ -48,15 +49,15 @@ class JobKind:
 
     @property
     def list_path(self) -> str:
-        """Where all of them are listed."""
+        """The API path that lists all workloads of this kind."""
         return f"/apis/{self.group}/{self.version}/{self.plural}"
 
     def path(self, namespace: str, name: str) -> str:
-        """Return where one of them is."""
+        """Return the API path of one workload."""
         return f"/apis/{self.group}/{self.version}/namespaces/{namespace}/{self.plural}/{name}"
 
     def has_pod(self, workload: Workload, labels: Mapping[str, str]) -> bool:
-        """Return whether a pod with ``labels``, which ``pod_label`` selects, is of ``workload``."""
+        """Return whether a pod with ``labels``, selected by ``pod_label``, is of ``workload``."""
         if not self.pod_value:
             return True
         pattern = self.pod_value.format(name=re.escape(workload.name))
@@ -65,7 +66,7 @@ class JobKind:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a run says its work is: KIND.GROUP/NAMESPACE/NAME@UID."""
+    """The workload that a run names: KIND.GROUP/NAMESPACE/NAME@UID."""
 
     kind: JobKind
     namespace: str
@@ -82,12 +83,12 @@ class Workload:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The API path of the workload."""
         return self.kind.path(self.namespace, self.name)
 
 
 def workload_of(text: str) -> Workload | None:
-    """Return the workload that a run names; None where its kind is not known here."""
+    """Return the workload that a run names; None if its kind is not known here."""
     kind_name, _, rest = text.partition("/")
     namespace, _, named = rest.partition("/")
     name, _, uid = named.rpartition("@")
@@ -98,7 +99,7 @@ def workload_of(text: str) -> Workload | None:
 
 
 def at(tree: Any, path: Path) -> Any:
-    """Return what is at ``path`` of a tree; None where there is nothing."""
+    """Return the value at ``path`` of a tree; None if there is none."""
     for step in path:
         if isinstance(step, int):
             tree = tree[step] if isinstance(tree, list) and step < len(tree) else None
@@ -108,12 +109,12 @@ def at(tree: Any, path: Path) -> Any:
 
 
 def mappings(value: Any) -> list[Tree]:
-    """Return the mappings that a list has; none where it is no list."""
+    """Return the mappings in a list; empty if ``value`` is not a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def whole(value: Any) -> int | None:
-    """Return a whole number; None where it is something else."""
+    """Return ``value`` if it is a whole number, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -151,7 +152,7 @@ def _ray_templates(tree: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:
 
 
 def _by_conditions(done: str, failed: str) -> Callable[[Mapping[str, Any]], Ended | None]:
-    """Return what reads the end of a workload from conditions of these types."""
+    """Return a function that reads the end of a workload from conditions of these types."""
 
     def read(tree: Mapping[str, Any]) -> Ended | None:
         for each in mappings(at(tree, ("status", "conditions"))):
@@ -189,7 +190,7 @@ KINDS: Final = (
         templates=_job_set_templates,
         ended=_by_conditions("Completed", "Failed"),
         pod_label="jobset.sigs.k8s.io/jobset-name={name}",
-        # Its webhook takes a changed node selector, and refuses a changed affinity.
+        # Its webhook accepts a changed node selector, and refuses a changed affinity.
         by_affinity=False,
     ),
     JobKind(
@@ -211,7 +212,7 @@ KINDS: Final = (
         templates=_ray_templates,
         ended=_ray_ended,
         pod_label="ray.io/cluster",
-        # The cluster of a RayJob is called after it, with five characters that are drawn.
+        # The cluster of a RayJob has its name, followed by five random characters.
         pod_value=r"{name}-(?:raycluster-)?[a-z0-9]{{5}}",
     ),
 )

@@ -1,7 +1,7 @@
-"""What is changed of a workload to start it on nodes, to suspend it, and to say why it waits. Pure.
+"""The patches that start a workload on nodes, suspend it, and state why it waits. Pure.
 
-A patch has the whole of ``spec``, because a merge patch replaces lists, and the version that it was
-made from, so that a change made in between is never overwritten.
+A patch contains the whole ``spec``, because a merge patch replaces lists. It also contains the
+resource version that it was made from, so that it never overwrites a later change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def suspend_patch(job: SeenJob, message: str) -> Tree:
 
 
 def message_patch(job: SeenJob, message: str, run: str = "") -> Tree:
-    """Return the patch that has ``job`` say why it waits, and for which run."""
+    """Return the patch that writes to ``job`` why it waits, and for which run."""
     notes: dict[str, str | None] = {MESSAGE_NOTE: message or None}
     if run:
         notes[RUN_NOTE] = run
@@ -55,32 +55,36 @@ def message_patch(job: SeenJob, message: str, run: str = "") -> Tree:
 
 
 def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
-    """Return why the pods of ``job`` cannot work on the GPUs that it has of nodes; empty if so.
+    """Return why the pods of ``job`` do not fit the GPUs that it was given; empty if they fit.
 
     Its template names nodes, and the cluster's scheduler chooses among them by what it counts as
-    free. So where runs share nodes (not ``is_alone``) only one node can be named.
+    free. So if runs share nodes (not ``is_alone``), the template can name only one node.
     """
     if len(gpus_of) > 1 and not job.workload.kind.by_affinity:
         return (
-            f"a {job.workload.kind.kind} can be pinned to one node, and it has GPUs of "
-            f"{len(gpus_of)}; use a Job for each node, or a kind that takes a node affinity"
+            f"a {job.workload.kind.kind} can be pinned to one node only, and it was given GPUs of "
+            f"{len(gpus_of)}; use a Job for each node, or a kind that accepts a node affinity"
         )
     if len(gpus_of) > 1 and not is_alone:
         return (
-            f"it has GPUs of {len(gpus_of)} nodes that other runs share, and its scheduler would "
-            "choose among them; use a pool with wholeNodes: true"
+            f"it was given GPUs of {len(gpus_of)} nodes that it shares with other runs, and the "
+            f"cluster's scheduler would choose among the nodes; use a pool with wholeNodes: true"
         )
     if not _fits(job.pod_sets, gpus_of):
         sizes = ", ".join(f"{each.pods} x {each.gpus}" for each in job.pod_sets)
         have = ", ".join(f"{gpus} on {node}" for node, gpus in sorted(gpus_of.items()))
-        return f"its pods need GPUs of {sizes}, and it has {have}; ask for pods that divide a node"
+        return (
+            f"its pods need {sizes} GPUs, and it was given {have}; ask for pods whose size "
+            f"divides a node"
+        )
     return ""
 
 
 def _fits(pod_sets: Sequence[PodSet], gpus_of: dict[str, int]) -> bool:
-    """Return whether the largest pods first, each on the fullest node that holds it, all fit.
+    """Return whether all pods fit: largest first, each on the fullest node with room for it.
 
-    The fullest node that holds a pod stays the fullest with it, so it takes all of a size at once.
+    The fullest node with room for a pod stays the fullest afterwards, so it takes all pods of one
+    size.
     """
     left = dict(gpus_of)
     for each in sorted(pod_sets, key=lambda each: each.gpus, reverse=True):
@@ -95,12 +99,12 @@ def _fits(pod_sets: Sequence[PodSet], gpus_of: dict[str, int]) -> bool:
 
 
 def is_pinned_to(job: SeenJob, nodes: Sequence[str]) -> bool:
-    """Return whether the templates of ``job`` name just these ``nodes``, as a start writes them."""
+    """Return whether the templates of ``job`` name exactly ``nodes``, as a start writes them."""
     return all(_pins(job, each) == set(nodes) for each in job.pod_sets)
 
 
 def _pins(job: SeenJob, pod_set: PodSet) -> set[str]:
-    """Return the nodes to which a template is pinned; none where it may have pods elsewhere."""
+    """Return the nodes to which a template is pinned; empty if its pods may run elsewhere."""
     pod = at(job.tree, (*pod_set.path, "spec"))
     if not job.workload.kind.by_affinity:
         return {str(at(pod, ("nodeSelector", HOST)))}
@@ -110,7 +114,7 @@ def _pins(job: SeenJob, pod_set: PodSet) -> set[str]:
 
 
 def _pin(term: Tree) -> str | None:
-    """Return the node that the last field of an alternative names; None where it names none."""
+    """Return the node that the last field of a node selector term names; None if it names none."""
     last = (mappings(term.get("matchFields")) or [{}])[-1]
     values = last.get("values")
     if not isinstance(values, list) or last != _pin_to(*values[:1]) or len(values) != 1:
@@ -123,7 +127,7 @@ def _pin_to(node: str = "") -> Tree:
 
 
 def _pin_by_affinity(pod: Tree, nodes: Sequence[str], *, is_pinned: bool) -> None:
-    """Have each alternative of a pod's node affinity name one of ``nodes`` besides."""
+    """Make each term of a pod's node affinity name one of ``nodes``, too."""
     affinity = _mapping(pod.get("affinity"))
     pod["affinity"] = affinity
     node_affinity = _mapping(affinity.get("nodeAffinity"))
@@ -145,7 +149,7 @@ def _pinned(term: Tree, node: str) -> Tree:
 
 
 def _without_pins(terms: Sequence[Tree]) -> list[Tree]:
-    """Return the alternatives as they were before an earlier start, whose pin is the last field."""
+    """Return the terms without the last field that an earlier start added to pin them."""
     found: list[Tree] = []
     for term in terms:
         fields = mappings(term.get("matchFields"))

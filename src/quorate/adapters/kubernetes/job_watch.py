@@ -1,6 +1,6 @@
-"""The workloads with an owner in one cluster, of every kind that its API server has.
+"""Watches the workloads with an owner in one cluster, of every kind that its API server has.
 
-A kind that is installed later is found by asking again now and then (``discover``).
+``discover``, called now and then, finds kinds that are installed later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.ports.errors import ClusterRefusedError
 
 @dataclass(frozen=True, slots=True)
 class SeenJobs:
-    """Workloads by how runs name them, and the kinds of which all are known."""
+    """Workloads by the names that runs use for them, and the kinds that were fully listed."""
 
     jobs: dict[str, SeenJob]
     watched: frozenset[str]
@@ -38,19 +38,19 @@ class _OneKind:
         self.watch = ObjectWatch(api, kind.list_path, self, what=what, lists_after_loss=True)
 
     def jobs(self) -> dict[str, SeenJob] | None:
-        """Return them by name; None while they are not known."""
+        """Return the workloads by name; None while they are not known."""
         with self._lock:
             return None if self._jobs is None else dict(self._jobs)
 
     def listed(self, list_now: Callable[[], list[dict[str, Any]]]) -> None:
-        """Replace all of them."""
+        """Replace all workloads."""
         seen = [job for tree in list_now() if (job := seen_job(tree, self._kind)) is not None]
         with self._lock:
             self._jobs = {str(job.workload): job for job in seen}
         self._tell()
 
     def took(self, change: Change, tree: dict[str, Any]) -> None:
-        """Take one that has changed."""
+        """Apply one change of a workload."""
         job = None if change is Change.DELETED else seen_job(tree, self._kind)
         metadata = tree["metadata"]
         key = str(Workload(self._kind, metadata["namespace"], metadata["name"], metadata["uid"]))
@@ -64,13 +64,13 @@ class _OneKind:
             self._tell()
 
     def lost(self) -> None:
-        """Have no answer until they are listed anew."""
+        """Forget the workloads until they are listed again."""
         with self._lock:
             self._jobs = None
 
 
 class JobWatch:
-    """The workloads of ``cluster``; ``tell`` is called, on another thread, when one has changed."""
+    """The workloads of ``cluster``; another thread calls ``tell`` when one has changed."""
 
     def __init__(self, api: KubeApi, cluster: str, tell: Callable[[], None]) -> None:
         self._api = api
@@ -79,7 +79,7 @@ class JobWatch:
         self._kinds: dict[str, _OneKind] = {}
 
     def discover(self) -> None:
-        """Begin to watch every kind that the API server has; raises ``ClusterError``."""
+        """Start watching every kind that the API server has; raises ``ClusterError``."""
         for kind in KINDS:
             if kind.plural not in self._kinds and self._has(kind):
                 one = _OneKind(self._api, self._cluster, kind, self._tell)
@@ -96,7 +96,7 @@ class JobWatch:
         return any(each.get("name") == kind.plural for each in found.get("resources") or [])
 
     def seen(self) -> SeenJobs:
-        """Return the workloads of all kinds that are known now."""
+        """Return the known workloads of all kinds."""
         known = {name: each.jobs() for name, each in dict(self._kinds).items()}
         jobs: dict[str, SeenJob] = {}
         for found in known.values():
@@ -115,9 +115,9 @@ class JobWatch:
 def without_pods(
     api: KubeApi, workloads: Iterable[Workload], failed_nodes: Collection[str]
 ) -> tuple[frozenset[str], list[str]]:
-    """Return which of ``workloads`` have no pod left, and of which the cluster does not say it.
+    """Return the ``workloads`` without pods, and those for which the cluster gave no answer.
 
-    Raises ``ClusterError`` where the cluster does not answer.
+    Raises ``ClusterError`` if the cluster does not answer.
     """
     gone: set[str] = set()
     unknown: list[str] = []
@@ -131,7 +131,7 @@ def without_pods(
 
 
 def has_pods(api: KubeApi, workload: Workload, failed_nodes: Collection[str]) -> bool:
-    """Return whether a pod of ``workload`` may still work; those on failed nodes do not count.
+    """Return whether a pod of ``workload`` may still work; pods on failed nodes do not count.
 
     Raises ``ClusterError``.
     """
@@ -139,7 +139,7 @@ def has_pods(api: KubeApi, workload: Workload, failed_nodes: Collection[str]) ->
 
 
 def kill_pods(api: KubeApi, workload: Workload) -> None:
-    """Have the pods of ``workload`` that may still work end at once, whatever grace they have.
+    """Delete the pods of ``workload`` that may still work, without a grace period.
 
     Raises ``ClusterError``.
     """

@@ -1,7 +1,7 @@
-"""The API of one cluster, typed as far as Quorate uses it: objects are the trees that JSON has.
+"""The calls of one cluster's API that Quorate uses; objects are JSON trees.
 
-Every failure is a ``ClusterError``: ``ClusterDownError`` where asking again later may help,
-``ClusterRefusedError`` with its HTTP status where the API server said no.
+Every failure is a ``ClusterError``: ``ClusterDownError`` if a later retry may help,
+``ClusterRefusedError`` with its HTTP status if the API server refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_S: Final = 10.0
 PAGE: Final = 500
 """How many objects one page of a list has."""
 SILENCE_S: Final = 30.0
-"""How much longer than it was asked for a watch may be silent before it is given up."""
+"""How long a watch may be silent beyond its requested duration before the client ends it."""
 GONE: Final = 410
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
@@ -36,14 +36,14 @@ _FAULT: Final = 400
 _READ_BYTES: Final = 65_536
 _JSON: Final = "application/json"
 _SAID: Final = {"Accept": _JSON, "User-Agent": f"quorate/{__version__}"}
-"""What every request says: audit logs and ``managedFields`` name the program that writes."""
+"""The headers of every request: audit logs and ``managedFields`` name the program that writes."""
 _MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 """The content type of server-side apply; JSON is YAML."""
 
 
 class Change(StrEnum):
-    """What a watch says of an object."""
+    """The kind of change that a watch event reports."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -60,7 +60,7 @@ class Watched:
 
 
 class KubeApi:
-    """Asks the API server of one cluster; safe for several threads. ``close`` ends watches."""
+    """Calls the API server of one cluster; safe for several threads. ``close`` ends watches."""
 
     def __init__(self, access: ClusterAccess, *, timeout_s: float = TIMEOUT_S) -> None:
         self._access = access
@@ -68,7 +68,7 @@ class KubeApi:
         self._connections = KubeConnections(access)
 
     def close(self) -> None:
-        """End watches, which wait for their server; requests under way are still answered."""
+        """End the watches, which wait for the server; requests under way are still answered."""
         self._connections.close()
 
     def get(self, path: str, **params: str) -> Tree:
@@ -76,7 +76,7 @@ class KubeApi:
         return self._ask("GET", path, params=params)
 
     def create(self, path: str, body: Mapping[str, Any]) -> Tree:
-        """Return the object that was made; refused with ``CONFLICT`` where it is there already."""
+        """Return the created object; refused with ``CONFLICT`` if it exists already."""
         return self._ask("POST", path, body=body)
 
     def merge(self, path: str, patch: Mapping[str, Any]) -> Tree:
@@ -84,7 +84,7 @@ class KubeApi:
         return self._ask("PATCH", path, body=patch, content_type=_MERGE)
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Tree:
-        """Return the object after it was replaced; refused with ``CONFLICT`` where it is newer."""
+        """Return the object after it was replaced; refused with ``CONFLICT`` if it has changed."""
         return self._ask("PUT", path, body=body)
 
     def apply(self, path: str, body: Mapping[str, Any], *, manager: str = "quorate") -> Tree:
@@ -93,10 +93,10 @@ class KubeApi:
         return self._ask("PATCH", path, body=body, content_type=APPLY, params=params)
 
     def delete(self, path: str, *, grace_s: int | None = None, uid: str = "") -> Tree | None:
-        """Return the object as it is now, or None where there is none any more.
+        """Return the object as it is now, or None if it no longer exists.
 
-        With ``uid`` another object of the same name is left alone. An answer without a version is
-        of an object that another caller has deleted at the same time: it is not there any more.
+        With ``uid``, another object of the same name is not deleted. An answer without a resource
+        version means that another caller deleted the object at the same time; it no longer exists.
         """
         options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
@@ -109,13 +109,13 @@ class KubeApi:
             if error.status == NOT_FOUND or (uid and error.status == CONFLICT):
                 return None
             raise
-        # The answer is the object, or a Status, which has no version of its own.
+        # The answer is the object, or a Status, which has no resource version of its own.
         is_object = found.get("kind") != "Status"
         is_left = "resourceVersion" in (found.get("metadata") or {})
         return None if is_object and not is_left else found
 
     def list_all(self, path: str, selector: str = "") -> tuple[list[Tree], str]:
-        """Return all objects at ``path`` and the resource version to watch on from."""
+        """Return all objects at ``path`` and the resource version from which to watch."""
         params = {"limit": str(PAGE)}
         if selector:
             params["labelSelector"] = selector
@@ -137,11 +137,10 @@ class KubeApi:
         for_s: int = 300,
         opened: Callable[[], None] = lambda: None,
     ) -> Iterator[Watched]:
-        """Yield what changes from ``version`` on, until the server ends the watch.
+        """Yield changes from ``version`` on, until the server ends the watch.
 
-        ``opened`` is called when the server has begun to answer.
-        Raises ``ClusterRefusedError`` with ``GONE`` where ``version`` is too old to go on from:
-        then the objects have to be listed anew.
+        ``opened`` is called when the server has begun to answer. Raises ``ClusterRefusedError``
+        with ``GONE`` if ``version`` is too old: then the caller must list the objects again.
         """
         params = {
             "watch": "1",
@@ -164,7 +163,7 @@ class KubeApi:
                     yield _watched(line)
 
     def _url(self, path: str, params: Mapping[str, str]) -> str:
-        """Return what a request names: the path below that of the server, and the parameters."""
+        """Return the path of a request, below the path of the server, with its parameters."""
         question = f"?{urlencode(params)}" if params else ""
         return f"{self._connections.prefix}{quote(path)}{question}"
 
@@ -195,9 +194,9 @@ class KubeApi:
 
 
 def _lines(response: HTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of an answer as they come.
+    """Yield the lines of an answer as they arrive.
 
-    ``readline`` of an answer in chunks would take one that is cut for one that has ended.
+    ``readline`` on a chunked answer would take a truncated answer for a complete one.
     """
     rest = b""
     while part := response.read1(_READ_BYTES):
@@ -210,7 +209,7 @@ def _lines(response: HTTPResponse) -> Iterator[bytes]:
 def _refusal(
     method: str, path: str, status: int, content: bytes
 ) -> ClusterDownError | ClusterRefusedError:
-    """Return the error that an answer is."""
+    """Return the error for an answer that refuses a request."""
     try:
         message = str(_object(content).get("message", ""))
     except ClusterDownError:
@@ -227,20 +226,20 @@ def _object(content: bytes) -> Tree:
     except (msgspec.DecodeError, UnicodeDecodeError):
         found = None
     if not isinstance(found, dict):
-        raise ClusterDownError("the API server answered with what is no object of Kubernetes")
+        raise ClusterDownError("the API server sent an answer that is not a Kubernetes object")
     return found
 
 
 def _watched(line: bytes) -> Watched:
-    """Return one event; raises what an ERROR event or a line that is none stands for."""
+    """Return one event; raise the error that an ERROR event or an invalid line means."""
     event = _object(line)
     body = event.get("object")
     if event.get("type") == "ERROR" and isinstance(body, dict):
         status, message = int(body.get("code", _SERVER_FAULT)), str(body.get("message", ""))
         if status == GONE:
-            raise ClusterRefusedError(f"the watch cannot go on: {message}", status=GONE)
+            raise ClusterRefusedError(f"the watch cannot continue: {message}", status=GONE)
         raise ClusterDownError(f"the watch has failed: {status} {message}")
     if event.get("type") not in set(Change) or not isinstance(body, dict):
-        # A server may answer so just after it has learnt of a kind of object.
-        raise ClusterDownError("the watch answered with what is no event")
+        # A server may answer so just after a kind of object was installed.
+        raise ClusterDownError("the watch sent a line that is not an event")
     return Watched(Change(event["type"]), body)

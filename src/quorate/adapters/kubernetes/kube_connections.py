@@ -1,7 +1,7 @@
-"""Connections to one API server: kept open between requests, and lent to one thread at a time.
+"""Connections to one API server: kept open between requests, each used by one thread at a time.
 
-A request over one of them takes a quarter of the CPU time that it takes by a general client: one
-run as pods and custom resources is more than twenty requests (docs/adr/0041).
+A request on such a connection takes a quarter of the CPU time of one by a general HTTP client. A
+run with pods and custom resources needs more than twenty requests (docs/adr/0041).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from quorate.adapters.kubernetes.cluster_access import ClusterAccess
 from quorate.ports.errors import ClusterDownError
 
 IDLE_MAX: Final = 32
-"""How many connections stay open that no thread uses."""
+"""How many idle connections stay open."""
 
 
 class KubeConnections:
     """Connections to the API server of ``access``; safe for several threads.
 
-    ``close`` ends those of watches, which wait for their server. Others are closed when they are
-    given back.
+    ``close`` ends the connections of watches, which wait for the server. Other connections are
+    closed when their threads return them.
     """
 
     def __init__(self, access: ClusterAccess) -> None:
@@ -41,7 +41,7 @@ class KubeConnections:
         self._is_closed = False
 
     def close(self) -> None:
-        """Close what is idle, end what watches, and lend nothing more."""
+        """Close idle connections, end watches, and lend no more connections."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -56,9 +56,9 @@ class KubeConnections:
     def lent(self, timeout_s: float, *, is_watch: bool = False) -> Iterator[HTTPConnection]:
         """Lend a connection whose reads wait ``timeout_s`` at most.
 
-        That of a watch is connected already, and not kept.
+        The connection of a watch is already connected, and is not reused.
 
-        Raises ``ClusterDownError`` where the server is not reached, or does not answer.
+        Raises ``ClusterDownError`` if the server is not reached, or does not answer.
         """
         connection = self._taken(timeout_s)
         is_whole = False
@@ -94,7 +94,7 @@ class KubeConnections:
         return HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._trust)
 
     def _begin_watch(self, connection: HTTPConnection) -> None:
-        """Connect, and have ``close`` end what this connection waits for."""
+        """Connect, and let ``close`` interrupt the wait of this connection."""
         if connection.sock is None:
             connection.connect()
         with self._lock:
@@ -114,7 +114,7 @@ class KubeConnections:
 
 
 def _has_ended(connection: HTTPConnection) -> bool:
-    """Return whether a server has closed an idle connection: it says nothing unasked else."""
+    """Return whether the server has closed an idle connection, which then becomes readable."""
     if connection.sock is None:
         return True
     poll = select.poll()

@@ -1,6 +1,6 @@
-"""What a cluster says of how work has ended, as a note: one short line that can be printed. Pure.
+"""A cluster's report on how work ended, as a note: one short printable line. Pure.
 
-A container writes its own last message, and it goes into the ledger and to terminals.
+The note may contain a container's own last message; the ledger and terminals show the note.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 NOTE_CHARS_MAX: Final = 200
-"""How long such a note may be."""
+"""The longest note, in characters."""
 _READ_CHARS_MAX: Final = 4 * NOTE_CHARS_MAX
 
 
 def note_of(*words: object) -> str:
-    """Return ``words`` with colons between them, as one line; those that are missing are left out.
+    """Return the non-empty ``words``, joined by colons, as one line.
 
-    Where it is too long, its beginning is kept. What cannot be printed becomes a space.
+    A note that is too long is cut at its end. Characters that cannot be printed become spaces.
     """
     lines = [_line(each) for each in words if isinstance(each, str)]
     note = ": ".join(filter(None, lines))

@@ -1,9 +1,9 @@
-"""What a cluster says of its nodes, and which of them have failed; pure.
+"""Reads the health of a cluster's nodes, and decides which of them have failed. Pure.
 
-A node has failed when the cluster does not have it any more, when it has the taint that says it is
-out of service, or when it was not ready for longer than it may be. A cordon is no failure. A node
-takes no new work either while it has a taint that keeps pods away, or offers fewer GPUs than the
-ledger has of it: a kubelet would refuse the pods of one run too many.
+A node has failed when the cluster no longer has it, when it has the out-of-service taint, or when
+it was not ready for too long. A cordon is not a failure. A node also gets no new work while it has
+a taint that keeps pods away, or while it offers fewer GPUs than the ledger has for it: its kubelet
+would refuse the pods of one run too many.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.model.specs import Node
 
 
 class Health(StrEnum):
-    """What the ledger should say of a node; ``UNSURE`` where it stays as it is."""
+    """The status that the ledger should have for a node; ``UNSURE`` leaves it unchanged."""
 
     READY = "ready"
     CORDONED = "cordoned"
@@ -29,9 +29,9 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNode:
-    """A node of the cluster; ``declared`` is the node of Quorate, None where it has no GPUs.
+    """A node of the cluster; ``declared`` is its Quorate node, None if it has no GPUs.
 
-    ``gpus`` is how many GPUs pods may ask for there now.
+    ``gpus`` is how many GPUs are allocatable there now.
     """
 
     is_ready: bool
@@ -43,7 +43,7 @@ class SeenNode:
 
 
 def seen_node(tree: Mapping[str, Any], cluster: str) -> SeenNode:
-    """Return what the object of a node says."""
+    """Return the content of a Node object."""
     spec, status = tree.get("spec") or {}, tree.get("status") or {}
     return SeenNode(
         is_ready=any(
@@ -62,9 +62,9 @@ def seen_node(tree: Mapping[str, Any], cluster: str) -> SeenNode:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The health of a node, and why; ``due_s`` is when it fails if it does not get ready.
+    """The health of a node, and why; ``due_s`` is when it fails unless it becomes ready.
 
-    ``taint`` is the one that ends the pods there which do not tolerate it.
+    ``taint`` evicts the pods there that do not tolerate it.
     """
 
     health: Health
@@ -75,7 +75,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How long a node may be not ready, and the keys of taints that keep no work away."""
+    """How long a node may be not ready, and the keys of the taints that work tolerates."""
 
     not_ready_s: float
     taints: Collection[str] = ()
@@ -83,18 +83,18 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNodes:
-    """All nodes of a cluster at one instant, on a clock that never runs back.
+    """All nodes of a cluster at one instant of a monotonic clock.
 
-    ``unready_s`` says since when each node that is not ready was seen so.
+    ``unready_s`` says since when each unready node has been seen so.
     """
 
     nodes: Mapping[str, SeenNode]
     unready_s: Mapping[str, float] = field(default_factory=dict)
 
     def finding(self, name: str, now_s: float, tolerance: Tolerance, gpus: int = 0) -> Finding:
-        """Return what is found of a node of which the ledger has ``gpus`` GPUs.
+        """Return the finding for a node that has ``gpus`` GPUs in the ledger.
 
-        0 stands for as many as the node offers.
+        0 means as many as the node offers.
         """
         node = self.nodes.get(name)
         if node is None:
@@ -114,10 +114,10 @@ def _of_ready(name: str, node: SeenNode, tolerance: Tolerance, gpus: int) -> Fin
     taint = closing(node.taints, tolerance.taints)
     if taint is not None:
         remedy = f"kubectl taint node {name} {taint.key}-"
-        why = f"it has the taint {taint}; {remedy}, or kubernetes.tolerated_taints"
+        why = f"it has the taint {taint}; {remedy}, or add its key to kubernetes.tolerated_taints"
         return Finding(Health.CORDONED, why, taint=taint if taint.is_ending_pods else None)
     if node.is_cordoned:
         return Finding(Health.CORDONED, "cordoned in the cluster")
     if node.gpus < gpus:
-        return Finding(Health.CORDONED, f"it offers {node.gpus} GPUs, and was declared with {gpus}")
+        return Finding(Health.CORDONED, f"it offers {node.gpus} GPUs, but was declared with {gpus}")
     return Finding(Health.READY, "ready in the cluster")

@@ -1,8 +1,9 @@
-"""The GPU nodes of a cluster as nodes of Quorate: labels say where they are and what they have.
+"""Makes Quorate nodes of the GPU nodes of a cluster, by their labels.
 
 Quorate's own labels come first (``region``, ``cluster``, ``fabric.domain``, ``rack``,
-``gpu.flavor``); where a node has none, those that cloud providers and NVIDIA's operator set are
-read. A node whose fabric is not known is a domain of its own: nothing is promised of its network.
+``gpu.flavor``). If a node has none, the labels of cloud providers and of NVIDIA's GPU operator are
+used. A node whose fabric is not known is a domain of its own, because its network may connect to no
+other node.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class LeftOut:
 
 
 def nodes_of(trees: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[Node], list[LeftOut]]:
-    """Return the nodes with GPUs by name, and those that are left out; ``cluster`` is their name.
+    """Return the nodes of ``cluster`` with GPUs by name, and those that are left out.
 
     A node without GPUs is in neither list.
     """
@@ -46,7 +47,7 @@ def nodes_of(trees: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[Nod
 
 
 def node_of(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
-    """Return a node of ``cluster`` as Quorate has it; None where it has no GPUs."""
+    """Return the Quorate node for a node of ``cluster``; None if it has no GPUs."""
     name = str(tree["metadata"]["name"])
     gpus = gpus_of(tree)
     if gpus == 0:
@@ -60,13 +61,13 @@ def node_of(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
     }
     for keys, value in place.items():
         if not is_name(value):
-            said = f"says {value!r}, which is no name" if value else "is not there"
+            said = f"has the value {value!r}, which is not a valid name" if value else "is missing"
             remedy = f"kubectl label node {name} {keys[0]}=NAME"
-            return LeftOut(name, f"its label {keys[-1]} {said}; label it: {remedy}")
+            return LeftOut(name, f"its label {keys[-1]} {said}; set the label: {remedy}")
     if not is_name(name):
-        return LeftOut(name, "its name is too long for Quorate, 128 characters")
+        return LeftOut(name, "its name is longer than 128 characters")
     if gpus > GPUS_PER_NODE_MAX:
-        return LeftOut(name, f"it has {gpus} GPUs, and a node has at most {GPUS_PER_NODE_MAX}")
+        return LeftOut(name, f"it has {gpus} GPUs, but a node may have at most {GPUS_PER_NODE_MAX}")
     rack = _first(labels, RACKS)
     return Node(
         name=name,
@@ -80,7 +81,7 @@ def node_of(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
 
 
 def gpus_of(tree: Mapping[str, Any]) -> int:
-    """Return how many GPUs a node lets pods ask for; 0 where it says nothing of GPUs."""
+    """Return how many GPUs a node makes allocatable; 0 if it lists none."""
     status = tree.get("status") or {}
     for table in (status.get("allocatable"), status.get("capacity")):
         text = str((table or {}).get(GPU, ""))

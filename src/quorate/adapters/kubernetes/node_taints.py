@@ -1,8 +1,7 @@
-"""The taints of a node: which of them keep new pods away, and which end those that are there. Pure.
+"""The taints of a node: which keep new pods away, and which evict running pods. Pure.
 
-Quorate binds pods itself, so no scheduler looks at taints before it does. What Kubernetes says with
-a taint of its own, and Quorate reads elsewhere, is left out: that a node is not ready, cordoned or
-out of service.
+Quorate binds pods itself, so no scheduler checks taints first. Taints by which Kubernetes marks a
+node as not ready, cordoned or out of service are left out: Quorate reads those facts elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Final
 from quorate.model.pod_template import PodTemplate, TaintEffect, Toleration, TolerationOperator
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
-"""The taint that an administrator gives to a node that is shut down for good or broken."""
+"""The taint that an administrator sets on a node that is shut down for good or broken."""
 _READ_ELSEWHERE: Final = frozenset(
     {
         OUT_OF_SERVICE,
@@ -27,7 +26,7 @@ _READ_ELSEWHERE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint that keeps pods away which do not tolerate it."""
+    """A taint that keeps away pods that do not tolerate it."""
 
     key: str
     effect: TaintEffect
@@ -39,12 +38,12 @@ class Taint:
 
     @property
     def is_ending_pods(self) -> bool:
-        """Whether pods that are there already have to go."""
+        """Whether the taint evicts running pods."""
         return self.effect is TaintEffect.NO_EXECUTE
 
 
 def taints_of(tree: Mapping[str, Any]) -> tuple[Taint, ...]:
-    """Return the taints of the object of a node that keep pods away, those that end pods first."""
+    """Return the taints of a Node object that keep pods away; those that evict pods come first."""
     found: list[Taint] = []
     for each in (tree.get("spec") or {}).get("taints") or []:
         key, effect = str(each.get("key") or ""), each.get("effect")
@@ -56,7 +55,7 @@ def taints_of(tree: Mapping[str, Any]) -> tuple[Taint, ...]:
 
 
 def closing(taints: Iterable[Taint], tolerated: Collection[str]) -> Taint | None:
-    """Return the taint that says most of those that are not ``tolerated`` by their keys."""
+    """Return the most severe taint whose key is not ``tolerated``; None if there is none."""
     return next((each for each in taints if each.key not in tolerated), None)
 
 

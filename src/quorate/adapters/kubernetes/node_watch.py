@@ -1,7 +1,7 @@
 """The nodes of one cluster, kept up to date by a watch.
 
-After a watch that was lost the nodes are listed anew; until then there is no answer, so that no old
-word of a node becomes a failure.
+After a lost watch the nodes are listed again. Until then ``seen`` returns None, so that outdated
+information about a node never counts as a failure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.adapters.kubernetes.object_watch import ObjectWatch
 
 
 class NodeWatch:
-    """The nodes of ``cluster``; ``tell`` is called, on another thread, when one has changed."""
+    """The nodes of ``cluster``; another thread calls ``tell`` when one has changed."""
 
     def __init__(self, api: KubeApi, cluster: str, tell: Callable[[], None]) -> None:
         self._api = api
@@ -33,11 +33,11 @@ class NodeWatch:
 
     @property
     def trouble(self) -> str:
-        """Why nodes are not seen; empty while they are."""
+        """Why the nodes cannot be watched; empty while they can."""
         return self._watch.trouble
 
     def start(self) -> None:
-        """Begin to list and to watch."""
+        """Start to list and to watch."""
         self._watch.start()
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class NodeWatch:
         self._watch.join()
 
     def seen(self) -> SeenNodes | None:
-        """Return all nodes; None while the cluster does not say which there are."""
+        """Return all nodes; None while they are not known."""
         with self._lock:
             if not self._is_known:
                 return None
@@ -69,7 +69,7 @@ class NodeWatch:
         self._tell()
 
     def took(self, change: Change, tree: dict[str, Any]) -> None:
-        """Take one node that has changed."""
+        """Apply one change of a node."""
         with self._lock:
             if change is Change.DELETED:
                 name = str(tree["metadata"]["name"])
@@ -81,12 +81,12 @@ class NodeWatch:
             self._tell()
 
     def lost(self) -> None:
-        """Have no answer until the nodes are listed anew."""
+        """Forget the nodes until they are listed again."""
         with self._lock:
             self._is_known = False
 
     def _put(self, tree: dict[str, Any]) -> bool:
-        """Take a node as the cluster has it; return whether anything of it is new."""
+        """Store a node as the cluster has it; return whether it changed."""
         name = str(tree["metadata"]["name"])
         node, before = seen_node(tree, self._cluster), self._nodes.get(name)
         self._nodes[name] = node

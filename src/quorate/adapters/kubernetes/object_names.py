@@ -1,10 +1,10 @@
-"""Names of Kubernetes objects for names of Quorate, which may be longer and have other letters.
+"""Maps names of Quorate, which may be longer and have other letters, to names of objects.
 
 A name that is a DNS-1123 label of at most 40 characters, begins with a letter and does not look
-like a mapped one is used as it is. Every other name is mapped: lower case, every other character
-becomes ``-``, at most 29 characters of that, and ``-`` with 10 hex digits of the SHA-256 of the
-name. So two names have the same object name only where those digits collide; the whole name is in
-an annotation of each object.
+like a mapped one is used as it is. Every other name is mapped: it is put in lower case, each
+character that is not allowed becomes ``-``, the result is cut to 29 characters, and ``-`` with 10
+hex digits of the SHA-256 of the name is appended. So two names have the same object name only if
+those digits collide. An annotation of each object has the full name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from quorate.model.specs import Run
 
 STEM_CHARS_MAX: Final = 40
-"""How long an object name is: with what is added to it, it is a label of 63 characters."""
+"""The longest object name: with the suffixes that are added, it fits a label of 63 characters."""
 _DIGITS: Final = 10
 _PLAIN: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,38}[a-z0-9])?")
 _MAPPED: Final = re.compile(rf".*-[0-9a-f]{{{_DIGITS}}}")
@@ -36,15 +36,15 @@ def object_name(name: str) -> str:
 
 
 def owner_namespace(template: str, owner: str) -> str:
-    """Return the namespace of what ``owner`` has in a cluster; ``template`` has ``{owner}``."""
+    """Return the namespace of the objects of ``owner``; ``template`` contains ``{owner}``."""
     return template.replace("{owner}", object_name(owner))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespaces:
-    """Where the work of owners runs: ``template`` may have ``{owner}`` in it.
+    """The namespaces of owners' work: ``template`` may contain ``{owner}``.
 
-    ``home`` is the namespace of what is there once for the whole cluster.
+    ``home`` is the namespace of the objects that exist once per cluster.
     """
 
     template: str = "quorate-{owner}"
@@ -55,5 +55,5 @@ class Namespaces:
         return self.of_owner(run.owner)
 
     def of_owner(self, owner: str) -> str:
-        """Return the namespace of what ``owner`` has in a cluster."""
+        """Return the namespace of the objects of ``owner``."""
         return owner_namespace(self.template, owner)

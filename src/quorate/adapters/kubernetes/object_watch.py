@@ -1,8 +1,9 @@
-"""The objects at one path of a cluster, followed by a list and a watch that may be lost anytime.
+"""Follows the objects at one path of a cluster by a list and a watch.
 
-A watch that its server ends goes on where it was. So does one that was lost, unless every loss has
-to be followed by a list (``lists_after_loss``). A watch that cannot go on (410 Gone) begins anew
-with a list. While the API server is away it is asked again, with longer and longer pauses.
+A watch that its server ends continues from the last resource version. So does a lost watch, unless
+every loss must be followed by a list (``lists_after_loss``). A watch that cannot continue (410
+Gone) starts again with a list. While the API server does not answer, the watch retries with growing
+pauses.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from quorate.ports.errors import (
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.2
-"""How long until a lost watch is opened again; twice as long after each that fails."""
+"""How long until a lost watch is opened again; doubled after each failure."""
 AGAIN_S_MAX: Final = 15.0
 _DENIED: Final = (401, 403)
 
 
 class Follower(Protocol):
-    """Gets what a watch sees, on the thread of the watch."""
+    """Receives the objects and changes of a watch, on the thread of the watch."""
 
     def listed(self, list_now: Callable[[], list[dict[str, Any]]]) -> None:
-        """Replace all objects by those that ``list_now`` returns, which asks the API server."""
+        """Replace all objects by those that ``list_now`` returns; it asks the API server."""
         ...
 
     def took(self, change: Change, tree: dict[str, Any]) -> None:
-        """Take one object that was added, modified or deleted."""
+        """Apply the addition, change or deletion of one object."""
         ...
 
     def lost(self) -> None:
-        """Take it that objects may have changed unseen, until they are listed anew."""
+        """Assume that objects may have changed unseen, until they are listed again."""
         ...
 
 
@@ -51,7 +52,7 @@ class ObjectWatch:
     """Lists and watches ``path`` in a thread of its own, until ``close``.
 
     ``what`` names the objects in the log. ``before`` is called before each list, and raises
-    ``ClusterError``, ``WorkFolderError`` or ``OldTermError`` where the cluster must not be used.
+    ``ClusterError``, ``WorkFolderError`` or ``OldTermError`` if the cluster must not be used.
     """
 
     def __init__(  # noqa: PLR0913 - where, which, and how
@@ -82,17 +83,17 @@ class ObjectWatch:
 
     @property
     def trouble(self) -> str:
-        """Since when and why the objects are not seen, and what to do; empty while they are."""
+        """Since when and why the objects cannot be watched, and the remedy; empty if they can."""
         if not self._cause:
             return ""
         return f"since {time_text(self._since_ms)}: {self._cause}; {self._remedy}"
 
     def start(self) -> None:
-        """Begin to list and to watch."""
+        """Start to list and to watch."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching; the connection must be closed as well, which ends the last read."""
+        """Stop watching; the caller must also close the connection, which ends the last read."""
         self._is_closing.set()
 
     def join(self) -> None:
@@ -142,14 +143,14 @@ class ObjectWatch:
         for event in events:
             if event.change is not Change.BOOKMARK:
                 self._follower.took(event.change, event.object)
-            # Only now: what could not be taken is listed anew.
+            # Reset the pause only now: an object that could not be applied is listed again.
             self._version = event.object["metadata"]["resourceVersion"]
 
     def _opened(self) -> None:
         self._again_s = AGAIN_S
         if self._cause:
             self._cause = ""
-            _LOG.info("%s are seen again", self._what)
+            _LOG.info("%s can be watched again", self._what)
 
     def _forget(self) -> None:
         self._version = ""
@@ -161,14 +162,16 @@ class ObjectWatch:
         if not self._cause:
             self._since_ms = int(time() * SECOND_MS)
         self._cause, self._remedy = str(error), remedy_of(error)
-        _LOG.warning("%s are not seen: %s; tried again", self._what, error)
+        _LOG.warning("%s cannot be watched: %s; trying again", self._what, error)
 
 
 def remedy_of(error: Exception) -> str:
-    """Return what helps where a cluster refuses to be asked, or does not answer."""
+    """Return the remedy for a cluster that refuses a request, or does not answer."""
     status = error.status if isinstance(error, ClusterRefusedError) else None
     if status in _DENIED:
-        return "give the service the rights that docs/kubernetes.md lists, and a valid token"
+        return "give the service the permissions that docs/kubernetes.md lists, and a valid token"
     if status == NOT_FOUND:
-        return "install what is missing there: deploy/crds has the custom resources"
-    return "see that its API server runs and is reached from here; it is asked again meanwhile"
+        return "install the missing CRDs there: they are in deploy/crds"
+    return (
+        "check that its API server runs and can be reached from here; Quorate tries again meanwhile"
+    )

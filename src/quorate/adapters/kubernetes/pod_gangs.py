@@ -1,8 +1,8 @@
-"""What the pods of a run amount to: a gang that works, stops, or has exited. Pure.
+"""Derives from the pods of a run whether it works, stops, or has exited. Pure.
 
-The exit code of a pod that Quorate has stopped does not count. Any other pod that ends with a
-code other than 0 has failed, and the run with it. A pod that is deleted from outside leaves a gang
-with fewer slots than are wanted: the executor stops the others and starts all of them again.
+The exit code of a pod that Quorate has stopped does not count. Any other pod that ends with a code
+other than 0 has failed, and its run has failed, too. A pod that is deleted from outside leaves a
+gang with too few pods: the executor stops the others and starts all of them again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from quorate.model.amounts import SECOND_MS
 from quorate.prepared_types import prepared
 
 CODE_LOST: Final = 137
-"""The code of a pod that ended without one: evicted, or not admitted to its node."""
+"""The exit code of a pod that ended without one: evicted, or not admitted by its node."""
 STEP_DIGITS_MAX: Final = 15
-"""How long the text of a reported step may be; a longer one is not a step."""
+"""The longest text of a reported step; a longer one is ignored."""
 KILLED_S: Final = 1
-"""The grace of a pod that is killed: none at all would forget the pod while it still works."""
+"""The grace period of a killed pod: with 0 the API server would drop a pod that still works."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -34,9 +34,9 @@ _OVER: Final = frozenset({"Succeeded", "Failed"})
 class Pod:
     """One pod as the API server has it.
 
-    ``stop_by_ms`` says that it was told to stop; ``grace_s`` is the time that it got. ``code`` is
-    how its container exited; None while it has not. ``node`` is empty until it is bound.
-    ``waiting`` is the word by which its kubelet says why its container has not begun.
+    ``stop_by_ms`` is not None once it was ordered to stop; ``grace_s`` is its grace period.
+    ``code`` is the exit code of its container; None until then. ``node`` is empty until it is
+    bound. ``waiting`` is the kubelet's reason why its container has not started.
     """
 
     record: PodRecord
@@ -57,32 +57,32 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether none of its containers works any more."""
+        """Whether all its containers have ended."""
         return self.code is not None
 
     @property
     def is_killed(self) -> bool:
-        """Whether it was told to stop at once."""
+        """Whether it was ordered to stop at once."""
         return self.stop_by_ms is not None and self.grace_s <= KILLED_S
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended unasked, and not well."""
+        """Whether it ended without an order, and with a failure."""
         return self.code not in (None, 0) and self.stop_by_ms is None
 
     @property
     def path(self) -> str:
-        """Where the API server has it."""
+        """The API path of the pod."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def is_on(self, slots: Iterable[Slot]) -> bool:
-        """Return whether it works on one of ``slots``; one for several nodes is on the first."""
+        """Return whether it works on one of ``slots``; with several nodes, the first counts."""
         own = self.record.slots[0][0]
         return any(slot in self.record.slots for slot in slots if slot[0] == own)
 
 
 def pod_of(tree: Mapping[str, Any]) -> Pod | None:
-    """Return the pod that an object is; None where Quorate did not make it."""
+    """Return the pod of an object; None if Quorate did not create it."""
     metadata = tree["metadata"]
     annotations = metadata.get("annotations") or {}
     try:
@@ -105,7 +105,8 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
         code=code,
         note=note,
         finished_ms=finished_ms,
-        # The API server says whole seconds: the last millisecond of that one is never too early.
+        # The API server's times have whole seconds; the last millisecond of the second is never too
+        # early.
         stop_by_ms=None if deleted is None else _ms(deleted) + SECOND_MS - 1,
         grace_s=int(metadata.get("deletionGracePeriodSeconds") or 0),
         step=int(step) if step.isdecimal() and len(step) <= STEP_DIGITS_MAX else None,
@@ -116,7 +117,7 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
 
 
 def _exit_of(status: Mapping[str, Any]) -> tuple[int | None, str, int]:
-    """Return the code, the reason and the time of the end of a pod; no code while it works."""
+    """Return the exit code, reason and end time of a pod; the code is None while it works."""
     phase = status.get("phase")
     if phase not in _OVER:
         return None, "", 0
@@ -137,14 +138,14 @@ def _exit_of(status: Mapping[str, Any]) -> tuple[int | None, str, int]:
 
 
 def _begun_of(status: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """Return whether the container of a pod has begun; else why not, as a word and a sentence."""
+    """Return whether the container of a pod has started; if not, the reason and its message."""
     for each in status.get("containerStatuses") or []:
         state = each.get("state") or {}
         if "running" in state or "terminated" in state:
             return True, "", ""
         waiting = state.get("waiting") or {}
         return False, str(waiting.get("reason") or ""), str(waiting.get("message") or "")
-    # A kubelet that refuses a pod, or evicts it early, names no container.
+    # The status of a pod that a kubelet refuses, or evicts early, names no container.
     return status.get("phase") in ("Running", "Succeeded", "Failed"), "", ""
 
 
@@ -166,12 +167,12 @@ class Crew:
 
     @property
     def generation(self) -> int:
-        """The number of the last start; 0 where there are no pods."""
+        """The number of the last start; 0 if there are no pods."""
         return max((each.record.generation for each in self.pods), default=0)
 
     @property
     def live(self) -> list[Pod]:
-        """Those that may still work."""
+        """The pods that may still work."""
         return [each for each in self.pods if not each.is_over]
 
     @property
@@ -182,10 +183,10 @@ class Crew:
 
     @property
     def is_starting(self) -> bool:
-        """Whether pods of the last start have to be made or bound, and none was told to stop.
+        """Whether pods of the last start must be created or bound, and none was ordered to stop.
 
-        Pods are bound when all of them are there. So one that is missing beside a bound one has
-        vanished, and was not merely never made.
+        Pods are bound only when all of them exist. So a pod that is missing beside a bound one was
+        deleted.
         """
         newest = self.newest
         if not newest or any(each.is_over or each.stop_by_ms is not None for each in newest):
@@ -196,7 +197,7 @@ class Crew:
 
     @property
     def gang(self) -> Gang | None:
-        """The pods as processes of one start; None where none of them works any more."""
+        """The pods as processes of one start; None if none of them works any longer."""
         live = self.live
         if not live:
             return None
@@ -213,7 +214,7 @@ class Crew:
 
     @property
     def exited(self) -> Exited | None:
-        """How the last start has ended by itself; None while it has not."""
+        """How the last start ended by itself; None if it did not."""
         newest = self.newest
         if self.live or not newest:
             return None
@@ -229,12 +230,12 @@ class Crew:
 
     @property
     def finished_ms(self) -> int:
-        """When the last of the pods ended."""
+        """The time at which the last pod ended."""
         return max((each.finished_ms for each in self.newest), default=0)
 
     @property
     def wanted_before(self) -> Wanted | None:
-        """What was wanted when the last start was made, as far as it says which life it is."""
+        """The orders of the last start, as far as its pods record them: leases and life."""
         newest = self.newest
         if not newest:
             return None

@@ -1,9 +1,9 @@
-"""The objects of a run in its cluster: a headless Service, and a pod for each process. Pure.
+"""The Kubernetes objects of a run: a headless Service, and a pod for each process. Pure.
 
-A pod is for one process, so ``processes: gpu`` is a pod for each GPU, which sees that one GPU
-alone, and ``processes: node`` a pod for each node, in which a launcher may start more. A pod is
-made unbound, for a scheduler that does not exist, and bound by Quorate when all pods of the run
-are there: so a run starts whole or not at all, on servers with scheduling gates or without.
+``processes: gpu`` means a pod for each GPU, which sees only that GPU. ``processes: node`` means a
+pod for each node, in which a launcher may start more processes. Quorate creates a pod with the name
+of a scheduler that does not exist, and binds the pods itself when all pods of the run exist. So a
+run starts as a whole or not at all, on servers with or without scheduling gates.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ Tree = dict[str, Any]
 LEDGER_LABEL: Final = "quorate.dev/ledger"
 RUN_LABEL: Final = "quorate.dev/run"
 RECORD: Final = "quorate.dev/pod"
-"""The annotation of a pod that says which process of which start of its run it is, as JSON."""
+"""The annotation of a pod with its run, its start and its process, as JSON."""
 SERVICE_RECORD: Final = "quorate.dev/service"
 """The annotation of a run's Service: the run, and how often its pods were started."""
 STEP: Final = "quorate.dev/step"
-"""The annotation by which a pod reports its last step."""
+"""The annotation in which a pod reports its last step."""
 GPU: Final = "nvidia.com/gpu"
 SCHEDULER: Final = "quorate"
 MASTER_PORT: Final = 29_500
-"""Each pod has an address of its own, so that this port is free."""
+"""Each pod has its own address, so this port is always free."""
 CONTAINER: Final = "work"
 
 
 GENERATION_MAX: Final = 10**9
-"""The highest number of a start that is believed: it is a part of names, which are short."""
+"""The highest accepted number of a start: it is a part of names, which must be short."""
 Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
 
 
@@ -55,7 +55,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Which process of which start of its run a pod is.
 
-    ``world`` is how many pods the start has, ``leases`` those under which it was made.
+    ``world`` is the number of pods of the start, ``leases`` the leases it was made for.
     """
 
     run: str
@@ -70,9 +70,9 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where the objects of a run are: for which ledger, in which namespace.
+    """The ledger and the namespace of a run's objects.
 
-    Its pods stay on nodes whose taints have the keys ``tolerated``.
+    Its pods tolerate taints with the keys ``tolerated``.
     """
 
     ledger: str
@@ -82,7 +82,7 @@ class Placement:
 
     @property
     def service(self) -> str:
-        """The name of the run's Service, and the beginning of the names of its pods."""
+        """The name of the run's Service, which is also the prefix of its pods' names."""
         return f"run-{object_name(self.run)}"
 
     @property
@@ -91,16 +91,16 @@ class Placement:
         return {LEDGER_LABEL: object_name(self.ledger), RUN_LABEL: object_name(self.run)}
 
     def pod(self, generation: int, rank: int) -> str:
-        """Return the name of a pod, which is its host name too."""
+        """Return the name of a pod, which is also its host name."""
         return f"{self.service}-{generation}-{rank}"
 
     def without_numbers(self, text: str) -> str:
-        """Return ``text`` with the Service in the place of each pod: the same for every start."""
+        """Return ``text`` with each pod's name replaced by the Service's: equal for every start."""
         return re.sub(rf"\b{re.escape(self.service)}-\d+-\d+\b", self.service, text)
 
 
 def service_manifest(place: Placement, generation: int) -> Tree:
-    """Return the headless Service by which the pods of a run find each other."""
+    """Return the headless Service through which the pods of a run find each other."""
     record = msgspec.json.encode(ServiceRecord(run=place.run, generation=generation)).decode()
     return {
         "apiVersion": "v1",
@@ -193,9 +193,9 @@ def _variables(rank: Rank, run: Run, master: str) -> dict[str, str]:
 
 
 def _environment(rank: Rank, run: Run, master: str) -> dict[str, str]:
-    """Return the variables of one process: a pod is a node of its own to the work in it."""
+    """Return the environment variables of one process; each pod counts as a node of its own."""
     env = dict(rank.env)
-    # The device plugin shows a pod its own devices, numbered from 0.
+    # The device plugin shows a pod only its own devices, numbered from 0.
     del env["CUDA_VISIBLE_DEVICES"]
     return env | {
         "LOCAL_RANK": "0",
@@ -214,7 +214,7 @@ def _resources(template: PodTemplate, gpus: int) -> Tree:
 
 
 def _only_on(node: str) -> Tree:
-    """Return the affinity to the one node that was decided on."""
+    """Return the affinity to the node that was chosen."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     terms = {"nodeSelectorTerms": [term]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -253,7 +253,7 @@ def _volume(number: int, volume: Volume) -> Tree:
 
 
 def binding(name: str, namespace: str, node: str) -> Tree:
-    """Return what binds a pod to a node."""
+    """Return the Binding of a pod to a node."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",

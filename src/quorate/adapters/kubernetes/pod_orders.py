@@ -1,7 +1,7 @@
-"""Making, binding and deleting the pods of runs: what the steps of ``next_step`` are in a cluster.
+"""Creates, binds and deletes the pods of runs, as the steps of ``next_step`` require.
 
-Everything here may be done twice: a pod that is there is not made again, a pod that is bound stays
-where it is, and a pod that is gone is not missed.
+Every operation may be repeated: an existing pod is not created again, a bound pod stays where it
+is, and deleting a missing pod is no error.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from quorate.ports.errors import ClusterRefusedError
 
 @dataclass(frozen=True, slots=True)
 class PodOrders:
-    """Gives orders to one cluster, and lets ``watch`` know at once what came of them."""
+    """Sends orders to one cluster, and passes the answers to ``watch`` at once."""
 
     api: KubeApi
     watch: PodWatch
 
     def start(self, place: Placement, run: Run, wanted: Wanted, generation: int) -> None:
-        """Have all pods of one start of a run, or none; then bind them.
+        """Create all pods of one start of a run, or none; then bind them.
 
-        Raises ``ClusterError``; a pod that was made before that is deleted again.
+        Raises ``ClusterError``, after deleting the pods that it had created.
         """
         self._have_service(place, generation)
         path = f"/api/v1/namespaces/{place.namespace}/pods"
@@ -55,7 +55,7 @@ class PodOrders:
                 self._bind(pod)
 
     def _have_service(self, place: Placement, generation: int) -> None:
-        """Have the Service of a run say which start this is, before there is a pod of it."""
+        """Record the number of this start in the run's Service, before any of its pods exists."""
         path = f"/api/v1/namespaces/{place.namespace}/services"
         manifest = service_manifest(place, generation)
         own = f"{path}/{place.service}"
@@ -67,8 +67,8 @@ class PodOrders:
             found = self.api.get(own)["metadata"]
             if (found.get("labels") or {}).get(LEDGER_LABEL) != place.labels[LEDGER_LABEL]:
                 raise ClusterRefusedError(
-                    f"Service {place.service} in namespace {place.namespace} is not Quorate's; "
-                    "remove it, or give the run another name",
+                    f"Service {place.service} in namespace {place.namespace} was not created by "
+                    f"Quorate; remove it, or give the run another name",
                     status=CONFLICT,
                 ) from None
             annotations = {SERVICE_RECORD: manifest["metadata"]["annotations"][SERVICE_RECORD]}
@@ -86,7 +86,8 @@ class PodOrders:
             record = (found["metadata"].get("annotations") or {}).get(RECORD)
             if record != manifest["metadata"]["annotations"][RECORD]:
                 raise ClusterRefusedError(
-                    f"pod {name} in namespace {namespace} is another one; it has to go first",
+                    f"pod {name} in namespace {namespace} belongs to another run or start; it "
+                    f"must be gone first",
                     status=CONFLICT,
                 ) from None
             return found
@@ -98,13 +99,13 @@ class PodOrders:
         except ClusterRefusedError as error:
             if error.status != CONFLICT:
                 raise
-            return  # It is bound already, or going: the watch says which.
+            return  # It is bound already, or being deleted: the watch says which.
         self.watch.bound(pod, node)
 
     def end(self, pods: Iterable[Pod], grace_s: int) -> None:
-        """Tell pods to stop within ``grace_s``; with 0 they are forgotten at once.
+        """Order pods to stop within ``grace_s``; with 0 the API server drops them at once.
 
-        0 is for pods that have ended, and for those on a node that has failed.
+        0 is for pods that have ended, and for pods on a failed node.
         """
         for pod in pods:
             found = self.api.delete(pod.path, grace_s=grace_s, uid=pod.uid)
@@ -114,7 +115,7 @@ class PodOrders:
                 self.watch.put(found)
 
     def kill(self, pods: Iterable[Pod]) -> None:
-        """Leave nothing of pods, as soon as their nodes confirm it."""
+        """Delete pods with the shortest grace period; their nodes confirm the end."""
         for pod in pods:
             if pod.is_over:
                 self.end([pod], 0)
@@ -130,26 +131,26 @@ class PodOrders:
 
 @dataclass(frozen=True, slots=True)
 class LostPods:
-    """The pods on nodes that have failed, also after their leases: no kubelet confirms their end.
+    """The pods on failed nodes, even after their leases: no kubelet confirms their end.
 
-    Before the pods are listed none is known.
+    None is known before the pods are listed.
     """
 
     _nodes: set[str] = field(default_factory=set)
     _uids: set[str] = field(default_factory=set)
 
     def fence(self, nodes: Iterable[str]) -> None:
-        """Take it that ``nodes`` have failed."""
+        """Record that ``nodes`` have failed."""
         self._nodes.update(nodes)
 
     def find(self, watch: PodWatch) -> None:
-        """Give up the pods that are on these nodes now."""
+        """Record the pods that are on these nodes now as lost."""
         for node in self._nodes:
             self._uids.update(each.uid for each in watch.on_node(node))
         self._nodes.clear()
 
     def end(self, orders: PodOrders, run: str) -> None:
-        """Forget those of ``run``; raises ``ClusterError``."""
+        """Delete the lost pods of ``run``; raises ``ClusterError``."""
         lost = [each for each in orders.watch.crew(run).live if each.uid in self._uids]
         orders.end(lost, 0)
         self._uids.difference_update(each.uid for each in lost)

@@ -1,7 +1,8 @@
-"""Whether the pods of a run work, and what keeps them from it. Pure.
+"""Whether the pods of a run work, and if not, why. Pure.
 
-A kubelet says why a container does not start: its image cannot be pulled, its volume is not there.
-The API server says why a pod is not made: a quota of the namespace, a webhook.
+The kubelet reports why a container does not start: its image cannot be pulled, or a volume is
+missing. The API server reports why it refused to create a pod: a quota of the namespace, or a
+webhook.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ STARTING: Final = Readiness(is_ready=False, reason="Starting", message="its pods
 START_REFUSED: Final = "StartRefused"
 WAITING: Final = "Waiting"
 _USUAL: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""What a kubelet says of a container that is about to start."""
+"""The kubelet's reasons for a container that is about to start."""
 _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """Since when the pods of runs are held up by something that is named, in one life of each.
+    """Since when the pods of a run have been blocked for a stated reason, in one life of the run.
 
-    A pod that is being started, however long, is not: a large image takes long to pull.
+    A pod that is still starting does not count as blocked: pulling a large image takes long.
     """
 
     _since: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def since_s(self, run: str, life: str, ready: Readiness, now_s: float) -> float | None:
-        """Return since when ``life`` of a run is held up, where ``ready`` says that it is now."""
+        """Return since when ``life`` of a run is blocked; None if ``ready`` says it is not."""
         if ready.is_ready or ready.reason == STARTING.reason:
             self._since.pop(run, None)
             return None
@@ -43,12 +44,12 @@ class HeldUp:
         return known[1]
 
     def forget(self, run: str) -> None:
-        """Take it that a run stops or is over."""
+        """Forget a run that stops or is over."""
         self._since.pop(run, None)
 
 
 def readiness_of(crew: Crew, refused: str) -> Readiness:
-    """Return whether all pods of the last start work; ``refused`` is why none could be made."""
+    """Return whether all pods of the last start work; ``refused`` is why none could be created."""
     if refused:
         return Readiness(is_ready=False, reason=START_REFUSED, message=refused)
     pods = crew.newest

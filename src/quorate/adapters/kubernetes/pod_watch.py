@@ -1,10 +1,10 @@
 """The pods of one ledger in one cluster, kept up to date by a watch.
 
-A list replaces everything at once, under ``at_work``, which is also held by what makes and deletes
-pods: so a pod that was just made is never missing because the list is a little older.
+A list replaces all pods at once, under ``at_work``. The code that creates and deletes pods holds
+that lock, too, so a pod that was just created is never missing because of an older list.
 
-Objects say by annotations of which run they are, and owners may write such annotations in their own
-namespaces. So objects count for a run only in the namespace of its owner.
+Annotations say which run an object belongs to, and owners may write such annotations in their own
+namespaces. So an object counts for a run only in the namespace of the run's owner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quorate.prepared_types import prepared
 PODS: Final = "/api/v1/pods"
 SERVICES: Final = "/api/v1/services"
 GONE_MAX: Final = 10_000
-"""How many pods that are gone are remembered, so that no late word of them brings one back."""
+"""How many deleted pods are remembered, so that no late event restores one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class RunService:
 class PodWatch:
     """The pods with the labels of ``selector``. ``tell`` gets the runs whose pods have changed.
 
-    ``before`` is called before each list, and raises where the cluster must not be used.
-    ``namespace_of`` returns the namespace of a run's objects; None where the run is unknown.
+    ``before`` is called before each list, and raises if the cluster must not be used.
+    ``namespace_of`` returns the namespace of a run's objects; None if the run is unknown.
     """
 
     def __init__(  # noqa: PLR0913 - where, which, and what to call when
@@ -70,15 +70,15 @@ class PodWatch:
 
     @property
     def trouble(self) -> str:
-        """Why pods are not seen; empty while they are."""
+        """Why the pods cannot be watched; empty while they can."""
         return self._watch.trouble
 
     def start(self) -> None:
-        """Begin to list and to watch."""
+        """Start to list and to watch."""
         self._watch.start()
 
     def close(self) -> None:
-        """Stop watching; the connection must be closed as well, which ends the last read."""
+        """Stop watching; the caller must also close the connection, which ends the last read."""
         self._watch.close()
 
     def join(self) -> None:
@@ -86,14 +86,14 @@ class PodWatch:
         self._watch.join()
 
     def crew(self, run: str) -> Crew:
-        """Return the pods of ``run``; those in every namespace, if the run is unknown."""
+        """Return the pods of ``run``; if the run is unknown, those in every namespace."""
         own = self._namespace_of(run)
         with self._lock:
             pods = tuple(self._by_run.get(run, {}).values())
         return Crew(tuple(pod for pod in pods if own in (None, pod.namespace)))
 
     def steps(self, runs: Iterable[str]) -> dict[str, int]:
-        """Return the last step that a pod of each of ``runs`` says, where one says any."""
+        """Return the last step that a pod of each of ``runs`` reports, if any does."""
         found: dict[str, int] = {}
         for run in runs:
             steps = [pod.step for pod in self.crew(run).newest if pod.step is not None]
@@ -102,14 +102,14 @@ class PodWatch:
         return found
 
     def services(self, run: str) -> list[RunService]:
-        """Return the Service of ``run``, if it has one; of every namespace, if it is unknown."""
+        """Return the Service of ``run``, if any; for an unknown run, those of all namespaces."""
         own = self._namespace_of(run)
         with self._lock:
             found = tuple(self._services.get(run, {}).items())
         return [service for namespace, service in found if own in (None, namespace)]
 
     def put_service(self, run: str, namespace: str, service: RunService) -> None:
-        """Take the Service of ``run`` as it was just made or changed."""
+        """Store the Service of ``run`` after it was created or changed."""
         with self._lock:
             self._services.setdefault(run, {})[namespace] = service
 
@@ -124,16 +124,17 @@ class PodWatch:
             return [pod for pod in self._pods.values() if pod.node == node]
 
     def put(self, tree: dict[str, Any]) -> None:
-        """Take a pod as the API server has just answered, unless something newer is known."""
+        """Store a pod from an answer of the API server, unless a newer version is known."""
         pod = pod_of(tree)
         if pod is not None:
             with self._lock:
                 self._put(pod)
 
     def bound(self, pod: Pod, node: str) -> None:
-        """Take it that ``pod`` is bound to ``node``: the API server does not answer with the pod.
+        """Record that ``pod`` is bound to ``node``; the API server's answer has no pod.
 
-        Until the watch says so, a pod that vanishes would look like one that was never made.
+        Otherwise a pod that is deleted before the watch reports the binding would look like one
+        that was never created.
         """
         with self._lock:
             key = (pod.namespace, pod.name)
@@ -142,7 +143,7 @@ class PodWatch:
                 self._pods[key] = self._by_run[pod.record.run][key] = replace(known, node=node)
 
     def remove(self, pod: Pod) -> None:
-        """Forget a pod that the API server does not have any more."""
+        """Forget a pod that the API server no longer has."""
         with self._lock:
             self._gone[pod.uid] = None
             if len(self._gone) > GONE_MAX:
@@ -155,7 +156,7 @@ class PodWatch:
         key = (pod.namespace, pod.name)
         known = self._pods.get(key)
         if pod.uid in self._gone:
-            return  # What is said of it is older than its end.
+            return  # The event is older than the deletion.
         if known is not None and known.version >= pod.version:
             return
         self._pods[key] = pod
@@ -190,7 +191,7 @@ class PodWatch:
         self._tell(names)
 
     def took(self, change: Change, tree: dict[str, Any]) -> None:
-        """Take one pod that has changed."""
+        """Apply one change of a pod."""
         pod = pod_of(tree)
         if pod is None:
             return
@@ -202,11 +203,11 @@ class PodWatch:
         self._tell([pod.record.run])
 
     def lost(self) -> None:
-        """Keep what was seen: the next list replaces it."""
+        """Keep the known pods: the next list replaces them."""
 
 
 def _service_of(tree: dict[str, Any]) -> tuple[str, str, RunService] | None:
-    """Return the run that a Service is for, and its namespace; None where it is not Quorate's."""
+    """Return the run and namespace of a Service; None if Quorate did not create it."""
     metadata = tree["metadata"]
     try:
         text = (metadata.get("annotations") or {})[SERVICE_RECORD]

@@ -11,10 +11,10 @@ from quorate.documents.pod_document import OBJECT_NAME
 
 
 def resource_manifest(document: Mapping[str, Any], template: str) -> dict[str, Any]:
-    """Return the manifest of the custom resource that says what ``document`` says.
+    """Return the manifest of the custom resource that corresponds to ``document``.
 
-    A run is in the namespace of its owner, which ``template`` names, under a name that API servers
-    take. Every resource has a spec.
+    A run is in the namespace of its owner, which ``template`` gives, under a name that API servers
+    accept. Every resource has a spec.
     """
     head, spec = dict(document["metadata"]), document.get("spec", {})
     if document["kind"] == RUN.name:

@@ -1,7 +1,7 @@
-"""The custom resources of Quorate as objects of a cluster: their kinds, their paths, their heads.
+"""The custom resources of Quorate as Kubernetes objects: kinds, paths, and metadata.
 
-Owners, budgets, pools and runs are written by people, and only their status by Quorate.
-Reservations, leases and outcomes are written by Quorate alone.
+Users write owners, budgets, pools and runs; Quorate writes only their status. Only Quorate writes
+reservations, leases and outcomes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL
 from quorate.model.api_version import API_VERSION
 
 FINALIZER: Final = "quorate.dev/ledger"
-"""Keeps a resource until the ledger has done what its deletion asks for."""
+"""The finalizer that keeps a resource until the ledger has done what its deletion asks for."""
 USER: Final = "quorate.dev/user"
-"""The annotation with the user who has made a resource, as admission to the cluster wrote it."""
+"""The annotation with the creator of a resource, written by Quorate's admission webhook."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceKind:
-    """A kind of custom resource; ``is_own`` says that Quorate alone writes it."""
+    """A kind of custom resource; ``is_own`` means that only Quorate writes it."""
 
     name: str
     plural: str
@@ -49,15 +49,15 @@ RESERVATION: Final = ResourceKind(
 LEASE: Final = ResourceKind(name="GPULease", plural="gpuleases", is_namespaced=True, is_own=True)
 OUTCOME: Final = ResourceKind(name="ResolverOutcome", plural="resolveroutcomes", is_own=True)
 KINDS: Final = (POOL, OWNER, BUDGET, RUN, RESERVATION, LEASE, OUTCOME)
-"""All kinds; those that people write in the order in which they refer to each other."""
+"""All kinds; those that users write come in the order in which they refer to each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """A custom resource as the cluster has it.
 
-    ``generation`` counts the changes of its spec, ``version`` all changes. ``user`` has made it, as
-    far as that is known. ``ledger`` is the label of an object that Quorate has made.
+    ``generation`` counts the changes of its spec; ``version`` changes with every change. ``user``
+    is its creator, if known. ``ledger`` is the label of an object that Quorate created.
     """
 
     kind: ResourceKind
@@ -75,7 +75,7 @@ class Resource:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The API path of the resource."""
         return f"{self.kind.folder(self.namespace)}/{self.name}"
 
     @property
@@ -85,18 +85,18 @@ class Resource:
 
     @property
     def is_held(self) -> bool:
-        """Whether it stays until the ledger has done what its deletion asks for."""
+        """Whether a finalizer keeps it until the ledger has done what its deletion asks for."""
         return FINALIZER in self.finalizers
 
     @property
     def shown(self) -> str:
-        """Its name, for the log."""
+        """Its name in the log."""
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{self.kind.name} {place}{self.name}"
 
 
 def resource_of(kind: ResourceKind, tree: Mapping[str, Any]) -> Resource:
-    """Return a custom resource of ``kind`` as the API server answers with it."""
+    """Return a custom resource of ``kind`` from the API server's answer."""
     metadata = tree["metadata"]
     return Resource(
         kind=kind,

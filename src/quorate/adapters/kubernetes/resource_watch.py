@@ -18,13 +18,13 @@ from quorate.adapters.kubernetes.resource_objects import (
 Seen = Mapping[tuple[str, str, str], Resource]
 """Resources by kind, namespace and name."""
 _GONE_MAX: Final = 10_000
-"""How many resources that are gone are remembered, so that no late word brings one back."""
+"""How many deleted resources are remembered, so that no late event restores one."""
 
 
 class ResourceWatch:
-    """The custom resources of ``cluster``; ``tell`` is called, on other threads, on each change.
+    """The custom resources of ``cluster``; other threads call ``tell`` on each change.
 
-    ``before`` is called before each list, and raises where the cluster must not be used.
+    ``before`` is called before each list, and raises if the cluster must not be used.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class ResourceWatch:
 
     @property
     def trouble(self) -> str:
-        """Why resources are not seen; empty while they are."""
+        """Why the resources cannot be watched; empty while they can."""
         return next(filter(None, (each.trouble for each in self._watches)), "")
 
     def start(self) -> None:
-        """Begin to list and to watch."""
+        """Start to list and to watch."""
         for each in self._watches:
             each.start()
 
@@ -67,7 +67,7 @@ class ResourceWatch:
             each.join()
 
     def seen(self) -> Seen | None:
-        """Return all resources; None until each kind was listed."""
+        """Return all resources; None until each kind has been listed."""
         found: dict[tuple[str, str, str], Resource] = {}
         for each in self._followers:
             own = each.seen()
@@ -77,7 +77,7 @@ class ResourceWatch:
         return found
 
     def newest(self, resource: Resource) -> Resource | None:
-        """Return ``resource`` as it is known now; None where it is gone."""
+        """Return the latest known version of ``resource``; None if it is deleted."""
         return self._follower(resource.kind).newest(resource)
 
     def at(self, kind: ResourceKind, namespace: str, name: str) -> Resource | None:
@@ -85,11 +85,11 @@ class ResourceWatch:
         return self._follower(kind).at((kind.name, namespace, name))
 
     def put(self, kind: ResourceKind, tree: Mapping[str, Any]) -> Resource:
-        """Take a resource as the API server has just answered; return what is known of it now."""
+        """Store a resource from an answer of the API server; return its latest known version."""
         return self._follower(kind).put(resource_of(kind, tree))
 
     def remove(self, resource: Resource) -> None:
-        """Forget a resource that the API server does not have any more."""
+        """Forget a resource that the API server no longer has."""
         self._follower(resource.kind).remove(resource)
 
     def _follower(self, kind: ResourceKind) -> _KindFollower:
@@ -140,7 +140,7 @@ class _KindFollower:
 
     def listed(self, list_now: Callable[[], list[dict[str, Any]]]) -> None:
         """Replace all resources of the kind."""
-        # What is written meanwhile is newer than the list, and stays.
+        # A resource that was written during the list is newer than the list, and is kept.
         with self._lock:
             before = dict(self._found)
         trees = list_now()
@@ -155,7 +155,7 @@ class _KindFollower:
         self._tell()
 
     def took(self, change: Change, tree: dict[str, Any]) -> None:
-        """Take one resource that has changed."""
+        """Apply one change of a resource."""
         resource = resource_of(self.kind, tree)
         if change is Change.DELETED:
             self.remove(resource)
@@ -164,12 +164,12 @@ class _KindFollower:
         self._tell()
 
     def lost(self) -> None:
-        """Keep what was seen: the ledger is compared with the cluster again after the list."""
+        """Keep the known resources: after the next list they are compared with the ledger again."""
 
     def _put(self, resource: Resource) -> Resource:
         known = self._found.get(resource.key)
         if resource.uid in self._gone:
-            return resource  # What is said of it is older than its end.
+            return resource  # The event is older than the deletion.
         if known is not None and int(known.version) > int(resource.version):
             return known
         self._found[resource.key] = resource

@@ -1,7 +1,7 @@
-"""What Quorate writes to custom resources: finalizers, statuses, and the objects of its own.
+"""Writes to custom resources: finalizers, statuses, and the objects of Quorate's own.
 
-Every change is made of the newest version that was seen, and names it. Where the cluster has one
-that is newer (409 Conflict), the resource is read, and the change is made of that.
+Every change starts from the newest known version, and names it. If the cluster has a newer one (409
+Conflict), the writer reads the resource again and repeats the change on that.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from quorate.model.api_version import API_VERSION
 from quorate.ports.errors import ClusterDownError, ClusterRefusedError
 
 ATTEMPTS_MAX: Final = 5
-"""How often a change is made anew because the resource was changed meanwhile."""
+"""How often a change is repeated because the resource was changed meanwhile."""
 
 Make = Callable[[Resource], Mapping[str, Any] | None]
-"""Makes a status from a resource as it is now; None where nothing has to be written."""
+"""Returns the status for a resource as it is now; None if nothing has to be written."""
 Wrote = Callable[[Resource, Mapping[str, Any]], None]
-"""Is called with a resource as it was, and the status that it has got in the place of its own."""
+"""Called with the resource before the write, and the status that replaced its own."""
 
 
 class ResourceWriter:
-    """Writes to the cluster behind ``api``; what it answers is given to ``watch``."""
+    """Writes to the cluster behind ``api``, and passes its answers to ``watch``."""
 
     def __init__(self, api: KubeApi, watch: ResourceWatch, ledger: str) -> None:
         self._api = api
@@ -39,7 +39,7 @@ class ResourceWriter:
         self._ledger = ledger
 
     def hold(self, resource: Resource) -> Resource | None:
-        """Return the resource with the finalizer; None where it is gone, or being deleted."""
+        """Add the finalizer and return the resource; None if it is deleted, or being deleted."""
 
         def finalizers(now: Resource) -> list[str] | None:
             if now.is_held or now.is_deleting:
@@ -50,7 +50,7 @@ class ResourceWriter:
         return None if found is None or not found.is_held or found.is_deleting else found
 
     def let_go(self, resource: Resource) -> None:
-        """Remove the finalizer, so that a resource that is being deleted goes."""
+        """Remove the finalizer, so that the cluster deletes a resource that is being deleted."""
 
         def finalizers(now: Resource) -> list[str] | None:
             return [each for each in now.finalizers if each != FINALIZER] if now.is_held else None
@@ -62,7 +62,7 @@ class ResourceWriter:
     def write_status(
         self, resource: Resource, make: Make, wrote: Wrote = lambda _before, _status: None
     ) -> None:
-        """Write the status that ``make`` returns of the resource as it is, and tell ``wrote``."""
+        """Write the status that ``make`` returns for the present resource, and call ``wrote``."""
 
         def change(now: Resource) -> dict[str, Any] | None:
             status = make(now)
@@ -86,7 +86,7 @@ class ResourceWriter:
         status: Mapping[str, Any],
         above: Resource | None,
     ) -> None:
-        """Make an object of Quorate's own; with ``above`` it goes when that resource goes."""
+        """Create an object of Quorate's own; with ``above``, that resource becomes its owner."""
         made = self._watch.at(kind, namespace, name)
         if made is None:
             made = self._create(kind, namespace, name, spec=spec, above=above)
@@ -101,7 +101,7 @@ class ResourceWriter:
         spec: Mapping[str, Any],
         above: Resource | None,
     ) -> Resource:
-        """Return the object that was made, or that others have made before."""
+        """Return the object that was created, or the one that exists already."""
         body = _body(kind, namespace, name)
         body["metadata"]["labels"] = {LEDGER_LABEL: self._ledger}
         body["spec"] = spec
@@ -144,9 +144,9 @@ class ResourceWriter:
     def _changed(
         self, resource: Resource, change: Callable[[Resource], dict[str, Any] | None]
     ) -> Resource | None:
-        """Return the resource after ``change``, which may find nothing to do; None if it is gone.
+        """Return the resource after ``change``, which may change nothing; None if it is deleted.
 
-        Raises ``ClusterDownError`` where others have changed it at each attempt.
+        Raises ``ClusterDownError`` if another client has changed it at each attempt.
         """
         now = self._watch.newest(resource)
         for _ in range(ATTEMPTS_MAX):
@@ -163,10 +163,12 @@ class ResourceWriter:
             else:
                 return now if tree is None else self._watch.put(now.kind, tree)
             now = self._fresh(now)
-        raise ClusterDownError(f"{resource.shown}: was changed {ATTEMPTS_MAX} times meanwhile")
+        raise ClusterDownError(
+            f"{resource.shown}: another client changed it during each of {ATTEMPTS_MAX} attempts"
+        )
 
     def _fresh(self, resource: Resource) -> Resource | None:
-        """Return the resource as the API server has it; None where it is gone."""
+        """Return the resource as the API server has it; None if it is deleted."""
         try:
             tree = self._api.get(resource.path)
         except ClusterRefusedError as error:

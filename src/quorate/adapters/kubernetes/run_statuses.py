@@ -1,6 +1,6 @@
-"""What was last seen of the runs in a cluster: whether they have exited, and whether they work.
+"""The last seen status of each run in a cluster: whether it has exited, and whether it works.
 
-Their executor's lock guards it.
+The executor's lock guards it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.ports.executor_port import Readiness, Report, RunExited, RunUnstart
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A run as it was seen; ``unstarted`` is why it cannot be started, empty where it may be."""
+    """The status of a run; ``unstarted`` is why it cannot be started, empty if it can."""
 
     status: Status
     ready: Readiness
@@ -32,11 +32,11 @@ class RunStatuses:
     _readiness: dict[str, Readiness] = field(default_factory=dict)
 
     def is_news(self, run: str, status: Status) -> bool:
-        """Return whether ``status`` is another one than was kept of a run."""
+        """Return whether ``status`` differs from the stored one."""
         return self._status.get(run, Status()) != status
 
     def keep(self, run: str, seen: Seen, seen_ms: int) -> bool:
-        """Keep what was seen of a run at ``seen_ms``; return whether it is new."""
+        """Store the status of a run seen at ``seen_ms``; return whether it changed."""
         status, ready = seen.status, seen.ready
         is_news = self.is_news(run, status) or self._readiness.get(run) != ready
         is_news |= self._unstarted.get(run, "") != seen.unstarted
@@ -59,7 +59,7 @@ class RunStatuses:
     def reports(self, book: Book) -> Sequence[Report]:
         """Return the exits, oldest first, the runs that cannot be started, and leases that ended.
 
-        Those are the leases under which no pod works any more.
+        A lease has ended when no pod works under it any longer.
         """
         exited = sorted(self._exited_ms, key=lambda run: self._exited_ms[run])
         found = book.reports(exited, self._status)
@@ -72,5 +72,5 @@ class RunStatuses:
         return [*exits, *unstarted, *found[len(exits) :]]
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return whether the pods of those of ``runs`` work of which it was seen."""
+        """Return the readiness of those of ``runs`` whose pods were seen."""
         return {run: self._readiness[run] for run in runs if run in self._readiness}

@@ -1,6 +1,6 @@
 """The steps of one run in a cluster: its pods are started, warned, ended, and started again.
 
-What is due next is decided by the same pure function as for local processes
+The pure function that decides the next step of local processes decides it here, too
 (``keeper/next_step.py``).
 """
 
@@ -30,12 +30,12 @@ from quorate.ports.executor_port import Readiness
 _LOG = logging.getLogger(__name__)
 
 FAILURE_GRACE_S: Final = 10
-"""How long the others get at most when one pod has failed: their work is lost anyway."""
+"""The longest grace of the other pods when one has failed: their work is lost anyway."""
 CODE_INVALID: Final = 126
-"""How a run has exited whose pods the API server does not accept."""
+"""The exit code of a run whose pods the API server does not accept."""
 INVALID: Final = 422
 PODS_READY_S: Final = 300.0
-"""How long the pods of a run may be held up before the run gives its GPUs back."""
+"""How long the pods of a run may be blocked before the run gives its GPUs back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class RunSteps:
     _invalid: dict[str, Exited] = field(default_factory=dict)
 
     def take(self, orders: PodOrders, spec: Run, wanted: Wanted) -> bool:
-        """Take the step that is due; return whether another one may be due after it."""
+        """Take the step that is due; return whether another step may be due after it."""
         crew = orders.watch.crew(spec.name)
         strangers = [each for each in crew.pods if each.record.nonce != spec.nonce]
         if strangers:
-            # A restored ledger may give the name of a run to another one.
+            # A restored ledger may give the name of a run to another run.
             orders.kill(strangers)
             return all(each.is_over for each in strangers)
         gang = crew.gang
@@ -80,7 +80,7 @@ class RunSteps:
         return _end_some(orders, crew, step, now_ms)
 
     def exit_of(self, name: str, crew: Crew, wanted: Wanted) -> Exited | None:
-        """Return how the work of a run has ended by itself, or why none was accepted."""
+        """Return how the work of a run ended by itself, or why the API server refused its pods."""
         invalid = self._invalid.get(name)
         if invalid is not None and invalid.life != wanted.life:
             del self._invalid[name]
@@ -88,9 +88,9 @@ class RunSteps:
         return invalid or crew.exited
 
     def overdue(self, name: str, wanted: Wanted | None, ready: Readiness) -> str:
-        """Return why a run cannot be started; empty where it works, stops, or may still begin.
+        """Return why a run cannot be started; empty if it works, stops, or may still start.
 
-        Where it may still begin, it is looked at again when its time is up.
+        If it may still start, it is scheduled to be checked again at its time limit.
         """
         if wanted is None or wanted.stands_still:
             self.held_up.forget(name)
@@ -105,16 +105,16 @@ class RunSteps:
         return note_of(ready.reason, ready.message)
 
     def forget(self, name: str) -> None:
-        """Take it that a run is over."""
+        """Forget a run that is over."""
         self.held_up.forget(name)
         self.refusals.forget(name)
         self._invalid.pop(name, None)
 
     def _start(self, orders: PodOrders, spec: Run, wanted: Wanted, generation: int) -> bool:
-        """Start the pods of a run; return False: whether they work is seen later.
+        """Start the pods of a run; return False, because later events show whether they work.
 
-        A start that the cluster has refused is tried again after a pause, whatever happens to its
-        pods meanwhile: those that were made before the refusal are on their way out.
+        A refused start is repeated after a pause. Changes of the run's pods do not shorten the
+        pause: they come from the pods that were created before the refusal and are being deleted.
         """
         name, life = spec.name, wanted.life
         until_s = self.refusals.until_s(name, life)
@@ -132,7 +132,7 @@ class RunSteps:
                 return False
             why = place.without_numbers(str(error))
             if self.refusals.note(name, life, why, monotonic()):
-                _LOG.warning("run %s cannot be started, and is tried again: %s", name, why)
+                _LOG.warning("run %s could not be started; trying again: %s", name, why)
             self.retries.at(name, self.refusals.until_s(name, life))
             return False
         self.refusals.forget(name)
@@ -140,19 +140,19 @@ class RunSteps:
 
 
 def end_all(orders: PodOrders, name: str) -> None:
-    """Leave no pod of a run: no lease of it is open."""
+    """Delete all pods of a run without open leases."""
     orders.kill(orders.watch.crew(name).pods)
     if not orders.watch.crew(name).pods:
         orders.forget(name)
 
 
 def has_work(run: Run) -> bool:
-    """Return whether something works under the leases of a run: its pods, or another workload's."""
+    """Return whether a run has work under its leases: its own pods, or those of a workload."""
     return run.image is not None or run.workload is not None
 
 
 def work_of(run: Run, grace_ms: int) -> Work:
-    """Return what the pods of a run do."""
+    """Return the command, environment and grace period of a run's pods."""
     return Work(
         run=run.name,
         command=run.command,
@@ -164,12 +164,12 @@ def work_of(run: Run, grace_ms: int) -> Work:
 
 
 def clock_ms() -> int:
-    """Return the time of day, by which pods are told when to stop."""
+    """Return the time of day, in which the stop times of pods are given."""
     return int(time() * SECOND_MS)
 
 
 def _is_due(crew: Crew, wanted: Wanted) -> bool:
-    """Return whether a start that was begun is still the one that is wanted."""
+    """Return whether the start under way still matches the orders."""
     newest = crew.newest
     known = frozenset(slot for each in newest for slot in each.record.slots)
     whole = frozenset(wanted.slots)
@@ -177,7 +177,7 @@ def _is_due(crew: Crew, wanted: Wanted) -> bool:
 
 
 def _end_some(orders: PodOrders, crew: Crew, step: Warn | Drop | Kill, now_ms: int) -> bool:
-    """Tell pods to stop as ``step`` says; return whether another step may be due after it."""
+    """Order pods to stop as ``step`` says; return whether another step may be due after it."""
     if isinstance(step, Kill):
         orders.kill(crew.live)
         return False
@@ -191,5 +191,5 @@ def _end_some(orders: PodOrders, crew: Crew, step: Warn | Drop | Kill, now_ms: i
 
 
 def _seconds(ms: int) -> int:
-    """Return whole seconds, never less than ``ms``, and one at least."""
+    """Return ``ms`` in whole seconds, rounded up, and one at least."""
     return max(KILLED_S, -(-ms // SECOND_MS))

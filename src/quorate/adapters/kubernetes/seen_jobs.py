@@ -1,7 +1,8 @@
-"""A workload that names an owner, as it is read from its cluster. Pure.
+"""Reads a workload that names an owner from its Kubernetes object. Pure.
 
-Users write it, and the definition of its kind may check little, so whatever it has is read: what
-cannot become a run is a ``fault``, which is said in the workload, and never an error.
+Users write workloads, and the CRD of a kind may validate little. So any content can be read:
+content that cannot become a run is a ``fault``, which Quorate writes to the workload, never an
+exception.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ FLAVOR_LABEL: Final = "quorate.dev/flavor"
 RUN_NOTE: Final = "quorate.dev/run"
 """The annotation that names the run of a workload."""
 NODES_NOTE: Final = "quorate.dev/nodes"
-"""The annotation with the nodes that a workload was started on, with commas between them."""
+"""The annotation with the nodes that a workload was started on, separated by commas."""
 MESSAGE_NOTE: Final = "quorate.dev/message"
 """The annotation that says why a workload does not start."""
 
 GRACE_S: Final = 30
-"""How long a pod gets to stop that says nothing about it."""
+"""The grace period, in seconds, of a pod that states none."""
 DURATION_S_MAX: Final = DURATION_MS_MAX // SECOND_MS
 LABEL_CHARS_MAX: Final = 63
-"""How long the value of a label may be."""
+"""The longest value of a label."""
 _GRACE: Final = "terminationGracePeriodSeconds"
 _DEADLINE: Final = "activeDeadlineSeconds"
 
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one template: where it is in the tree, how many pods, and GPUs of each."""
+    """The pods of one template: its path in the tree, the number of pods, and the GPUs of each."""
 
     path: Path
     pods: int
@@ -58,9 +59,9 @@ class PodSet:
 class SeenJob:
     """A workload with an owner, as its cluster has it.
 
-    ``is_idle``: its controller does not say that it is still at work. ``fault`` is what keeps it
-    from being a run; then its numbers mean nothing, and it has no pods here. ``tree`` is what
-    patches are made from; it is no part of what two of them are compared by.
+    ``is_idle`` is False while its controller reports that it is still at work. ``fault`` is why it
+    cannot be a run; then its numbers mean nothing, and it has no pods here. Patches are made from
+    ``tree``, which comparisons ignore.
     """
 
     workload: Workload
@@ -81,12 +82,12 @@ class SeenJob:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs its pods take together."""
+        """The number of GPUs of all its pods together."""
         return sum(each.pods * each.gpus for each in self.pod_sets)
 
 
 def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
-    """Return a workload that names an owner; None for one that is not Quorate's to start."""
+    """Return a workload that names an owner; None if Quorate is not to start it."""
     metadata = tree["metadata"]
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     owner = labels.get(OWNER_LABEL) or labels.get(QUEUE_LABEL)
@@ -116,19 +117,19 @@ def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
 
 
 def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> str:
-    """Return what else keeps a workload from being a run: the bounds are those of documents."""
+    """Return other reasons why a workload cannot be a run; its limits are those of documents."""
     if deadline_s is not None and not 0 <= deadline_s <= DURATION_S_MAX:
         return f"{_DEADLINE}: must be 0 to {DURATION_S_MAX}, got {shown(deadline_s)}; lower it"
     if not 0 <= grace_s <= DURATION_S_MAX:
         return f"{_GRACE}: must be 0 to {DURATION_S_MAX}, got {shown(grace_s)}; change it"
     if "{name}" in kind.pod_label and len(tree["metadata"]["name"]) > LABEL_CHARS_MAX:
         return (
-            f"metadata.name: has over {LABEL_CHARS_MAX} characters, too many for the label of its "
-            "pods; shorten it"
+            f"metadata.name: has more than {LABEL_CHARS_MAX} characters, the limit for a label of "
+            f"its pods; shorten it"
         )
     if at(tree, ("spec", "manualSelector")) is True:
         return (
-            "manualSelector: true, so its pods have not the label by which they are found; create "
+            "manualSelector: true, so its pods lack the label by which Quorate finds them; create "
             "it without manualSelector and selector"
         )
     return ""
@@ -144,15 +145,15 @@ def _pod_sets(tree: Tree, kind: JobKind) -> tuple[tuple[PodSet, ...], str]:
         if pods > 0 and gpus > 0:
             found.append(PodSet(path, pods, gpus))
     if not found:
-        return (), f"its pods ask for no GPUs: give a container limits with {GPU}"
+        return (), f"its pods ask for no GPUs: set {GPU} in the limits of a container"
     gpus = sum(each.pods * each.gpus for each in found)
     if gpus > GPUS_MAX:
-        return (), f"its pods ask for {shown(gpus)} GPUs, over {GPUS_MAX}; ask for fewer"
+        return (), f"its pods ask for {shown(gpus)} GPUs, more than {GPUS_MAX}; ask for fewer"
     return tuple(found), ""
 
 
 def _pod_gpus(spec: Any) -> int | str:
-    """Return the GPUs of one pod, or what is wrong: containers add up, the first ones do not."""
+    """Return the GPUs of one pod, or the fault. Containers add up; init containers do not."""
     amounts: dict[str, list[int]] = {"containers": [0], "initContainers": [0]}
     for table, found in amounts.items():
         for container in mappings(at(spec, (table,))):
@@ -162,13 +163,16 @@ def _pod_gpus(spec: Any) -> int | str:
             gpus = _amount("0" if said is None else said)
             if gpus is None:
                 name = shown(container.get("name"))
-                return f"container {name} asks for {shown(said)} of {GPU}, not for 0 to {GPUS_MAX}"
+                return (
+                    f"container {name} asks for {shown(said)} of {GPU}, which must be 0 to "
+                    f"{GPUS_MAX}"
+                )
             found.append(gpus)
     return max(sum(amounts["containers"]), *amounts["initContainers"])
 
 
 def _amount(said: Any) -> int | None:
-    """Return a number of GPUs within the bounds of documents; None where it is none."""
+    """Return a number of GPUs within the limits of documents; None if ``said`` is not one."""
     if isinstance(said, str) and said.isdecimal() and len(said) <= len(str(GPUS_MAX)):
         said = int(said)
     found = whole(said)
@@ -176,7 +180,7 @@ def _amount(said: Any) -> int | None:
 
 
 def _is_idle(tree: Tree) -> bool:
-    """Return False where a controller says by a condition that it has not suspended it yet."""
+    """Return False if a condition says that the controller has not suspended it yet."""
     conditions = mappings(at(tree, ("status", "conditions")))
     return all(
         each.get("type") != "Suspended" or each.get("status") == "True" for each in conditions
@@ -184,7 +188,7 @@ def _is_idle(tree: Tree) -> bool:
 
 
 def _flavor(tree: Tree, pod_sets: Sequence[PodSet]) -> str:
-    """Return the kind of GPU that the node selectors of its pods name; empty where none does."""
+    """Return the GPU flavor that the node selectors of its pods name; empty if none does."""
     for each in pod_sets:
         for key in FLAVORS:
             said = at(tree, (*each.path, "spec", "nodeSelector", key))
@@ -194,6 +198,6 @@ def _flavor(tree: Tree, pod_sets: Sequence[PodSet]) -> str:
 
 
 def _grace_s(tree: Tree, pod_sets: Sequence[PodSet]) -> int:
-    """Return how long its pods may take to stop: as long as the slowest of them."""
+    """Return the grace period of its pods: the longest of them."""
     said = (whole(at(tree, (*each.path, "spec", _GRACE))) for each in pod_sets)
     return max((GRACE_S if found is None else found for found in said), default=GRACE_S)

@@ -1,8 +1,8 @@
-"""Starts that a cluster has refused, by a quota of a namespace for example, and when to try again.
+"""Starts that a cluster has refused, for example because of a quota, and when to retry them.
 
-A refused start leaves traces: the pods that were made before the refusal are deleted again, and the
-watch sees that. So a change of a run's pods says nothing of whether the next start may work, and
-the pauses are kept here. Pure.
+After a refused start, the pods that were already created are deleted again, and the watch reports
+that. So a change of a run's pods does not mean that the next start may work, and the pauses are
+stored here. Pure.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PAUSE_S: Final = 1.0
-"""How long after the first refusal a start is tried again; after each further one twice as long."""
+"""How long after the first refusal a start is retried; doubled after each further refusal."""
 PAUSE_S_MAX: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class StartRefusal:
-    """Why the start of one life of a run was refused, and until when it is not tried again."""
+    """Why the start of one life of a run was refused, and until when it is not retried."""
 
     life: str
     why: str
@@ -27,12 +27,12 @@ class StartRefusal:
 
 @dataclass(frozen=True, slots=True)
 class StartRefusals:
-    """The refused starts by run; a run whose start was taken, or that is over, has none."""
+    """The refused starts by run; a run whose start was accepted, or that is over, has none."""
 
     _of: dict[str, StartRefusal] = field(default_factory=dict)
 
     def note(self, run: str, life: str, why: str, now_s: float) -> bool:
-        """Record that a start was refused; return whether it was for another reason than before."""
+        """Record that a start was refused; return whether the reason differs from the last one."""
         before = self._of.get(run)
         is_same_life = before is not None and before.life == life
         pause_s = PAUSE_S
@@ -42,18 +42,18 @@ class StartRefusals:
         return before is None or not is_same_life or before.why != why
 
     def until_s(self, run: str, life: str) -> float:
-        """Return until when the start of ``life`` is not tried again; 0 where it was not refused.
+        """Return until when the start of ``life`` is not retried; 0 if it was not refused.
 
-        Where it was refused in another life, on other nodes, it is tried at once.
+        A start that was refused in another life, on other nodes, is retried at once.
         """
         found = self._of.get(run)
         return found.until_s if found is not None and found.life == life else 0.0
 
     def why(self, run: str) -> str:
-        """Return why the last start of a run was refused; empty where it was not."""
+        """Return why the last start of a run was refused; empty if it was not."""
         found = self._of.get(run)
         return "" if found is None else found.why
 
     def forget(self, run: str) -> None:
-        """Take it that the start of a run was taken, or that the run is over."""
+        """Forget a run whose start was accepted, or that is over."""
         self._of.pop(run, None)

@@ -1,4 +1,4 @@
-"""Object stores that speak the protocol of Amazon S3: addresses, signatures, and the archive there.
+"""Object stores with the API of Amazon S3: addresses, signatures, and the archive there.
 
-Start at ``archive_s3.py``.
+Start reading at ``archive_s3.py``.
 """

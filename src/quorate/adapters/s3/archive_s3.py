@@ -1,7 +1,7 @@
 """The archive in an object store: each file is one object, written whole or not at all.
 
-Requests are signed anew each time they are sent, and sent again where the store did not answer or
-was busy: writing the same object twice changes nothing.
+Each request is signed when it is sent, and repeated if the store did not answer or was busy:
+writing the same object twice changes nothing.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ Content = Callable[[], bytes | Iterator[bytes]]
 
 
 class S3Archive:
-    """Objects of one bucket. See ``FileArchive``. May be used from several threads."""
+    """An archive in one bucket; several threads may use it. See ``FileArchive``."""
 
     def __init__(self, address: S3Address, *, pause: Callable[[float], None] = time.sleep) -> None:
         self._address = address
         self._pause = pause
-        # No proxies of the environment, and no redirects: neither was configured.
+        # No proxies of the environment and no redirects: the operator configured neither.
         self._http = httpx.Client(timeout=_TIMEOUT_S, trust_env=False)
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep ``data`` as ``name``; see ``FileArchive``."""
+        """Store ``data`` as ``name``; see ``FileArchive``."""
         self._put(name, lambda: data, len(data), sha256(data).hexdigest())
 
     def get(self, name: str) -> bytes:
-        """Return what ``name`` holds; see ``FileArchive``."""
+        """Return the content of ``name``; see ``FileArchive``."""
         return self._done("GET", name).content
 
     def put_file(self, name: str, source: Path) -> None:
-        """Keep a copy of ``source`` as ``name``; see ``FileArchive``."""
+        """Store a copy of ``source`` as ``name``; see ``FileArchive``."""
         try:
             digest, size = sha256(), 0
             for chunk in _chunks(source):
@@ -66,7 +66,7 @@ class S3Archive:
             raise SegmentError(f"{source} cannot be read: {error.strerror}") from error
 
     def get_file(self, name: str, target: Path) -> None:
-        """Write what ``name`` holds to ``target``; see ``FileArchive``."""
+        """Write the content of ``name`` to ``target``; see ``FileArchive``."""
         data = self.get(name)
         try:
             target.unlink(missing_ok=True)
@@ -111,7 +111,7 @@ class S3Archive:
         digest: str = _NOTHING,
         is_missing_fine: bool = False,
     ) -> httpx.Response:
-        """Return the answer to a request that the store has carried out; raises the port's."""
+        """Return the answer to a request that the store carried out; raises errors of the port."""
         what = f"{self._address.place}{name}"
         why = ""
         for attempt in range(ATTEMPTS_MAX):
@@ -137,9 +137,9 @@ class S3Archive:
             if not answer.is_server_error:
                 break
         raise SegmentError(
-            f"{method} {what} failed: {why}; the archive of this ledger must be a bucket that the "
-            f"key in {self._address.credentials} may read, list, write and delete in, and the "
-            "clock of this machine must be right (archive= in the URL of the ledger)"
+            f"{method} {what} failed: {why}; the archive of this ledger must be a bucket in which "
+            f"the key in {self._address.credentials} may read, list, write and delete, and the "
+            f"clock of this machine must be right (archive= in the URL of the ledger)"
         )
 
     def _sent(  # noqa: PLR0913 - the parts of a request

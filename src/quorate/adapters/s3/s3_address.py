@@ -1,7 +1,7 @@
-"""Where an archive is in an object store: ``s3://HOST[:PORT]/BUCKET[/PREFIX]``.
+"""The address of an archive in an object store: ``s3://HOST[:PORT]/BUCKET[/PREFIX]``.
 
-By TLS; ``s3+http://`` is without, to this machine only. Credentials are never part of a URL: they
-are in a file with two lines, the key's id and the secret.
+It uses TLS; ``s3+http://`` does not, and is allowed for this machine only. Credentials are never
+part of a URL: they are in a file with two lines, the access key id and its secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LINES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Key:
-    """The id of a key, which is sent, and its secret, which is not."""
+    """An access key id, which is sent, and its secret, which is not."""
 
     key_id: str
     secret: str
@@ -33,7 +33,7 @@ class S3Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Address:
-    """A bucket, and what the names of its objects begin with: empty, or ending in ``/``."""
+    """A bucket, and the prefix of its objects' names: empty, or ending in ``/``."""
 
     origin: str
     bucket: str
@@ -43,43 +43,43 @@ class S3Address:
 
     @property
     def place(self) -> str:
-        """How messages name it."""
+        """The name of the archive in messages."""
         return f"{self.origin}/{self.bucket}/{self.prefix}"
 
     def key(self) -> S3Key:
-        """Return the key in the file of credentials; raises ``SegmentError``."""
+        """Return the key from the credentials file; raises ``SegmentError``."""
         try:
             loss = "without it the archive of the ledger cannot be used"
-            text = read_private(self.credentials, "file of the archive's credentials", loss)
+            text = read_private(self.credentials, "credentials file of the archive", loss)
             key_id, secret = text.decode("ascii").split()
         except KeyFileError as error:
             raise SegmentError(str(error)) from error
         except ValueError as error:
             raise SegmentError(
-                f"{self.credentials} must have {_LINES} lines: the id of a key, and its secret"
+                f"{self.credentials} must have {_LINES} lines: an access key id, and its secret"
             ) from error
         return S3Key(key_id=key_id, secret=secret)
 
 
 def is_s3(text: str) -> bool:
-    """Return whether ``text`` names an object store, and not a folder."""
+    """Return whether ``text`` names an object store, not a folder."""
     return text.partition("://")[0] in {"s3", "s3+http"}
 
 
 def parse_s3(text: str, credentials: Path | None, region: str = REGION) -> S3Address:
-    """Return the address that ``text`` is; raises ``StoreUrlError``."""
+    """Return the address that ``text`` names; raises ``StoreUrlError``."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise StoreUrlError(f"archive={text!r} names no bucket; write {S3_FORM}")
     host, is_plain = match["host"], match["scheme"] == "s3+http"
     if is_plain and host != "localhost" and not host.startswith("127."):
         raise StoreUrlError(
-            f"archive={text!r}: what is archived would go to {host} in clear; write {S3_FORM}"
+            f"archive={text!r}: the archive would be sent to {host} unencrypted; write {S3_FORM}"
         )
     if credentials is None:
         raise StoreUrlError(
             "an archive in an object store needs archive-credentials=FILE beside it: a file with "
-            "the id of a key and its secret, a line each, that only you may read"
+            "an access key id and its secret, one per line, that only you may read"
         )
     prefix = match["prefix"].removeprefix("/")
     return S3Address(

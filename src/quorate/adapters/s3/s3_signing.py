@@ -1,6 +1,6 @@
 """Signatures of requests to an object store, by AWS Signature Version 4. Pure.
 
-The published example of a signed GET is a test. Every header that is given is signed.
+A test uses AWS's published example of a signed GET. Every given header is signed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SERVICE: Final = "s3"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Request:
-    """A request as far as it is signed. ``path`` is not escaped; ``at`` is ``20130524T000000Z``."""
+    """The signed parts of a request. ``path`` is not escaped; ``at`` is ``20130524T000000Z``."""
 
     method: str
     path: str
@@ -61,7 +61,7 @@ def signed_headers(request: S3Request, key: S3Key, region: str) -> dict[str, str
 
 
 def query_text(query: Mapping[str, str]) -> str:
-    """Return ``query`` as it is signed and sent: sorted and escaped."""
+    """Return ``query`` in the form that is signed and sent: sorted and escaped."""
     pairs = sorted((quote(name, safe="-_.~"), quote(query[name], safe="-_.~")) for name in query)
     return "&".join(f"{name}={value}" for name, value in pairs)
 

@@ -1,1 +1,1 @@
-"""Stores on real files: the ledger in SQLite, its head, archive, outbox, lock and backup."""
+"""Stores of ledgers, in SQLite and etcd, with the head file, archive, outbox, lock and backup."""

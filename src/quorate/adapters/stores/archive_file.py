@@ -1,13 +1,13 @@
 """The archive file: a ledger's last snapshot and its archived runs, in ``LEDGER.archive``.
 
-Everything in it is derived from the ledger and can be removed while nothing has the ledger open for
-writing. It is a file of its own, so that writing a snapshot takes no lock that an append waits for.
-One transaction writes a snapshot and the rows that belong to it: whenever the program or the
-machine ends, the file has the one before, whole, or this one. It need not be durable on return,
-only whole: what is lost is read from the log again (docs/adr/0033).
+Everything in it is derived from the ledger. The file can be removed while no program has the ledger
+open for writing. It is a file of its own, so that writing a snapshot takes no lock that an append
+waits for. One transaction writes a snapshot and its rows: whenever the program or the machine ends,
+the file has either the previous snapshot or this one, complete. A save need not be durable when it
+returns: lost rows are read from the log again (docs/adr/0033).
 
-Rows are only added. A row names the snapshot that archived it, so that a reader that began at an
-earlier one leaves it out, and has a checksum over all its columns.
+Rows are only added. A row names the snapshot that archived it, so that a reader that started at an
+earlier snapshot leaves it out. It has a checksum over all its columns.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _COLUMNS: Final = "seq, name, owner, phase, is_claim, payload, archived_seq, dig
 
 
 def archive_path(ledger: Path) -> Path:
-    """Return where the archive of ``ledger`` lies."""
+    """Return the path of the archive of ``ledger``."""
     return ledger.with_name(ledger.name + _SUFFIX)
 
 
 def remove_archive(ledger: Path) -> None:
-    """Remove the archive of ``ledger``, if there is one, and what SQLite put beside it."""
+    """Remove the archive of ``ledger``, if there is one, and SQLite's files beside it."""
     path = archive_path(ledger)
     for suffix in ("", *_BESIDE):
         with suppress(FileNotFoundError):
@@ -67,11 +67,11 @@ def copy_archive(ledger: Path, target: Path) -> None:
 
 
 class ArchiveFile:
-    """The archive of one ledger. Reading keeps one connection open if it ``is_kept_open``.
+    """The archive of one ledger. If ``is_kept_open``, reads share one open connection.
 
-    That connection keeps reading its file, also when another program replaces it.
+    That connection keeps reading its file even if another program replaces the file.
 
-    For one thread, but for ``save``, which may be called on another.
+    For one thread, except ``save``, which another thread may call.
     """
 
     def __init__(self, ledger: Path, *, is_kept_open: bool) -> None:
@@ -79,7 +79,7 @@ class ArchiveFile:
         self.path = archive_path(ledger)
         self._is_kept_open = is_kept_open
         self._db: sqlite3.Connection | None = None
-        # The file of the connection: a new one may have been put in its place.
+        # The file of the connection: another file may have replaced it since.
         self._made = self._opened = 0
         # Held while the file is replaced, committed to or closed.
         self._changing = Lock()
@@ -88,10 +88,10 @@ class ArchiveFile:
     def save(
         self, head: Head, payload: bytes, ended: Iterable[ArchivedRow], *, base_seq: int
     ) -> None:
-        """Keep a snapshot and what it archives, in one transaction; see ``EventStore``.
+        """Store a snapshot and the runs that it archives, in one transaction; see ``EventStore``.
 
-        Uses a connection of its own, so that it may be called on another thread. Raises when the
-        archive is closed meanwhile: then nothing is kept.
+        It uses its own connection, so another thread may call it. If the archive is closed
+        meanwhile, it raises and stores nothing.
         """
         with translated(self.path), closing(self._connected(is_new=base_seq == 0)) as db:
             db.execute("BEGIN IMMEDIATE")
@@ -106,7 +106,7 @@ class ArchiveFile:
                 raise
 
     def _connected(self, *, is_new: bool) -> sqlite3.Connection:
-        """Return a connection to write with; raises when the archive is closed."""
+        """Return a connection for writing; raises if the archive is closed."""
         with self._changing:
             self._check_open()
             return self._writing(is_new=is_new)
@@ -126,8 +126,8 @@ class ArchiveFile:
         known = db.execute("SELECT seq FROM snapshot WHERE id = 1").fetchone()
         if base_seq and known != (base_seq,):
             raise StoreError(
-                f"{self.path} was removed or replaced while its ledger was open; start the program "
-                "again, which derives it from the ledger"
+                f"{self.path} was removed or replaced while its ledger was open; restart the "
+                f"program, which derives the file from the ledger"
             )
         db.executemany(
             f"INSERT INTO run ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
@@ -140,16 +140,15 @@ class ArchiveFile:
         )
 
     def _checked(self, row: ArchivedRow, archived_seq: int) -> tuple[Any, ...]:
-        """Return all columns of ``row``; raises when the archive is closed."""
-        # Checked without the lock: this only makes a save stop sooner.
+        """Return all columns of ``row``; raises if the archive is closed."""
+        # Checked without the lock: it only ends a save sooner.
         self._check_open()
         return *row, archived_seq, _row_digest(row, archived_seq)
 
     def _writing(self, *, is_new: bool) -> sqlite3.Connection:
-        """Return a connection to write with; if ``is_new``, to a new file in place of the old one.
+        """Return a connection for writing; if ``is_new``, to a new file that replaces the old one.
 
-        ``is_new`` is for when nothing in the old file is needed; that may be damaged or of another
-        version.
+        ``is_new`` is for when the old file is not needed; it may be damaged or of another version.
         """
         if is_new:
             remove_archive(self._ledger)
@@ -158,12 +157,12 @@ class ArchiveFile:
                 _lay_out(db)
             self._made += 1
         db = connected(self.path, "mode=rw")
-        # A machine that loses power may lose the last transactions, and never part of one.
+        # A machine that loses power may lose the last transactions, but never a part of one.
         db.execute("PRAGMA synchronous = NORMAL")
         return db
 
     def replace(self, file: Path) -> None:
-        """Put ``file``, a copy of an archive, in the place of this one; raises if it is none."""
+        """Replace the archive by ``file``, a copy of an archive; raises if it is not one."""
         with translated(self.path), self._changing:
             self._check_open()
             with closing(connected(file, "mode=rw")) as db:
@@ -174,7 +173,7 @@ class ArchiveFile:
             self._made += 1
 
     def load(self) -> tuple[Head, bytes] | None:
-        """Return the snapshot; None where there is no archive. Raises when it is not whole."""
+        """Return the snapshot; None if there is no archive. Raises if it is not complete."""
         if not self.path.exists():
             return None
         with translated(self.path), self._reading() as db:
@@ -215,9 +214,9 @@ class ArchiveFile:
         return int(found)
 
     def close(self) -> None:
-        """Close the file; a snapshot that another thread is writing is given up.
+        """Close the file; a snapshot that another thread is writing is abandoned.
 
-        From then on nothing is changed here: another program may own the ledger.
+        After that the file is not changed here: another program may own the ledger.
         """
         with self._changing:
             self._is_closed = True
@@ -248,7 +247,9 @@ class ArchiveFile:
                         continue
                 case _:
                     pass
-            raise ArchiveError(f"{self.path} is damaged: row {row[0]!r} is not what was written")
+            raise ArchiveError(
+                f"{self.path} is damaged: the checksum of row {row[0]!r} does not match"
+            )
         return found
 
     def _ask(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
@@ -280,10 +281,10 @@ class ArchiveFile:
 
 
 def _mode_to_read(path: Path) -> str:
-    """Return how to open ``path`` for reading.
+    """Return the mode in which to open ``path`` for reading.
 
-    A directory that cannot be written has no place for SQLite's shared memory; a file without a
-    write-ahead log is whole by itself.
+    A directory that cannot be written has no room for SQLite's shared memory; a file without a
+    write-ahead log is complete without it.
     """
     if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
         return "mode=ro"
@@ -291,7 +292,7 @@ def _mode_to_read(path: Path) -> str:
 
 
 def _lay_out(db: sqlite3.Connection) -> None:
-    """Make the tables and the marks of an archive in one transaction."""
+    """Create the tables of an archive and set its application id and layout, in one transaction."""
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("BEGIN IMMEDIATE")
     for statement in _SCHEMA:
@@ -305,11 +306,11 @@ def _check_layout(db: sqlite3.Connection, path: Path) -> None:
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if (application_id, layout) != (APPLICATION_ID, LAYOUT):
-        raise ArchiveError(f"{path} is no archive, or one of another version", str(path))
+        raise ArchiveError(f"{path} is not an archive, or has another version", str(path))
 
 
 def _where(query: RowQuery) -> tuple[str, tuple[Any, ...]]:
-    """Return the end of a statement that asks for the rows of ``query``, and its values."""
+    """Return the WHERE clause and its values for the rows of ``query``."""
     parts = {
         "archived_seq <= ?": query.upto_seq,
         "seq > ?": query.after_seq,
@@ -320,7 +321,7 @@ def _where(query: RowQuery) -> tuple[str, tuple[Any, ...]]:
     }
     given = {part: value for part, value in parts.items() if value is not None}
     if query.is_claim:
-        # In the words of the index of claims, which is used for nothing else.
+        # Worded like the index of claims, so that SQLite uses that index.
         del given["is_claim = ?"]
     tests = [*given, *(("is_claim = 1",) if query.is_claim else ())]
     order = "DESC" if query.is_newest_first else "ASC"

@@ -1,6 +1,6 @@
-"""The archive as a folder, which all machines of a ledger see under the same contents.
+"""The archive as a folder, which all machines of a ledger share.
 
-A file is written beside its place, synced, and renamed: it is there whole or not at all.
+A file is written under another name, synced, and renamed: it exists whole or not at all.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _FILE_MODE: Final = 0o600
 
 
 class ArchiveFolder:
-    """Files under ``root``, which is made with the first of them. See ``FileArchive``."""
+    """Files under ``root``, which is created with the first file. See ``FileArchive``."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep ``data`` as ``name``; see ``FileArchive``."""
+        """Store ``data`` as ``name``; see ``FileArchive``."""
         self._write(name, lambda file: file.write(data))
 
     def get(self, name: str) -> bytes:
-        """Return what ``name`` holds; see ``FileArchive``."""
+        """Return the content of ``name``; see ``FileArchive``."""
         with self._explained(name, "read"):
             return self._path(name).read_bytes()
 
     def put_file(self, name: str, source: Path) -> None:
-        """Keep a copy of ``source`` as ``name``; see ``FileArchive``."""
+        """Store a copy of ``source`` as ``name``; see ``FileArchive``."""
 
         def copy(file: BinaryIO) -> None:
             with source.open("rb") as opened:
@@ -45,7 +45,7 @@ class ArchiveFolder:
         self._write(name, copy)
 
     def get_file(self, name: str, target: Path) -> None:
-        """Write what ``name`` holds to ``target``; see ``FileArchive``."""
+        """Write the content of ``name`` to ``target``; see ``FileArchive``."""
         with (
             self._explained(name, "read"),
             self._path(name).open("rb") as opened,
@@ -74,7 +74,8 @@ class ArchiveFolder:
 
     def _write(self, name: str, write: Callable[[BinaryIO], object]) -> None:
         path = self._path(name)
-        # By process: two that archive the same blocks at once must not write into one file.
+        # The name has the process id: two processes that archive the same blocks must not share a
+        # file.
         draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
         with self._explained(name, "written"):
             path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ class ArchiveFolder:
 
     @contextmanager
     def _explained(self, name: str, done: str) -> Iterator[None]:
-        """Turn what the system raises into the port's errors; ``done`` is what was to be done."""
+        """Translate the system's errors into those of the port; ``done`` names the action."""
         try:
             yield
         except OSError as error:

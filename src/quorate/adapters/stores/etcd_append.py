@@ -1,18 +1,18 @@
-"""Appends to a ledger in etcd: one transaction, which compares the revision of the head.
+"""Appends to a ledger in etcd: one transaction, which compares the revision of the head key.
 
-The head's key is put with every block, so its revision is new each time, and a writer that compares
-an older one is refused. With a leader the transaction compares the leader's key, too: one that was
-deposed cannot append, whatever it believes. One that is refused returns the head and the first
-blocks that others have appended, so that a writer who is a few blocks behind asks for nothing more.
+Every append writes the head key, so its revision changes each time, and etcd refuses a writer that
+compares an older one. With a leader, the transaction also compares the leader's key: a deposed
+leader cannot append, whatever it believes. A refused transaction returns the head and the first
+blocks of other writers, so that a writer that is a few blocks behind needs no further read.
 
-An answer may be lost when etcd's leader changes, or a deadline passes. The transaction may then
-have been carried out, or may be carried out a moment later. It is never sent again blindly: the
-head is read, and where it has not moved it is put again with the same value. From then on the
-transaction that is lost compares an old revision, so that nothing can come of it any more.
+An answer may be lost when etcd's leader changes, or a deadline passes. etcd may then have carried
+out the transaction, or may do so a moment later. The writer never just sends it again. It reads the
+head, and if the head has not moved, writes it again with the same value. From then on the lost
+transaction compares an old revision, so it can no longer succeed.
 
-Where the head has moved, a key that only this writer puts, with each of its blocks, says whether it
-was its own append. The log does not say it: of two writers who decide the same at one head, at the
-same instant of their clocks, both have made the same block, and only one of them has appended it.
+If the head has moved, a key that only this writer writes, with each of its blocks, shows whether
+its own append moved it. The log cannot show this: two writers that make the same decision at one
+head, at the same instant of their clocks, make the same block, and only one of them appends it.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ from quorate.ports.errors import (
 _LOG = logging.getLogger(__name__)
 
 APPEND_S: Final = 15.0
-"""How long an append is tried, when answers of etcd are lost."""
+"""How long an append is tried when answers of etcd are lost."""
 REFUSED_BLOCKS_MAX: Final = 4
-"""How many blocks of others come with a refusal; the rest is read as a follower reads."""
+"""How many blocks of other writers a refusal returns; a later read fetches the rest."""
 SETTLE_S: Final = 2.0
-"""How long one look waits for what became of an append."""
+"""How long one read of the head waits to learn the result of an append."""
 STAGED_BLOCKS_MAX: Final = 64
-"""How many blocks are staged by one transaction: etcd takes 128 operations by default."""
+"""How many blocks one transaction stages: etcd accepts 128 operations by default."""
 
 
 _NO_REVISION: Final = -1
-"""The revision of no key: nothing passes a fence with it."""
+"""A revision that no key has: a fence with it lets no append pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class KnownHead:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The leader's key as the leader made it: it is there while the leader's lease lasts."""
+    """The leader's key as the leader created it: it exists while the leader's lease lasts."""
 
     key: bytes
     revision: int
 
 
 def fence_of(key: bytes, standing: Standing) -> Fence:
-    """Return the fence of one with ``standing``; of a follower, one that nothing passes."""
+    """Return the fence for ``standing``; the fence of a follower lets no append pass."""
     return Fence(key, standing.revision if isinstance(standing, Leading) else _NO_REVISION)
 
 
@@ -113,7 +113,7 @@ class EtcdAppender:
         self.fence: Fence | None = None
 
     def create(self) -> None:
-        """Make the log, with nothing in it; raises ``LedgerExistsError``."""
+        """Create an empty log; raises ``LedgerExistsError``."""
         key = self._keys.head
         made = self._etcd.commit(
             Txn(compare=(ModifiedAt(key, 0),), then=(Put(key, head_value(GENESIS)),))
@@ -122,7 +122,7 @@ class EtcdAppender:
             raise LedgerExistsError(self._place)
 
     def read_head(self, *, within_s: float | None = None) -> KnownHead:
-        """Return where the log ends now; raises ``LedgerNotFoundError`` where there is none."""
+        """Return where the log ends now; raises ``LedgerNotFoundError`` if there is none."""
         self._known = self._parsed(self._etcd.get(Get(self._keys.head), within_s=within_s))
         return self._known
 
@@ -156,10 +156,11 @@ class EtcdAppender:
             known, after = self._moved(answer.rows, fence), answer.rows[-1]
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
-        """Append ``blocks``, which need not fit into a transaction; see ``EventStore``.
+        """Append ``blocks``, which need not fit into one transaction; see ``EventStore``.
 
         They are staged above the head, and count when the head is moved at the end. The first
-        transaction puts the head as it is, so that two who stage at once cannot mix their blocks.
+        transaction writes the head unchanged, so that two writers that stage at once cannot mix
+        their blocks.
         """
         known = self.read_head()
         head = known.head
@@ -189,9 +190,9 @@ class EtcdAppender:
     # --- One block ---
 
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
-        """Return the transaction that appends ``block``; the last of ``otherwise`` is in its place.
+        """Return the transaction that appends ``block``; if refused, it returns later blocks.
 
-        Blocks above the head, which another writer has staged, may be among what that returns.
+        Those may include blocks above the head, which another writer has staged.
         """
         first = self._keys.block(block.height)
         puts = (Put(first, block_value(block)), self._mark(block.head))
@@ -200,7 +201,7 @@ class EtcdAppender:
         return replace(moved, otherwise=(*moved.otherwise, Get(first, end)))
 
     def _move_head(self, head: Head, revision: int, fence: Fence | None, *puts: Put) -> Txn:
-        """Return the transaction that moves the head, if it and the leader are as they were."""
+        """Return the transaction that moves the head if neither it nor the leader has changed."""
         key = self._keys.head
         fenced = () if fence is None else (CreatedAt(fence.key, fence.revision),)
         return Txn(
@@ -215,8 +216,8 @@ class EtcdAppender:
             leaders = rows[1]
             if not leaders or leaders[0].create_revision != fence.revision:
                 raise NotLeaderError(
-                    f"{self._place}: another program leads now, or this one's lease has run out; "
-                    "nothing was recorded. Send the request to the leader"
+                    f"{self._place}: another program leads now, or this one's lease has expired; "
+                    f"nothing was recorded. Send the request to the leader"
                 )
         self._known = self._parsed(rows[0])
         return self._known
@@ -224,7 +225,7 @@ class EtcdAppender:
     def _check_at(self, expected: Head, known: KnownHead, after: tuple[Row, ...] = ()) -> None:
         """Raise ``StaleHeadError`` unless the log ends at ``expected``.
 
-        ``after`` are rows from the block after that on, read together with ``known``.
+        ``after`` has the rows of later blocks, read together with ``known``.
         """
         if known.head == expected:
             return
@@ -233,14 +234,14 @@ class EtcdAppender:
         raise StaleHeadError(expected=expected, actual=known.head, blocks=blocks)
 
     def _mark(self, head: Head) -> Put:
-        """Return what notes, together with the head, that this writer has moved it."""
+        """Return the write that records, together with the head, that this writer has moved it."""
         return Put(self._own_key, head_value(head))
 
     def _is_recorded(self, sent: Head) -> bool:
-        """Return whether this writer has moved the head to ``sent``, whose answer was lost.
+        """Return whether this writer moved the head to ``sent``, after the answer was lost.
 
-        Raises ``UnsureAppendError`` when its mark cannot be read, or there is none: it has not
-        appended anything yet, or the mark was removed as an old one.
+        Raises ``UnsureAppendError`` if its mark cannot be read or does not exist: it has not
+        appended anything yet, or its old mark was removed.
         """
         try:
             rows = self._etcd.get(Get(self._own_key))
@@ -255,8 +256,8 @@ class EtcdAppender:
     ) -> KnownHead:
         """Return the head once the transaction to ``sent`` is done or can no longer be done.
 
-        Raises ``UnsureAppendError`` when that cannot be found out in time, or for as long as this
-        program leads: its callers need not wait longer.
+        Raises ``UnsureAppendError`` if that cannot be found out in time, or while this program
+        leads: its callers need not wait longer.
         """
         while True:
             try:
@@ -286,7 +287,7 @@ class EtcdAppender:
         return self.fence is not None and self.fence.revision == _NO_REVISION
 
     def _stage_parts(self, block: Block) -> None:
-        """Put the parts of a body that is too large; their keys name the block by its hash."""
+        """Write the parts of a body that is too large; their keys name the block by its hash."""
         for number in range(part_count(block)):
             part = block.body[number * INLINE_BYTES_MAX : (number + 1) * INLINE_BYTES_MAX]
             key = self._keys.part(block.height, block.hash, number)
@@ -295,14 +296,14 @@ class EtcdAppender:
     # --- Many blocks ---
 
     def _stage(self, puts: list[Action], revision: int) -> None:
-        """Put blocks above the head, whose revision must be the one that this program made."""
+        """Write blocks above the head, if the head has the revision that this program wrote."""
         if puts:
             self._held(Txn(compare=self._unmoved(revision), then=tuple(puts)))
 
     def _unstage(self, head: Head, revision: int) -> None:
-        """Remove what was staged above ``head``, unless another writer has moved the head.
+        """Remove the blocks staged above ``head``, unless another writer has moved the head.
 
-        What is left where that fails is overwritten by later blocks.
+        If that fails, later blocks overwrite them.
         """
         keys, first, end = self._keys, head.height + 1, (1 << 64) - 1
         then = (
@@ -312,10 +313,10 @@ class EtcdAppender:
         try:
             self._etcd.commit(Txn(compare=self._unmoved(revision), then=then))
         except StoreError as error:
-            _LOG.warning("%s: blocks that were given up are left there: %s", self._place, error)
+            _LOG.warning("%s: abandoned blocks are left there: %s", self._place, error)
 
     def _finish(self, head: Head, staged_at: KnownHead) -> None:
-        """Move the head to the end of what was staged."""
+        """Move the head to the end of the staged blocks."""
         fence = self.fence
         try:
             moved = self._move_head(head, staged_at.revision, fence, self._mark(head))
@@ -332,7 +333,7 @@ class EtcdAppender:
         self._known = KnownHead(head, answer.revision)
 
     def _put_head(self, known: KnownHead) -> int:
-        """Put the head as it is; return its new revision."""
+        """Write the head unchanged; return its new revision."""
         fence = self.fence
         answer = self._etcd.commit(self._move_head(known.head, known.revision, fence))
         if not answer.held:
@@ -341,7 +342,7 @@ class EtcdAppender:
         return answer.revision
 
     def _held(self, txn: Txn) -> int:
-        """Return etcd's revision after ``txn``; raises when its comparisons did not hold."""
+        """Return etcd's revision after ``txn``; raises if its comparisons were false."""
         answer = self._etcd.commit(txn)
         if not answer.held:
             raise self._came_between()
@@ -349,8 +350,8 @@ class EtcdAppender:
 
     def _came_between(self) -> StoreError:
         return StoreError(
-            f"{self._place}: another writer came between; nothing was recorded. Try again when "
-            "nothing else writes to this ledger"
+            f"{self._place}: another writer interfered; nothing was recorded. Try again when no "
+            f"other program writes to this ledger"
         )
 
     def _unmoved(self, revision: int) -> tuple[Comparison, ...]:

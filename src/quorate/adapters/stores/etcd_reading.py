@@ -1,7 +1,8 @@
 """Reads the blocks of a ledger in etcd: the older ones from the archive, the rest from etcd.
 
-Which segments are in the archive is said by keys of etcd. Blocks leave etcd in the transaction that
-makes such a key, so a block that is in neither place moved between two looks, or is lost.
+Keys of etcd list the segments in the archive. The transaction that creates such a key removes the
+segment's blocks from etcd. So a block that is in neither place was moved between two reads, or is
+lost.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ SEGMENTS_ROOM: Final = "segments"
 PAGE_BLOCKS_MIN: Final = 4
 PAGE_BLOCKS_MAX: Final = 1_024
 PAGE_BYTES: Final = 2 << 20
-"""How much of a page is aimed at: the next page has more blocks where one was smaller."""
+"""The size that a page should have: the next page has more blocks if this one was smaller."""
 
 
 class EtcdReader:
-    """The blocks of one ledger. May be used from several threads."""
+    """The blocks of one ledger. Several threads may use it."""
 
     def __init__(self, etcd: KeyValues, archive: FileArchive, keys: EtcdKeys, place: str) -> None:
         self._etcd = etcd
@@ -38,7 +39,7 @@ class EtcdReader:
         self._unpacked: tuple[Segment, list[Block]] | None = None
 
     def head(self) -> Head:
-        """Return where the log ends now; raises ``LedgerNotFoundError`` where there is none."""
+        """Return where the log ends now; raises ``LedgerNotFoundError`` if there is none."""
         rows = self._etcd.get(Get(self._keys.head))
         if not rows:
             raise LedgerNotFoundError(self._place)
@@ -79,11 +80,11 @@ class EtcdReader:
         return next(self.blocks(height, height))
 
     def is_at(self, head: Head) -> bool:
-        """Return whether the log goes through ``head``, at or below its end."""
+        """Return whether ``head`` is the head, or was an earlier head, of this log."""
         return head == GENESIS or self.block(head.height).head == head
 
     def height_at(self, seq: int, last: int) -> int:
-        """Return the height of the block that holds event ``seq``, at ``last`` at most."""
+        """Return the height of the block that holds event ``seq``; ``last`` is the last height."""
         segment = next((each for each in self.segments() if seq <= each.last_seq), None)
         if segment is not None:
             blocks = self.unpacked(segment)
@@ -96,7 +97,7 @@ class EtcdReader:
         return low
 
     def unpacked(self, segment: Segment) -> list[Block]:
-        """Return the blocks of ``segment``; its file must have the hash that etcd has of it."""
+        """Return the blocks of ``segment``; its file must have the hash recorded in etcd."""
         kept = self._unpacked
         if kept is not None and kept[0] == segment:
             return kept[1]
@@ -110,11 +111,11 @@ class EtcdReader:
         return blocks
 
     def _hot_from(self) -> int:
-        """Return the height of the first block that is in etcd, by the segments last looked at."""
+        """Return the height of the first block in etcd, by the segments as last read."""
         return self._segments[-1].last_height + 1 if self._segments else 1
 
     def _segment_with(self, height: int) -> Segment | None:
-        """Return the segment that holds ``height``, by the segments last looked at."""
+        """Return the segment that holds ``height``, by the segments as last read."""
         segments = self._segments
         if not segments or height > segments[-1].last_height:
             return None
@@ -122,12 +123,12 @@ class EtcdReader:
         return segments[at - 1]
 
     def _is_hot(self, height: int) -> bool:
-        """Return whether ``height`` should be in etcd, by the segments of now."""
+        """Return whether ``height`` should be in etcd; reads the segments again."""
         self.segments()
         return height >= self._hot_from()
 
     def _page(self, height: int, last: int) -> list[Block]:
-        """Return the blocks from ``height`` on that are in etcd, up to the first that is not."""
+        """Return the blocks from ``height`` on that are in etcd, up to the first missing one."""
         keys = self._keys
         found: list[Block] = []
         for row in self._etcd.get(Get(keys.block(height), keys.block(last + 1))):
@@ -139,7 +140,7 @@ class EtcdReader:
         return found
 
     def _whole(self, row: Row, height: int) -> Block | None:
-        """Return the block that ``row`` is, with its body; None where parts of that are gone."""
+        """Return the block in ``row``, with its body; None if parts of the body are missing."""
         block, parts = block_of(row, height, self._place)
         if not parts:
             return block
@@ -158,7 +159,7 @@ class EtcdReader:
 
 
 def _next_limit(limit: int, blocks: list[Block]) -> int:
-    """Return how many blocks the next page may have, by what this one came to."""
+    """Return how many blocks the next page may have, by the size of this one."""
     size = sum(len(block.body) for block in blocks)
     wanted = limit * 2 if 2 * size < PAGE_BYTES else limit // 2 if size > PAGE_BYTES else limit
     return min(max(wanted, PAGE_BLOCKS_MIN), PAGE_BLOCKS_MAX)

@@ -1,16 +1,16 @@
-"""The keys of a ledger in etcd, and what their values are.
+"""The keys of a ledger in etcd, and the codecs of their values.
 
-    NAME/head                   where the log ends; its revision is what an append compares
-    NAME/block/HEIGHT           a block; one that is too large for a request has its body in parts
+    NAME/head                   where the log ends; an append compares its revision
+    NAME/block/HEIGHT           a block; the body of a large block is stored in parts
     NAME/part/HEIGHT/HASH/PART  a part of the body of the block with that hash
-    NAME/segment/HEIGHT         blocks from that height on that lie in the archive
-    NAME/leader                 who appends, while its lease lasts (``etcd/election.py``)
+    NAME/segment/HEIGHT         the archived segment that begins at that height
+    NAME/leader                 the leader, while its lease lasts (``etcd/election.py``)
     NAME/term                   how often a leader was elected
-    NAME/outbox/SINK            up to where everything was delivered to a sink (``outbox_etcd.py``)
-    NAME/member/SERVICE         a service of the ledger, while it lives (``etcd/membership.py``)
+    NAME/outbox/SINK            how far a sink has delivered everything (``outbox_etcd.py``)
+    NAME/member/SERVICE         a service of the ledger, while it runs (``etcd/membership.py``)
 
-Numbers are in hexadecimal and of fixed length, so that keys are in the order of the numbers. A
-block above the head is none: it was staged, and its writer ended before the head was moved.
+Numbers are in hexadecimal and of fixed length, so that keys sort by number. A block above the head
+does not count: it was staged, and its writer ended before it moved the head.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ S = TypeVar("S", bound=Struct)
 
 LAYOUT: Final = 1
 INLINE_BYTES_MAX: Final = 1 << 20
-"""How large a body, or a part of one, may be: etcd takes 1.5 MiB in a request by default."""
+"""The largest body, or part of a body: etcd accepts 1.5 MiB in a request by default."""
 
 
 class EtcdKeys:
@@ -48,7 +48,7 @@ class EtcdKeys:
 
     @property
     def prefix(self) -> bytes:
-        """What every key of the ledger begins with."""
+        """The prefix of every key of the ledger."""
         return self._prefix
 
     def block(self, height: int) -> bytes:
@@ -56,7 +56,7 @@ class EtcdKeys:
         return self._prefix + b"block/%016x" % height
 
     def parts_from(self, height: int) -> bytes:
-        """Return what is before every part of the block at ``height``, and after those below."""
+        """Return the key before all parts of block ``height``, and after those of lower ones."""
         return self._prefix + b"part/%016x" % height
 
     def part(self, height: int, digest: bytes, number: int) -> bytes:
@@ -64,11 +64,11 @@ class EtcdKeys:
         return self.parts_from(height) + b"/%s/%04x" % (digest.hex().encode(), number)
 
     def outbox(self, sink: str) -> bytes:
-        """Return the key of the position of ``sink``."""
+        """Return the key with the position of ``sink``."""
         return self._prefix + b"outbox/" + sink.encode()
 
     def writer(self, name: str) -> bytes:
-        """Return the key of the last head to which the writer ``name`` has moved the log."""
+        """Return the key with the last head to which the writer ``name`` moved the log."""
         return self.writers + name.encode()
 
     def segment(self, first_height: int) -> bytes:
@@ -109,12 +109,12 @@ _POSITIONS: Final = Decoder(_PositionValue)
 
 
 def head_value(head: Head) -> bytes:
-    """Return the value of the key of the head."""
+    """Return the value of the head key."""
     return _ENCODER.encode(_HeadValue(LAYOUT, head.height, head.seq, head.hash))
 
 
 def head_of(row: Row, place: str) -> Head:
-    """Return the head that ``row`` says; raises ``LedgerVersionError`` for a newer layout."""
+    """Return the head in ``row``; raises ``LedgerVersionError`` for a newer layout."""
     value = _decoded(_HEADS, row, place)
     if value.layout != LAYOUT:
         raise LedgerVersionError(place, found=value.layout, known=LAYOUT)
@@ -124,7 +124,7 @@ def head_of(row: Row, place: str) -> Head:
 
 
 def part_count(block: Block) -> int:
-    """Return in how many parts the body of ``block`` is stored; 0 when it is beside its fields."""
+    """Return the number of parts of the body of ``block``; 0 if it is stored with the block."""
     size = len(block.body)
     return 0 if size <= INLINE_BYTES_MAX else -(-size // INLINE_BYTES_MAX)
 
@@ -139,9 +139,9 @@ def block_value(block: Block) -> bytes:
 
 
 def block_of(row: Row, height: int, place: str) -> tuple[Block, int]:
-    """Return the block at ``height`` that ``row`` is, and the number of its parts.
+    """Return the block at ``height`` from ``row``, and the number of its parts.
 
-    With parts its body is still missing.
+    A block with parts does not have its body yet.
     """
     value = _decoded(_BLOCKS, row, place)
     block = Block(
@@ -158,9 +158,9 @@ def block_of(row: Row, height: int, place: str) -> tuple[Block, int]:
 def whole_blocks(
     rows: Iterable[Row], keys: EtcdKeys, height: int, last: int, place: str
 ) -> Iterator[Block]:
-    """Yield the blocks ``height`` to ``last`` that ``rows`` are, in the order of their keys.
+    """Yield the blocks ``height`` to ``last`` from ``rows``, which are in key order.
 
-    Ends before the first that is not among them, or whose body is in parts.
+    Ends before the first block that is missing, or whose body is in parts.
     """
     for at, row in zip(range(height, last + 1), rows, strict=False):
         if row.key != keys.block(at):
@@ -177,17 +177,17 @@ def segment_value(segment: Segment) -> bytes:
 
 
 def segment_of(row: Row, place: str) -> Segment:
-    """Return the segment that ``row`` says is in the archive."""
+    """Return the archived segment in ``row``."""
     return _decoded(_SEGMENTS, row, place).segment
 
 
 def position_value(seq: int, digest: bytes) -> bytes:
-    """Return the value of the key of a sink's position: an event, and the ledger's hash there."""
+    """Return the value for a sink's position: a sequence, and the ledger's hash there."""
     return _ENCODER.encode(_PositionValue(seq, digest))
 
 
 def position_of(row: Row, place: str) -> tuple[int, bytes]:
-    """Return the event that ``row`` says a sink has been delivered up to, and the hash there."""
+    """Return a sink's position from ``row``: a sequence, and the ledger's hash there."""
     value = _decoded(_POSITIONS, row, place)
     return value.seq, value.hash
 

@@ -1,8 +1,8 @@
-"""Keeps a ledger in etcd small: closed segments move to the archive, and etcd forgets the rest.
+"""Keeps a ledger in etcd small: moves closed segments to the archive, and compacts etcd.
 
-The file of a segment is written, read back and verified, block by block, before the transaction
-that removes its blocks from etcd. That transaction also makes the key that says where they are, and
-holds for one program only, also where others do the same.
+The file of a segment is written, read back and verified, block by block. Then one transaction
+removes its blocks from etcd and creates the key that names the file. If several programs do this at
+once, the transaction succeeds for one of them.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from quorate.ports.archive_port import FileArchive
 _LOG = logging.getLogger(__name__)
 
 SEGMENT_BYTES: Final = 16 << 20
-"""A segment is closed when its blocks come to so much, before they are packed."""
+"""A segment is closed when its blocks have this size, before compression."""
 SNAPSHOTS_ROOM: Final = "snapshots"
 SNAPSHOTS_KEPT: Final = 2
-"""How many published snapshots the archive keeps: a reader may be copying the one before."""
+"""How many published snapshots the archive keeps: a reader may be copying the older one."""
 DEFRAGMENT_BYTES: Final = 512 << 20
 DEFRAGMENT_FREE: Final = 0.75
 _SPACE_ALARM: Final = "NOSPACE"
 
 
 class EtcdUpkeep:
-    """Upkeep of one ledger. For one thread at a time."""
+    """Maintains one ledger in etcd. For one thread at a time."""
 
     def __init__(
         self,
@@ -56,13 +56,14 @@ class EtcdUpkeep:
         self._keys = keys
         self._place = place
         self._segment_bytes = segment_bytes
-        # Its own: it reads on another thread than the store does.
+        # A reader of its own: it runs on another thread than the store's.
         self._reader = EtcdReader(client, archive, keys, place)
 
     def close_segments(self, upto_height: int) -> int:
-        """Move what makes whole segments, up to ``upto_height``, to the archive; return how many.
+        """Move complete segments, up to ``upto_height``, to the archive; return how many.
 
-        Raises ``StoreError`` and ``CorruptLedgerError``; whatever it moved by then is in order.
+        Raises ``StoreError`` and ``CorruptLedgerError``; the segments that were already moved stay
+        valid.
         """
         closed = 0
         segments = self._reader.segments()
@@ -81,7 +82,8 @@ class EtcdUpkeep:
     def _forget_writers(self, upto_height: int) -> None:
         """Remove the marks of writers that have appended nothing after ``upto_height``.
 
-        Most have ended. One that has not, and loses an answer, does without its mark.
+        Most of these writers have ended. A writer that still runs, and loses an answer, cannot tell
+        whether its append succeeded.
         """
         marks = self._keys.writers
         for row in self._client.get(Get(marks, after_prefix(marks))):
@@ -90,13 +92,13 @@ class EtcdUpkeep:
                 self._client.commit(Txn(compare=unmoved, then=(Delete(row.key),)))
 
     def publish_snapshot(self, height: int, file: Path) -> None:
-        """Keep a copy of ``file``, the snapshot at ``height``, for programs that begin anew."""
+        """Store a copy of ``file``, the snapshot at ``height``, for programs without a snapshot."""
         self._archive.put_file(f"{SNAPSHOTS_ROOM}/{height:012d}.archive", file)
         for name in self._archive.names(SNAPSHOTS_ROOM)[:-SNAPSHOTS_KEPT]:
             self._archive.remove(name)
 
     def published_snapshots(self) -> list[tuple[int, str]]:
-        """Return height and name of the published snapshots, the newest first."""
+        """Return height and name of the published snapshots, newest first."""
         names = self._archive.names(SNAPSHOTS_ROOM)
         found = [(Path(name).stem, name) for name in names]
         return sorted(((int(stem), name) for stem, name in found if stem.isdigit()), reverse=True)
@@ -106,17 +108,17 @@ class EtcdUpkeep:
         self._archive.get_file(name, target)
 
     def defragment_where_worthwhile(self) -> None:
-        """Defragment the members whose files are large and mostly empty, one after the other."""
+        """Defragment the members whose files are large and mostly empty, one after another."""
         for status in self._client.status():
             if is_worth_defragmenting(status):
                 _LOG.info("defragmenting etcd at %s", status.endpoint)
                 self._client.defragment(status.endpoint)
 
     def recover_space(self) -> bool:
-        """Return whether etcd had run out of space; then it has made some, and takes writes again.
+        """Return whether etcd was out of space; if so, free space, so that it accepts writes again.
 
-        History is compacted, every member defragmented, and the alarm disarmed. If the keys
-        themselves are too much, the alarm comes back with the next write.
+        This compacts the history, defragments every member, and disarms the alarm. If the keys
+        themselves take too much space, the alarm returns with the next write.
         """
         members = self._client.status()
         if not any(_SPACE_ALARM in trouble for each in members for trouble in each.troubles):
@@ -129,7 +131,7 @@ class EtcdUpkeep:
         return True
 
     def _full(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
-        """Yield the blocks of one full segment after the other; what is left makes none."""
+        """Yield the blocks of each full segment in turn; the remaining blocks are left out."""
         waiting: list[Block] = []
         size = 0
         for block in blocks:
@@ -140,7 +142,7 @@ class EtcdUpkeep:
                 waiting, size = [], 0
 
     def _move(self, blocks: list[Block]) -> int | None:
-        """Move ``blocks`` to the archive; return etcd's revision, or None if another was first."""
+        """Move ``blocks`` to the archive; return etcd's revision, None if another was first."""
         segment, data = pack(blocks)
         name = f"{SEGMENTS_ROOM}/{segment.name}"
         self._archive.put(name, data)
@@ -163,7 +165,7 @@ class EtcdUpkeep:
         return None
 
     def _drop_unless_named(self, segment: Segment, name: str) -> None:
-        """Remove the file of ``segment``, unless the program that was first has the same one."""
+        """Remove the file of ``segment``, unless the program that was first uses the same file."""
         if segment not in self._reader.segments():
             self._archive.remove(name)
 

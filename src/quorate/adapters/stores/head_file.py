@@ -1,12 +1,12 @@
 """The head file: where a ledger ended when its writer last committed, kept in ``LEDGER.head``.
 
-SQLite treats a write-ahead log that is damaged, cut short or gone as one that was never longer, so
-the ledger's file alone does not show that its end is missing. When the writer records a head here,
-and how a shorter log is refused, is in ``head_record.py`` (docs/adr/0029).
+If a write-ahead log is damaged, truncated or missing, SQLite opens the shorter database without an
+error. So the ledger's file alone does not show that its end is missing. ``head_record.py`` says
+when the writer records a head here, and how a shorter log is refused (docs/adr/0029).
 
-The file has two slots, written in turn, each with a checksum and a number that grows by one: a
-write that was cut off damages one slot, and the other still has the head before it. A record is a
-checkpoint, signed where the ledger's key lies beside it.
+The file has two slots, written in turn, each with a checksum and a number that grows by one. An
+interrupted write damages one slot, and the other still has the previous head. A record is a
+checkpoint; it is signed if the ledger's key is beside the ledger.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from quorate.ports.errors import (
 )
 
 SLOT_BYTES: Final = 4096
-"""How far apart the slots are: no sector and no page holds parts of both."""
+"""The distance between the slots: no sector and no page holds parts of both."""
 _SLOTS: Final = 2
 _MARK: Final = b"QUORHEAD"
 _VERSION: Final = 1
@@ -45,22 +45,22 @@ _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """What one slot holds: ``number`` counts the writes since the file was made."""
+    """The content of one slot: ``number`` counts the writes since the file was created."""
 
     number: int
     record: Checkpoint
 
 
 def head_path(ledger: Path) -> Path:
-    """Return where the head file of ``ledger`` lies."""
+    """Return the path of the head file of ``ledger``."""
     return ledger.with_name(ledger.name + ".head")
 
 
 def read_head(ledger: Path) -> Checkpoint | None:
-    """Return the last record of the head file of ``ledger``; None where there is no such file.
+    """Return the last record of the head file of ``ledger``; None if there is no such file.
 
-    A record without a signature has an empty one. Raises ``CorruptLedgerError`` when no slot can
-    be read, ``StoreError`` when the file cannot be opened.
+    A record without a signature has an empty one. Raises ``CorruptLedgerError`` if no slot can be
+    read, ``StoreError`` if the file cannot be opened.
     """
     fd = _opened(ledger, os.O_RDONLY)
     if fd is None:
@@ -80,9 +80,9 @@ class HeadFile:
 
     @classmethod
     def create(cls, ledger: Path, record: Checkpoint) -> Self:
-        """Return the new head file of ``ledger`` with ``record`` in it, durable.
+        """Create the head file of ``ledger`` with ``record`` in it, durably, and return it.
 
-        Raises ``StoreError`` when there is one already, OSError of the file.
+        Raises ``StoreError`` if the file exists, and OSError of the file system.
         """
         path = head_path(ledger)
         check_absent(ledger)
@@ -90,7 +90,7 @@ class HeadFile:
         newest = _Slot(0, record)
         fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode=0o600)
         try:
-            # All of it is allocated now, so that a write later changes no metadata.
+            # Allocate the whole file now, so that later writes change no metadata.
             os.pwrite(fd, bytes(_SLOTS * SLOT_BYTES), 0)
             os.pwrite(fd, _encoded(newest), 0)
             os.fsync(fd)
@@ -105,7 +105,7 @@ class HeadFile:
 
     @classmethod
     def open(cls, ledger: Path) -> Self | None:
-        """Return the head file of ``ledger``; None where there is none. Raises as ``read_head``."""
+        """Return the head file of ``ledger``; None if there is none. Raises like ``read_head``."""
         fd = _opened(ledger, os.O_RDWR)
         if fd is None:
             return None
@@ -121,7 +121,7 @@ class HeadFile:
         return self._newest.record
 
     def write(self, record: Checkpoint) -> None:
-        """Record ``record`` in the slot of the record before the last one; durable on return."""
+        """Write ``record`` over the older of the two records; durable on return."""
         slot = _Slot(self._newest.number + 1, record)
         os.pwrite(self._fd, _encoded(slot), slot.number % _SLOTS * SLOT_BYTES)
         os.fdatasync(self._fd)
@@ -135,14 +135,14 @@ class HeadFile:
 
 
 def _opened(ledger: Path, flags: int) -> int | None:
-    """Return a descriptor of the head file of ``ledger``; None where there is no such file.
+    """Return a descriptor of the head file of ``ledger``; None if there is no such file.
 
-    Raises ``CorruptLedgerError`` when it is no file, ``StoreError`` when it cannot be opened, and
-    OSError when it is a symbolic link.
+    Raises ``CorruptLedgerError`` if it is not a plain file, ``StoreError`` if it cannot be opened,
+    and OSError if it is a symbolic link.
     """
     path = head_path(ledger)
     try:
-        # A pipe in its place would be waited for.
+        # Without this flag, opening a pipe at this path would block.
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
@@ -153,8 +153,8 @@ def _opened(ledger: Path, flags: int) -> int | None:
             raise _unreadable(ledger, f": {error.strerror}") from error
         kind = StoreReadOnlyError if error.errno in _FORBIDDEN else StoreError
         raise kind(
-            f"{path} cannot be opened ({error.strerror}), so whether the end of the ledger is "
-            "missing cannot be told; let the user who runs this read and write it"
+            f"{path} cannot be opened ({error.strerror}), so Quorate cannot check whether the end "
+            f"of the ledger is missing; let the user who runs this read and write it"
         ) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -163,14 +163,14 @@ def _opened(ledger: Path, flags: int) -> int | None:
 
 
 def check_absent(ledger: Path) -> None:
-    """Raise ``StoreError`` where a head file says that a ledger was at the path, which is gone."""
+    """Raise ``StoreError`` if a head file shows that there was a ledger at the path."""
     path = head_path(ledger)
     if path.exists():
         raise StoreError(
-            f"{path} is left of a ledger that was here{_where_it_ended(ledger)}; if "
-            f"{ledger.name} was moved or removed, put it back with the files beside it, or restore "
-            "a backup: quorate ledger restore BACKUP.db --out NEW.db; for another ledger choose "
-            f"another path, or move {path.name} away"
+            f"{path} remains from a ledger that was here{_where_it_ended(ledger)}; if "
+            f"{ledger.name} was moved or removed, put it back with the files beside it, or "
+            f"restore a backup: quorate ledger restore BACKUP.db --out NEW.db; for another ledger "
+            f"choose another path, or move {path.name} away"
         )
 
 
@@ -178,12 +178,12 @@ def _where_it_ended(ledger: Path) -> str:
     try:
         end = read_head(ledger)
     except (QuorateError, OSError):
-        return ""  # Damaged, or shut; that it is there says enough.
+        return ""  # Damaged or not readable; its existence is enough.
     return "" if end is None else f", up to sequence {end.seq} at {time_text(end.at_ms)}"
 
 
 def _encoded(slot: _Slot) -> bytes:
-    """Return the bytes of ``slot``: mark, length, content, and the digest of all of these."""
+    """Return the bytes of ``slot``: magic, length, content, and the digest of all of these."""
     kept = slot.record
     content = msgspec.msgpack.encode(
         (
@@ -205,7 +205,7 @@ def _encoded(slot: _Slot) -> bytes:
 
 
 def _decoded(text: bytes) -> _Slot | None:
-    """Return what the bytes of a slot hold; None when they are not whole."""
+    """Return the slot that the bytes hold; None if they are not complete."""
     begin = len(_MARK) + _LENGTH.size
     if text[: len(_MARK)] != _MARK or len(text) < begin:
         return None
@@ -231,8 +231,9 @@ def _decoded(text: bytes) -> _Slot | None:
 
 
 def _newest(fd: int, ledger: Path) -> _Slot:
-    """Return the slot that was written last; raises ``CorruptLedgerError`` where none is whole."""
-    # A writer may be at work: it never has both slots unreadable, but a slow reader may see that.
+    """Return the slot that was written last; raises ``CorruptLedgerError`` if none is complete."""
+    # A slow reader may find both slots damaged while a writer works, although the writer never
+    # damages both at once.
     for _ in range(_READS_MAX):
         text = os.pread(fd, _SLOTS * SLOT_BYTES, 0)
         slots = [_decoded(text[at * SLOT_BYTES : (at + 1) * SLOT_BYTES]) for at in range(_SLOTS)]
@@ -248,9 +249,9 @@ def _unreadable(ledger: Path, why: str = "") -> CorruptLedgerError:
     return CorruptLedgerError(
         f"{path.name} cannot be read{why}, so a missing end of the ledger would not be detected",
         remedy=(
-            "compare the ledger with a checkpoint kept elsewhere: quorate ledger verify --against "
-            f"CHECKPOINT; then move {path.name} away, and the next opening for writing makes a new "
-            "one"
+            f"compare the ledger with a checkpoint kept elsewhere: quorate ledger verify "
+            f"--against CHECKPOINT; then move {path.name} away; Quorate creates a new one when it "
+            f"next opens the ledger for writing"
         ),
         source=str(ledger),
     )

@@ -1,8 +1,8 @@
-"""When the head of a SQLite ledger is recorded in its head file, and what a shorter log leads to.
+"""Records the head of a SQLite ledger in its head file, and refuses a log that is shorter.
 
-The writer records the new head after each durable commit. A log that does not have the recorded
-block lost acknowledged blocks, or was rewritten: ``check_log`` raises, and the ledger stays closed.
-The format of the file is in ``head_file.py``, the signature in ``head_signing.py``.
+The writer records the new head after each durable commit. If a log does not have the recorded
+block, acknowledged blocks were lost, or the log was rewritten: ``check_log`` raises, and the ledger
+is not opened. The format of the file is in ``head_file.py``, the signature in ``head_signing.py``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HeadRecord:
 
     def create(self, head: Head) -> None:
         """Create the head file, with ``head`` in it."""
-        # The signer of later records is made anew: a new ledger has no first block and no key yet.
+        # Later records get a new signer: a new ledger has no first block and no key yet.
         self.last = EndSigner(self._ledger, self._first_block()).record(head)
         self._file = HeadFile.create(self._ledger, self.last)
 
@@ -55,7 +55,7 @@ class HeadRecord:
         self.last = self._file.record
         if self.last.height < head.height:
             _LOG.info(
-                "%s recorded block %d, and the log has %d: brought up to date",
+                "%s recorded block %d, but the log has %d; updated the record",
                 head_path(self._ledger),
                 self.last.height,
                 head.height,
@@ -65,8 +65,8 @@ class HeadRecord:
     def note(self, head: Head) -> None:
         """Record ``head`` after a durable commit.
 
-        A failed write takes nothing back. It is logged, and ``catch_up`` tries again before the
-        next commit.
+        If the write fails, the commit stands. The failure is logged, and ``catch_up`` tries again
+        before the next commit.
         """
         self._is_behind = True
         try:

@@ -1,4 +1,4 @@
-"""The head file's records of a ledger's end: a checkpoint, signed where the key is present."""
+"""The records in a head file: the end of the ledger as a checkpoint, signed if there is a key."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LOG = logging.getLogger(__name__)
 class EndSigner:
     """Makes the records of one ledger; ``first`` is its first block.
 
-    The key lies beside the ledger and is read once. Where there is none, or another ledger's, the
-    records have no signature.
+    The key is in a file beside the ledger and is read once. If there is no key, or it is another
+    ledger's, the records have no signature.
     """
 
     def __init__(self, ledger: Path, first: Block | None) -> None:
@@ -45,18 +45,19 @@ class EndSigner:
         return unsigned_checkpoint(ledger_id, head, self._clock.now_ms())
 
     def check(self, ledger: Path, record: Checkpoint) -> None:
-        """Raise ``CorruptLedgerError`` when ``record`` has a signature that is not the ledger's."""
+        """Raise ``CorruptLedgerError`` if ``record`` has a signature that is not the ledger's."""
         if not record.signature or self._opened is None:
             return
         if record.public_key.hex() == self._opened.public_key and verify_signature(record):
             return
         name = head_path(ledger).name
         raise CorruptLedgerError(
-            f"the signature in {name} is not one of this ledger's key, so {name} was changed or "
-            "is of another ledger",
+            f"the signature in {name} was not made by this ledger's key, so {name} was changed or "
+            f"belongs to another ledger",
             remedy=(
-                f"put back the right {name}; without one compare the ledger with a checkpoint kept "
-                f"elsewhere (quorate ledger verify --against CHECKPOINT), then move {name} away"
+                f"put back the right {name}; if you do not have it, compare the ledger with a "
+                f"checkpoint kept elsewhere (quorate ledger verify --against CHECKPOINT), then "
+                f"move {name} away"
             ),
             source=str(ledger),
         )
@@ -69,12 +70,12 @@ def lost_end(ledger: Path, record: Checkpoint, found: Head) -> CorruptLedgerErro
     events = counted(record.seq - found.seq, "event")
     return CorruptLedgerError(
         f"its end is missing: {name} recorded block {record.height}, sequence {record.seq}, at "
-        f"{time_text(record.at_ms)}, and the log ends at block {found.height}, sequence "
-        f"{found.seq}: {blocks} with {events} that were acknowledged are gone",
+        f"{time_text(record.at_ms)}, but the log ends at block {found.height}, sequence "
+        f"{found.seq}: {blocks} with {events} that were acknowledged are lost",
         remedy=(
             f"if {ledger.name}-wal was moved or replaced, put it back as it was; else restore a "
-            "backup: quorate ledger restore BACKUP.db --out NEW.db, or an export: quorate ledger "
-            "import FILE --out NEW.db. To go on with the shorter ledger all the same, move "
+            f"backup: quorate ledger restore BACKUP.db --out NEW.db, or an export: quorate ledger "
+            f"import FILE --out NEW.db. To continue with the shorter ledger nevertheless, move "
             f"{name} away"
         ),
         source=str(ledger),
@@ -82,29 +83,29 @@ def lost_end(ledger: Path, record: Checkpoint, found: Head) -> CorruptLedgerErro
 
 
 def other_history(ledger: Path, record: Checkpoint) -> CorruptLedgerError:
-    """Return the error for a log whose block at the height of ``record`` is another one."""
+    """Return the error for a log with another block at the height of ``record``."""
     name = head_path(ledger).name
     return CorruptLedgerError(
         f"{name} recorded that block {record.height} ends at sequence {record.seq} with hash "
-        f"{record.hash.hex()}, and the log has another block there: it was rewritten, or one of "
-        "the two files is of another ledger",
+        f"{record.hash.hex()}, but the log has another block there: it was rewritten, or one of "
+        f"the two files belongs to another ledger",
         remedy=(
-            f"put the ledger and the {name} that belong together back, or restore a backup: "
-            "quorate ledger restore BACKUP.db --out NEW.db. To go on with this ledger all the "
-            f"same, move {name} away"
+            f"put back the ledger and the {name} that belongs to it, or restore a backup: quorate "
+            f"ledger restore BACKUP.db --out NEW.db. To continue with this ledger nevertheless, "
+            f"move {name} away"
         ),
         source=str(ledger),
     )
 
 
 def _opening(first: Block | None) -> LedgerOpened | None:
-    """Return the first event of a ledger; None where there is none that can be read."""
+    """Return the first event of a ledger; None if it cannot be read."""
     if first is None:
         return None
     try:
         opened = open_block(first, after=GENESIS)[0]
     except QuorateError:
-        # The reader of the blocks reports what is wrong with the first one.
+        # The reader of the blocks reports a fault of the first block.
         return None
     return opened if isinstance(opened, LedgerOpened) else None
 

@@ -1,7 +1,7 @@
-"""A ledger copied while it is being written: the file, its head, and its secrets if asked.
+"""Copies a ledger while a service writes to it: the file, its head file, and its secrets if asked.
 
-SQLite's backup reads one consistent state of the ledger and holds up no writer. The copy is one
-file without a write-ahead log, beside it its head file; it is verified before it is called done.
+SQLite's backup reads one consistent state of the ledger and blocks no writer. The copy is one file
+without a write-ahead log, with a head file beside it. It is verified before the function returns.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from quorate.ledger.chain import GENESIS, Block, Broken, Head, verify_blocks
 from quorate.ledger.checkpoint import unsigned_checkpoint
 
 SECRETS: Final = {"signing key": key_path, "lottery's secret": lottery_path}
-"""What a ledger keeps secret in files beside it, and where."""
+"""The secrets that a ledger keeps in files beside it, and their paths."""
 
 
 def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> Head:
-    """Return the head of the new ledger ``out``, a verified copy of ``source``.
+    """Copy the ledger ``source`` to ``out``, verify the copy, and return its head.
 
-    ``secrets`` names those of ``SECRETS`` that are copied, too. Existing files are not changed; a
-    failure leaves no file. Raises ``CorruptLedgerError`` when ``source`` does not verify, a
-    ``StoreError`` or ``KeyFileError`` when something cannot be read or written.
+    ``secrets`` names the ``SECRETS`` that are copied, too. Existing files are not changed; a
+    failure leaves no file. Raises ``CorruptLedgerError`` if ``source`` does not verify, a
+    ``StoreError`` or ``KeyFileError`` if a file cannot be read or written.
     """
     with SqliteStore.read(source) as store:
         from_path, end, first = store.path, store.kept_end(), _first(store)
@@ -54,7 +54,7 @@ def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> He
         ):
             _copy_pages(reading, writing)
         signer = EndSigner(from_path, first)
-        # The copy has to reach what was recorded before it was begun, and may be longer.
+        # The copy must reach the head recorded before it began, and may be longer.
         file = HeadFile.create(copy, end or unsigned_checkpoint("", GENESIS, 0))
         undo.callback(file.close)
         head = _verified(copy)
@@ -70,7 +70,7 @@ def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> He
 
 def _copy_pages(reading: sqlite3.Connection, writing: sqlite3.Connection) -> None:
     reading.backup(writing)
-    # One file, whole by itself; the first writer turns the write-ahead log on again.
+    # One self-contained file; the first writer turns the write-ahead log on again.
     writing.execute("PRAGMA journal_mode = DELETE")
 
 
@@ -79,7 +79,7 @@ def _first(store: SqliteStore) -> Block | None:
 
 
 def _verified(path: Path) -> Head:
-    """Return where the ledger at ``path`` ends; raises ``CorruptLedgerError`` if it is unsound."""
+    """Return where the ledger at ``path`` ends; raises ``CorruptLedgerError`` if it is damaged."""
     with SqliteStore.read(path) as store:
         found = verify_blocks(store.blocks())
         if isinstance(found, Broken):

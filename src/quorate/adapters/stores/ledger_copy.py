@@ -1,4 +1,4 @@
-"""A ledger copied from one store to another, by their URLs: file to file, or by way of etcd."""
+"""Copies a ledger from one store to another, by their URLs: files, or ledgers in etcd."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from quorate.ports.store_port import EventStore
 
 
 def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
-    """Return the head of the new ledger at ``out``, a verified copy of the one at ``source``.
+    """Copy the ledger at ``source`` to ``out``, verify the copy, and return its head.
 
-    It has what ``source`` had when the copy began; that may go on being written. ``secrets`` names
-    those of ``SECRETS`` that are copied, too. Nothing that exists is changed; a failure leaves
-    nothing. Raises as ``copy_ledger`` does.
+    The copy has what ``source`` had when it began; other programs may write to ``source``
+    meanwhile. ``secrets`` names the ``SECRETS`` that are copied, too. Existing ledgers are not
+    changed; a failure leaves nothing at ``out``. Raises like ``copy_ledger``.
     """
     if is_file(source) and is_file(out):
         return copy_ledger(ledger_path(source), ledger_path(out), secrets=secrets)
@@ -36,7 +36,7 @@ def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
         undo.callback(remove_store, out)
         undo.callback(writing.close)
         head = writing.append_all(_sound(reading.blocks(), source))
-        # What was written is what is read, also where a part of it lies elsewhere.
+        # Read the copy back, including segments that are in an archive.
         for _ in _sound(writing.blocks(), out):
             pass
         for name in secrets:
@@ -49,12 +49,12 @@ def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
 
 
 def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
-    """Return the head of the new ledger at ``out``, and which secrets went with it.
+    """Copy the ledger at ``source`` to ``out``; return the head and the names of copied secrets.
 
-    The ledger at ``source`` is held for writing meanwhile, so no service decides on it, and both
-    are read again and compared, block by block, before this returns. ``source`` is left as it is.
-    Raises ``StoreError`` where another program has written to ``source`` all the same, which can be
-    where it is in etcd; then there is nothing at ``out``.
+    The ledger at ``source`` is locked for writing meanwhile, so no service decides on it. Both
+    ledgers are read again and compared, block by block, before this returns. ``source`` is not
+    changed. Another program can still write to a ``source`` in etcd: then this raises
+    ``StoreError`` and leaves nothing at ``out``.
     """
     beside = ledger_path(source)
     secrets = tuple(name for name, place in SECRETS.items() if place(beside).exists())
@@ -72,19 +72,19 @@ def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
 
 
 def _check_equal(one: EventStore, other: EventStore, source: str, out: str) -> None:
-    """Raise a ``StoreError`` unless both hold the same blocks."""
+    """Raise a ``StoreError`` unless both have the same blocks."""
     for known, copied in zip_longest(one.blocks(), other.blocks()):
         if known != copied:
             there = known or copied
             assert there is not None, "one of them is longer"
             raise StoreError(
-                f"block {there.height} of {source} is not what {out} has: another program has "
-                "written to it meanwhile; stop every service of this ledger, and try again"
+                f"block {there.height} of {source} differs from the one in {out}: another program "
+                f"wrote to {source} meanwhile; stop every service of this ledger, and try again"
             )
 
 
 def _sound(blocks: Iterable[Block], url: str) -> Iterator[Block]:
-    """Yield ``blocks``; raises ``CorruptLedgerError`` at the first that breaks the chain."""
+    """Yield ``blocks``; raises ``CorruptLedgerError`` at the first one that breaks the chain."""
     head = GENESIS
     for block in blocks:
         found = verify_blocks([block], after=head)

@@ -1,10 +1,10 @@
-"""The outbox of a ledger in etcd: the next leader goes on where the last one has delivered to.
+"""The outbox of a ledger in etcd: a new leader continues the deliveries of the last one.
 
-Parcels are made of the ledger's events, so they need not be kept: etcd has the position of each
-sink, a block up to which every parcel was delivered or given up. A leader begins there, makes the
-parcels after it again, and delivers them. Those that the leader before had delivered beyond its
-position come a second time, under the same key, by which the receiver drops them. What waits lies
-in a temporary file of the machine that leads (docs/adr/0021).
+Parcels are derived from the ledger's events, so they need not be stored. For each sink, etcd has a
+position: a block up to which every parcel was delivered or given up. A new leader makes the parcels
+after that position again, and delivers them. Parcels that the previous leader delivered beyond the
+position are sent a second time with the same key, by which the receiver drops them. Waiting parcels
+are in a temporary file on the leader's machine (docs/adr/0021).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
 from quorate.ports.outbox_port import Parcel, Waiting
 
 KEEP_S: Final = 1.0
-"""How often a position is written while parcels wait; when none waits, it is written at once."""
+"""How often a position is written while parcels wait; if none waits, it is written at once."""
 
 
 @dataclass(slots=True)
 class _Position:
-    """Where a sink is: ``ends`` are the blocks it has read up to, from the kept position on."""
+    """The progress of a sink: ``ends`` are the blocks it has read since the stored position."""
 
     kept: int
     revision: int
@@ -39,9 +39,9 @@ class _Position:
 
 
 class EtcdOutbox:
-    """Sinks of the service that leads. See ``Outbox``; closed, it leaves their positions in etcd.
+    """Sinks of the service that leads; see ``Outbox``. Closing it leaves their positions in etcd.
 
-    Positions never go back: a service that led before, and comes late, changes nothing.
+    Positions never go back: a late write of a former leader changes nothing.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class EtcdOutbox:
         return cls(client, EtcdKeys(address.name), address.place, close=client.close)
 
     def cursor(self, sink: str) -> int:
-        """Return up to which event ``sink`` has taken in; see ``Outbox``."""
+        """Return the sequence up to which ``sink`` has made parcels; see ``Outbox``."""
         self._begun(sink)
         return self._box.cursor(sink)
 
@@ -81,7 +81,7 @@ class EtcdOutbox:
         return self._box.head(sink)
 
     def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
-        """Keep ``parcels`` until this outbox is closed, and the cursor; see ``Outbox``."""
+        """Store ``parcels`` until this outbox is closed, and the cursor; see ``Outbox``."""
         position = self._begun(sink)
         self._box.take_in(sink, parcels, cursor, head)
         with self._turn:
@@ -93,21 +93,21 @@ class EtcdOutbox:
         return self._box.due(sink, now_ms, limit)
 
     def delivered(self, sink: str, key: str) -> None:
-        """Forget the parcel and keep its key; see ``Outbox``."""
+        """Remove the parcel and remember its key; see ``Outbox``."""
         self._box.delivered(sink, key)
         self._keep(sink)
 
     def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
-        """Count one more attempt; return when it is due again; see ``Outbox``."""
+        """Count a failed attempt; return when the parcel is due again; see ``Outbox``."""
         return self._box.failed(sink, key, now_ms, why)
 
     def given_up(self, sink: str, key: str) -> None:
-        """Forget a parcel that is not delivered; see ``Outbox``."""
+        """Remove a parcel that will not be delivered; see ``Outbox``."""
         self._box.given_up(sink, key)
         self._keep(sink)
 
     def waiting(self, sink: str) -> Waiting:
-        """Return how many wait, since when, and why; see ``Outbox``."""
+        """Return how many parcels wait, since when, and why; see ``Outbox``."""
         return self._box.waiting(sink)
 
     def next_due_ms(self, sink: str) -> int | None:
@@ -115,11 +115,11 @@ class EtcdOutbox:
         return self._box.next_due_ms(sink)
 
     def close(self) -> None:
-        """Release everything; see ``Outbox``."""
+        """Release all resources; see ``Outbox``."""
         self._on_close.close()
 
     def _begun(self, sink: str) -> _Position:
-        """Return where ``sink`` is; with the first call, what the leader before has left."""
+        """Return the progress of ``sink``; the first call reads the stored position."""
         with self._turn:
             known = self._positions.get(sink)
             if known is not None:
@@ -134,7 +134,7 @@ class EtcdOutbox:
             return begun
 
     def _keep(self, sink: str) -> None:
-        """Write the position of ``sink`` if it has moved, and it is time to."""
+        """Write the position of ``sink`` if it has moved and a write is due."""
         with self._turn:
             position = self._positions[sink]
             oldest = self._box.oldest_seq(sink)
@@ -148,7 +148,7 @@ class EtcdOutbox:
                 position.written_s = now_s
 
     def _write(self, sink: str, position: _Position) -> None:
-        """Put the position into etcd, unless another service has got further."""
+        """Write the position to etcd, unless another service has written a later one."""
         seq, digest = position.ends[0]
         key = self._keys.outbox(sink)
         while seq > position.kept:

@@ -41,7 +41,7 @@ LAYOUT: Final = 2
 _SCHEMA: Final = (
     """CREATE TABLE sink (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
         head BLOB NOT NULL DEFAULT x'') WITHOUT ROWID""",
-    # A number is never used twice, so that it orders parcels for ever.
+    # A number is never used twice, so that it always orders parcels.
     """CREATE TABLE parcel (id INTEGER PRIMARY KEY AUTOINCREMENT, sink TEXT NOT NULL,
         key TEXT NOT NULL, line TEXT NOT NULL, body BLOB NOT NULL, seq INTEGER NOT NULL,
         attempts INTEGER NOT NULL, at_ms INTEGER NOT NULL, due_ms INTEGER, UNIQUE (sink, key))""",
@@ -71,13 +71,13 @@ _TROUBLE: Final = """SELECT why, last_ms FROM failing WHERE sink = ?
 
 
 def outbox_path(ledger: Path) -> Path:
-    """Return where the outbox of the ledger at ``ledger`` lies."""
+    """Return the path of the outbox of the ledger at ``ledger``."""
     real = resolved(ledger)
     return real.with_name(real.name + ".outbox")
 
 
 class SqliteOutbox:
-    """An outbox file. Made by ``open``; threads take turns with its one connection."""
+    """An outbox file, made by ``open``. Threads take turns with its one connection."""
 
     def __init__(self, path: Path, db: sqlite3.Connection) -> None:
         self._path = path
@@ -86,9 +86,9 @@ class SqliteOutbox:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Return the outbox at ``path``, a new one, readable by its owner only, where none is.
+        """Return the outbox at ``path``; if there is none, create one that only its owner can read.
 
-        Raises ``OutboxError`` where the file is something else, or damaged.
+        Raises ``OutboxError`` if the file is something else, or damaged.
         """
         with _translated(path):
             check_directory(path.parent)
@@ -109,8 +109,9 @@ class SqliteOutbox:
 
     @classmethod
     def temporary(cls) -> Self:
-        """Return an empty outbox that is gone when it is closed, or its process ends."""
-        # No name: SQLite keeps it in a file that has none, once it outgrows its cache.
+        """Return an empty outbox that is removed when it is closed, or its process ends."""
+        # With an empty name, SQLite uses an unnamed temporary file once the data outgrows its
+        # cache.
         db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for statement in _SCHEMA:
             db.execute(statement)
@@ -122,13 +123,13 @@ class SqliteOutbox:
         return self._path
 
     def oldest_seq(self, sink: str) -> int | None:
-        """Return the event of the oldest parcel of ``sink`` that waits; None when none waits."""
+        """Return the sequence of the oldest waiting parcel of ``sink``; None if none waits."""
         with self._reading() as db:
             row = db.execute("SELECT min(seq) FROM parcel WHERE sink = ?", (sink,)).fetchone()
         return None if row[0] is None else int(row[0])
 
     def cursor(self, sink: str) -> int:
-        """Return up to which event ``sink`` has taken in; see ``Outbox``."""
+        """Return the sequence up to which ``sink`` has made parcels; see ``Outbox``."""
         with self._reading() as db:
             return _cursor(db, sink)
 
@@ -139,7 +140,7 @@ class SqliteOutbox:
         return b"" if row is None else bytes(row[0])
 
     def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
-        """Keep ``parcels``, ``cursor`` and ``head`` in one transaction; see ``Outbox``."""
+        """Store ``parcels``, ``cursor`` and ``head`` in one transaction; see ``Outbox``."""
         assert all(parcel.seq <= cursor for parcel in parcels), (sink, cursor)
         with self._writing() as db:
             known = _cursor(db, sink)
@@ -168,7 +169,7 @@ class SqliteOutbox:
             return [Parcel(*row) for row in found]
 
     def delivered(self, sink: str, key: str) -> None:
-        """Forget the parcel and keep its key; see ``Outbox``."""
+        """Remove the parcel and remember its key; see ``Outbox``."""
         with self._writing() as db:
             line = _removed(db, sink, key)
             if line is not None:
@@ -176,7 +177,7 @@ class SqliteOutbox:
                 db.execute(_FRONT, (sink, line))
 
     def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
-        """Count one more attempt; return when it is due again; see ``Outbox``."""
+        """Count a failed attempt; return when the parcel is due again; see ``Outbox``."""
         with self._writing() as db:
             row = db.execute(
                 "SELECT line, attempts, due_ms FROM parcel WHERE sink = ? AND key = ?", (sink, key)
@@ -193,14 +194,14 @@ class SqliteOutbox:
         return due_ms
 
     def given_up(self, sink: str, key: str) -> None:
-        """Forget a parcel that is not delivered; see ``Outbox``."""
+        """Remove a parcel that will not be delivered; see ``Outbox``."""
         with self._writing() as db:
             line = _removed(db, sink, key)
             if line is not None and db.execute(_FRONT, (sink, line)).rowcount == 0:
                 db.execute("DELETE FROM failing WHERE sink = ? AND line = ?", (sink, line))
 
     def waiting(self, sink: str) -> Waiting:
-        """Return how many wait, since when, and why; see ``Outbox``."""
+        """Return how many parcels wait, since when, and why; see ``Outbox``."""
         with self._reading() as db:
             count, since_ms = db.execute(
                 "SELECT count(*), min(at_ms) FROM parcel WHERE sink = ?", (sink,)
@@ -231,14 +232,14 @@ class SqliteOutbox:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a transaction that is committed at the end, or rolled back by what is raised."""
+        """Yield a transaction that is committed at the end, or rolled back by an exception."""
         with self._turn, _translated(self._path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException:
-                # SQLite rolls some failures back by itself.
+                # SQLite rolls back some failures by itself.
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
@@ -250,7 +251,7 @@ def _cursor(db: sqlite3.Connection, sink: str) -> int:
 
 
 def _removed(db: sqlite3.Connection, sink: str, key: str) -> str | None:
-    """Move the parcel's key among those that are done; return its line, or None if it was there."""
+    """Move the parcel's key to the delivered ones; return its line, or None if already there."""
     row = db.execute(
         "DELETE FROM parcel WHERE sink = ? AND key = ? RETURNING line, seq", (sink, key)
     ).fetchall()
@@ -264,7 +265,7 @@ def _removed(db: sqlite3.Connection, sink: str, key: str) -> str | None:
 
 
 def _ensure_file(path: Path) -> None:
-    """Make the file, for its owner only, where there is none."""
+    """Create the file, for its owner only, if it does not exist."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     os.close(os.open(path, flags, mode=0o600))
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -275,10 +276,10 @@ def _ensure_file(path: Path) -> None:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Set what a writer relies on, and make the tables in a file that has none yet.
+    """Configure the connection, and create the tables in an empty file.
 
-    A crash before the tables are there leaves an empty file, or one without our mark and without
-    any table: both are laid out by the next that opens it.
+    A crash before the tables exist leaves an empty file, or one without application id and tables.
+    The next ``open`` creates the tables in it.
     """
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")
@@ -304,19 +305,20 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if layout != LAYOUT:
         raise OutboxError(
-            f"{path} has layout version {layout}, this Quorate knows {LAYOUT}; use the Quorate "
-            "that wrote it, or a later one"
+            f"{path} has layout version {layout}, but this Quorate knows {LAYOUT}; use the "
+            f"Quorate that wrote it, or a later one"
         )
 
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turn what is raised about the file into errors of the ports, said of an outbox."""
+    """Translate errors about the file into errors of the ports that name the outbox."""
     try:
         with translated(path):
             yield
     except (CorruptLedgerError, LedgerNotFoundError, NotALedgerError) as error:
         raise OutboxError(
-            f"{path} cannot be read as an outbox: {error.__cause__ or error}. Stop the service and "
-            "move the file away: what waited in it is not delivered, and sinks begin anew"
+            f"{path} cannot be read as an outbox: {error.__cause__ or error}. Stop the service "
+            f"and move the file away: parcels that waited in it are not delivered, and sinks "
+            f"start with later events"
         ) from error

@@ -1,4 +1,4 @@
-"""A ledger's SQLite file: finding, creating, connecting to, recognising and salvaging it."""
+"""A ledger's SQLite file: find, create, connect to, recognise and salvage it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ APPLICATION_ID: Final = 0x51554F52  # "QUOR"
 LAYOUT: Final = 1
 BUSY_SECONDS_MAX: Final = 5.0
 NEEDED_BYTES: Final = 256 * 1024
-"""How much must fit: more than a commit of a few requests takes."""
+"""The free space that is checked for: more than a commit of a few requests needs."""
 _SCHEMA: Final = (
     """CREATE TABLE block (height INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL,
         count INTEGER NOT NULL, prev_hash BLOB NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL)""",
@@ -45,7 +45,7 @@ def resolved(path: Path) -> Path:
 
 
 def existing(path: Path) -> Path:
-    """Return ``path`` resolved; raises unless a plain file is there."""
+    """Return the resolved ``path``; raises unless a plain file is there."""
     real = resolved(path)
     with translated(real):
         try:
@@ -64,20 +64,20 @@ def identity(path: Path) -> tuple[int, int]:
 
 
 def check_directory(directory: Path) -> None:
-    """Raise unless files can be made in ``directory``."""
+    """Raise unless files can be created in ``directory``."""
     if not directory.exists():
         raise StoreError(f"the directory {directory} does not exist; create it first")
     if not directory.is_dir():
         raise StoreError(f"{directory} is not a directory; choose another path")
     if not os.access(directory, os.W_OK | os.X_OK):
         raise StoreReadOnlyError(
-            f"the directory {directory} cannot be written; choose another, or see to its "
-            "permissions and whether the disk is mounted read-only"
+            f"the directory {directory} cannot be written; choose another, or check its "
+            f"permissions and whether the disk is mounted read-only"
         )
 
 
 def check_free(path: Path) -> None:
-    """Raise ``LedgerExistsError`` where there is a file at ``path``."""
+    """Raise ``LedgerExistsError`` if there is a file at ``path``."""
     if path.exists():
         raise LedgerExistsError(path)
 
@@ -96,7 +96,7 @@ def create_file(path: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a ledger file that could not be finished, its head, and what SQLite put beside it."""
+    """Remove an incomplete ledger file, its head file, and SQLite's files beside it."""
     for suffix in ("", "-wal", "-shm", "-journal", ".head"):
         with suppress(FileNotFoundError):
             path.with_name(path.name + suffix).unlink()
@@ -110,15 +110,15 @@ def connected(path: Path, query: str) -> sqlite3.Connection:
         isolation_level=None,
         timeout=BUSY_SECONDS_MAX,
     )
-    # The file may come from anywhere: nothing in its schema may run, and odd cells are errors.
-    # Neither of these reads the file, so neither can fail and leave the connection open.
+    # The file may come from an untrusted source: nothing in its schema may run, and invalid cells
+    # are errors. Neither pragma reads the file, so neither can fail and leave the connection open.
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")
     return db
 
 
 def connected_to_read(path: Path) -> sqlite3.Connection:
-    """Return a connection that never writes, to a file that was found to be a ledger."""
+    """Return a connection that never writes, to a file that is known to be a ledger."""
     db = connected(path, "mode=ro")
     try:
         check_identity(db, path)
@@ -131,13 +131,13 @@ def connected_to_read(path: Path) -> sqlite3.Connection:
         raise
     else:
         return db
-    # A directory that cannot be written has no place for SQLite's shared memory. Without a
-    # write-ahead log the file is whole by itself; with one, reading the file alone would miss
-    # the newest blocks.
+    # A directory that cannot be written has no room for SQLite's shared memory. Without a
+    # write-ahead log the file is complete; with one, reading only the file would miss the newest
+    # blocks.
     if _has_wal(path):
         msg = (
-            f"{path} has its newest blocks in {path.name}-wal, which cannot be read in a directory "
-            "that is not writable; copy both files to one that is"
+            f"{path} has its newest blocks in {path.name}-wal, which cannot be read in a "
+            f"directory that is not writable; copy both files to a writable directory"
         )
         raise StoreReadOnlyError(msg)
     db = connected(path, "mode=ro&immutable=1")
@@ -150,7 +150,7 @@ def connected_to_read(path: Path) -> sqlite3.Connection:
 
 
 def configure(db: sqlite3.Connection) -> None:
-    """Set what a writer relies on: a write-ahead log, synced at every commit."""
+    """Configure a writer's connection: a write-ahead log, synced at every commit."""
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreError(
@@ -160,7 +160,7 @@ def configure(db: sqlite3.Connection) -> None:
 
 
 def lay_out(db: sqlite3.Connection) -> None:
-    """Make the tables and the marks of a ledger in one transaction."""
+    """Create the tables of a ledger and set its application id and layout, in one transaction."""
     configure(db)
     db.execute("BEGIN IMMEDIATE")
     for statement in _SCHEMA:
@@ -172,12 +172,12 @@ def lay_out(db: sqlite3.Connection) -> None:
 
 
 def check_identity(db: sqlite3.Connection, path: Path) -> None:
-    """Raise unless the file is a ledger of a layout that is known here."""
+    """Raise unless the file is a ledger with a known layout."""
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     if pages == 0:
-        raise NotALedgerError(path, "it is empty; if `quorate init` was cut off, remove it")
+        raise NotALedgerError(path, "it is empty; if `quorate init` was interrupted, remove it")
     if application_id != APPLICATION_ID:
         raise NotALedgerError(path, "it is a database of another program, or its header is damaged")
     if layout > LAYOUT:
@@ -187,7 +187,7 @@ def check_identity(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _has_wal(path: Path) -> bool:
-    """Return whether a write-ahead log with something in it lies beside ``path``."""
+    """Return whether there is a non-empty write-ahead log beside ``path``."""
     try:
         return path.with_name(path.name + "-wal").stat().st_size > 0
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def _has_wal(path: Path) -> bool:
 
 
 def check_writable(ledger: Path) -> None:
-    """Raise a ``StoreError`` unless the disk of ``ledger`` takes a little more, durably."""
+    """Raise a ``StoreError`` unless the disk of ``ledger`` accepts one more durable write."""
     with translated(ledger), TemporaryFile(dir=ledger.parent) as file:
         file.write(bytes(NEEDED_BYTES))
         file.flush()
@@ -203,17 +203,17 @@ def check_writable(ledger: Path) -> None:
 
 
 def sound_head(path: Path) -> Head:
-    """Return the head of the blocks that are still a sound chain from the first one on."""
+    """Return the head of the longest valid chain of blocks from the first one on."""
     return sound_end(_readable(path))
 
 
 def _readable(path: Path) -> Iterator[Block]:
-    """Yield the blocks from the first one on, up to one that cannot be read."""
+    """Yield the blocks from the first one on, up to the first unreadable one."""
     height = 0
     try:
         with closing(connected(path, "mode=ro")) as db:
-            # Otherwise SQLite refuses a file that was cut short. Nothing is written: the connection
-            # is for reading.
+            # Otherwise SQLite refuses a truncated file. Nothing is written: the connection is
+            # read-only.
             db.execute("PRAGMA writable_schema = ON")
             while True:
                 height += 1

@@ -1,11 +1,11 @@
 """The store in etcd: blocks as keys, closed segments in an archive, snapshots on this machine.
 
-Several programs may write; the first at a head wins, and the others get an error. What is on this
-machine is named after ``local`` of the URL, and held by one program: the lock, the snapshot with
-the archived runs (``archive_file.py``), and beside them what a service keeps there. A snapshot is
-published to the archive whenever a segment has been closed: a machine that has none begins there.
+Several programs may write; the first at a head wins, and the others get an error. The files on this
+machine have the prefix ``local`` of the URL, and one program holds them: the lock, the snapshot
+with the archived runs (``archive_file.py``), and other files of the service. Whenever a segment is
+closed, a snapshot is published to the archive: a machine without a snapshot starts from it.
 
-docs/adr/0045 says why it is so.
+docs/adr/0045 gives the reasons.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from quorate.prepared_types import prepared
 _LOG = logging.getLogger(__name__)
 
 MEMBERS_S: Final = 2.0
-"""How long reading the services of a ledger waits for etcd: its other users wait meanwhile."""
+"""How long a read of the list of services waits for etcd; other callers wait meanwhile."""
 
 
 class EtcdStore:
@@ -75,7 +75,7 @@ class EtcdStore:
     ) -> None:
         self._address = address
         self._lock = lock
-        # Of a reader that sees the ledger as it was: nothing after this.
+        # The end of the ledger for a reader of the past; it reads no later blocks.
         self._end: Head | None = None
         self._keys = keys = EtcdKeys(address.name)
         self._client = client = EtcdClient(address)
@@ -98,7 +98,7 @@ class EtcdStore:
             store = cls(address, lock=lock, segment_bytes=segment_bytes)
             undo.callback(store.close)
             store._appender.create()
-            # Of a ledger that was here before: it could be of no use to this one.
+            # A snapshot of a ledger that was here before is of no use to this one.
             with translated(address.local):
                 remove_archive(address.local)
             undo.pop_all()
@@ -110,7 +110,7 @@ class EtcdStore:
     ) -> Self:
         """Return the store of an existing ledger, for reading and writing.
 
-        Raises ``LedgerHeldError`` when another process still has the files of this machine after
+        Raises ``LedgerHeldError`` if another process still holds the files of this machine after
         ``wait_s``. An etcd that has run out of space is compacted and defragmented.
         """
         with ExitStack() as undo:
@@ -126,10 +126,10 @@ class EtcdStore:
     def read(
         cls, address: EtcdAddress, *, is_following: bool = True, within_s: float | None = None
     ) -> Self:
-        """Return the store of an existing ledger, for reading only; writers are not disturbed.
+        """Return the store of an existing ledger, for reading only; writers are not blocked.
 
-        Unless it ``is_following``, it ends where the ledger ends now. With ``within_s`` etcd is
-        asked once where that is, for so long.
+        Unless it ``is_following``, it ends where the ledger ends now. With ``within_s`` it asks
+        etcd for that end once, with that time limit.
         """
         with ExitStack() as undo:
             store = cls(address)
@@ -140,14 +140,14 @@ class EtcdStore:
             return store
 
     def head(self) -> Head:
-        """Return where the log ends, as a quorum has it now."""
+        """Return where the log ends, as a quorum of etcd has it now."""
         return self._end or self._reader.head()
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
-        """Return the head as soon as the log has event ``seq``, or as it is after ``within_s``.
+        """Return the head once the log has event ``seq``, or the present head after ``within_s``.
 
-        Fed by a watch: waiting asks etcd for nothing. The head is at most as old as etcd's answer
-        took to get here.
+        It waits for a watch of etcd and sends no requests. The head is as old as the delay of the
+        watch.
         """
         with self._watching:
             if self._watch is None:
@@ -163,7 +163,7 @@ class EtcdStore:
         return head_of(row, place)
 
     def look_at_head(self, *, within_s: float | None) -> Head:
-        """Return the head as a quorum has it now; a member that does not answer is asked once."""
+        """Return the head as a quorum has it now; each call asks one member, once."""
         rows = self._client.get(Get(self._keys.head), within_s=within_s)
         if not rows:
             raise LedgerNotFoundError(self._address.place)
@@ -180,8 +180,8 @@ class EtcdStore:
     ) -> Election:
         """Return a candidate called ``name``, reached at ``service``; the caller starts it.
 
-        From now on this store appends while the candidate leads, and at no other time. A standing
-        of ``on_change`` is in force before it is called.
+        From now on this store appends only while the candidate leads. A new standing applies to
+        appends before ``on_change`` is called with it.
         """
         self._check_writable()
         keys = self._keys
@@ -203,12 +203,12 @@ class EtcdStore:
         return Election(self._client, candidate, look, timers=timers, on_change=changed)
 
     def join(self, member: MemberRecord) -> EtcdMembership:
-        """Enter ``member`` among the services of this ledger, until what is returned is closed."""
+        """Add ``member`` to the services of this ledger, until the returned object is closed."""
         key = self._keys.members + member.name.encode()
         return EtcdMembership(self._client, key, msgspec.json.encode(member))
 
     def members(self) -> list[MemberRecord]:
-        """Return the services of this ledger that gave a sign of life lately, by name."""
+        """Return the services of this ledger that renewed their entry lately, by name."""
         keys = self._keys.members
         found = self._client.get(Get(keys, after_prefix(keys)), within_s=MEMBERS_S)
         try:
@@ -218,7 +218,7 @@ class EtcdStore:
             raise StoreError(what) from error
 
     def kept_end(self) -> Checkpoint | None:
-        """Return None: nothing but the quorum keeps the end; see ``EventStore``."""
+        """Return None: only the quorum of etcd records the end; see ``EventStore``."""
         return None
 
     def verified_head(self) -> Head:
@@ -248,7 +248,7 @@ class EtcdStore:
         return self._reader.height_at(seq, head.height)
 
     def sound_head(self) -> Head:
-        """Return how far the blocks are a sound chain, also where the rest is damaged or gone."""
+        """Return the end of the valid chain of blocks; later blocks may be damaged or missing."""
         return sound_end(self._readable())
 
     def save_snapshot(
@@ -259,23 +259,23 @@ class EtcdStore:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Keep ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``.
+        """Store ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``.
 
-        Blocks up to ``head`` that make whole segments move to the archive then. If that fails the
-        snapshot is kept nevertheless, and they move with a later one.
+        Then the blocks up to ``head`` that make whole segments move to the archive. If that fails,
+        the snapshot is kept nevertheless, and the blocks move with a later snapshot.
         """
         self._check_writable()
         with translated(self._address.local):
             self._archive.save(head, payload, ended, base_seq=base_seq)
         try:
-            # A snapshot may be of a log that this is not.
+            # A snapshot may belong to another log.
             if self._upkeep.close_segments(min(head.height, self._reader.head().height)):
                 self._publish(head)
         except QuorateError as error:
             _LOG.warning("%s: no segment was closed: %s", self._address.place, error)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the snapshot of this machine; a writer takes a published one where it is newer."""
+        """Return this machine's snapshot; a writer first replaces it by a newer published one."""
         head = self.head()
         kept = self._kept_snapshot(head)
         if self._lock is not None and self._took_published(head, kept):
@@ -299,19 +299,19 @@ class EtcdStore:
         return self._archive.count(owner, upto_seq)
 
     def check_writable(self) -> None:
-        """Raise a ``StoreError`` unless etcd takes a write."""
+        """Raise a ``StoreError`` unless etcd accepts a write."""
         key = self._keys.prefix + b"check"
         self._client.commit(Txn(compare=(), then=(Put(key, b""),)))
 
     def remove(self) -> None:
-        """Remove every key of the ledger from etcd, and the snapshot; the archive is left."""
+        """Remove every key of the ledger from etcd, and the snapshot; the archive stays."""
         prefix = self._keys.prefix
         self._client.commit(Txn(compare=(), then=(Delete(prefix, after_prefix(prefix)),)))
         with translated(self._address.local):
             remove_archive(self._address.local)
 
     def close(self) -> None:
-        """Let go of everything; see ``EventStore``."""
+        """Release all resources; see ``EventStore``."""
         try:
             for watch in (*self._leader_watches, *([self._watch] if self._watch else ())):
                 watch.close()
@@ -337,7 +337,7 @@ class EtcdStore:
         self.close()
 
     def _readable(self) -> Iterator[Block]:
-        """Yield the blocks up to one whose segment cannot be read."""
+        """Yield the blocks up to the first segment that cannot be read."""
         try:
             yield from self.blocks()
         except SegmentError as error:
@@ -348,12 +348,12 @@ class EtcdStore:
             raise StoreReadOnlyError(f"{self._address.place} was opened for reading")
 
     def _kept_snapshot(self, head: Head) -> tuple[Head, bytes] | None:
-        """Return the snapshot of this machine, if it is of the log that ends at ``head``."""
+        """Return this machine's snapshot if it belongs to the log that ends at ``head``."""
         try:
             with translated(self._address.local):
                 kept = self._archive.load()
                 if kept is not None and not self._is_of_log(kept[0], head):
-                    raise StoreError("it is of another history")
+                    raise StoreError("it belongs to another history")
         except QuorateError as error:
             _LOG.warning("the snapshot was ignored: %s", error)
             return None
@@ -372,20 +372,20 @@ class EtcdStore:
             draft.unlink(missing_ok=True)
 
     def _took_published(self, head: Head, kept: tuple[Head, bytes] | None) -> bool:
-        """Return whether a published snapshot is newer than ``kept`` and has taken its place."""
+        """Return whether a published snapshot was newer than ``kept`` and has replaced it."""
         height = 0 if kept is None else kept[0].height
         try:
             for published, name in self._upkeep.published_snapshots():
                 if height < published <= head.height:
                     self._fetch(name)
-                    _LOG.info("%s: begins at the snapshot %s", self._address.place, name)
+                    _LOG.info("%s: starts from the snapshot %s", self._address.place, name)
                     return True
         except QuorateError as error:
-            _LOG.warning("no published snapshot was taken: %s", error)
+            _LOG.warning("no published snapshot was used: %s", error)
         return False
 
     def _fetch(self, name: str) -> None:
-        """Put the published snapshot ``name`` in the place of the one of this machine."""
+        """Replace this machine's snapshot by the published snapshot ``name``."""
         draft = self._draft()
         try:
             self._upkeep.fetch_snapshot(name, draft)
@@ -399,7 +399,7 @@ class EtcdStore:
 
 
 def _locked(local: Path, wait_s: float, undo: ExitStack) -> WriterLock:
-    """Return the lock of the files named after ``local``; ``undo`` releases it."""
+    """Return the lock of the files with the prefix ``local``; ``undo`` releases it."""
     with translated(local):
         check_directory(local.parent)
         lock = WriterLock(local, wait_s=wait_s)

@@ -1,4 +1,4 @@
-"""The store in memory: for the simulator, for tests and for trying things."""
+"""The store in memory: for the simulator, tests and experiments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class MemoryStore:
-    """A log that lives as long as this object; ``blocks`` is what it begins with.
+    """A log that exists as long as this object; ``blocks`` are its first blocks.
 
     ``is_shared`` says that several engines append to it.
     """
@@ -26,7 +26,7 @@ class MemoryStore:
         self.is_shared = is_shared
         self._blocks = list(blocks)
         self._snapshot: tuple[Head, bytes] | None = None
-        # By name: the snapshot that archived it, and the row.
+        # By name: the row of a run, and the snapshot that archived it.
         self._archive: dict[str, tuple[int, ArchivedRow]] = {}
 
     def head(self) -> Head:
@@ -34,7 +34,7 @@ class MemoryStore:
         return self._blocks[-1].head if self._blocks else GENESIS
 
     def kept_end(self) -> Checkpoint | None:
-        """Return None: nothing is kept apart from the blocks."""
+        """Return None: the end is not recorded apart from the blocks."""
         return None
 
     def verified_head(self) -> Head:
@@ -77,23 +77,23 @@ class MemoryStore:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Keep ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``."""
+        """Store ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``."""
         known = None if self._snapshot is None else self._snapshot[0].seq
         if base_seq and known != base_seq:
-            raise StoreError(f"the snapshot that is kept is not the one at sequence {base_seq}")
+            raise StoreError(f"the stored snapshot is not the one at sequence {base_seq}")
         added = {row.name: (head.seq, row) for row in ended}
         # Replaced, not changed: another thread may be reading it.
         self._archive = {**self._archive, **added} if base_seq else added
         self._snapshot = (head, payload)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the kept snapshot when it is of this log."""
+        """Return the stored snapshot if it belongs to this log."""
         if self._snapshot is None:
             return None
         head, _ = self._snapshot
         there = [GENESIS, *(block.head for block in self._blocks[head.height - 1 : head.height])]
         if head not in there:
-            _LOG.warning("the snapshot is not of this ledger and was ignored")
+            _LOG.warning("the snapshot belongs to another ledger and was ignored")
             return None
         return self._snapshot
 
@@ -127,7 +127,7 @@ class MemoryStore:
         return sum(row.owner == owner and seq <= upto_seq for seq, row in rows)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing: a store in memory has nothing to close."""
 
     def __enter__(self) -> Self:
         """Return the store itself."""

@@ -1,7 +1,7 @@
-"""A ledger's file read page by page, each with a connection of its own.
+"""Reads a ledger's file page by page, each with its own connection.
 
-Nothing of the ledger is open between two pages. So a caller may read on one thread now and on
-another later, may stop half-way, and never keeps the write-ahead log from being folded in.
+No file is open between two pages. So a caller may read on one thread now and on another later, may
+stop half-way, and never keeps SQLite from checkpointing the write-ahead log.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import StoreError, StoreReadOnlyError
 
 PAGE_BLOCKS: Final = 128
-"""How many blocks are read by one connection, and are in memory at once."""
+"""How many blocks one connection reads, and memory holds at once."""
 
 
 class PagedReader:
-    """An ``EventStore`` that ends where the ledger ended when this was made, and never writes.
+    """A read-only ``EventStore`` that ends where the ledger ended when this was created.
 
-    With ``is_archive_kept`` one connection to the archive is opened with the first look-up and kept
-    until this is closed, for one thread; without it each look-up opens one.
+    With ``is_archive_kept`` the first look-up opens one connection to the archive, which stays open
+    until this is closed, for one thread; without it, each look-up opens a connection.
     """
 
     is_shared = False
@@ -45,7 +45,7 @@ class PagedReader:
         return self._head
 
     def kept_end(self) -> Checkpoint | None:
-        """Return what was recorded of the ledger's end; see ``EventStore``."""
+        """Return the recorded end of the ledger; see ``EventStore``."""
         return self._end
 
     def verified_head(self) -> Head:
@@ -62,10 +62,10 @@ class PagedReader:
                 page = list(islice(store.blocks(from_height=height), count))
             yield from page
             height += len(page)
-            # The file was replaced by a shorter one; reading on would go round for ever.
+            # A shorter file has replaced this one; without this check the loop would not end.
             if len(page) < count:
                 raise StoreError(
-                    f"{self._path} ends at block {height - 1} now, and had {last}; was it replaced?"
+                    f"{self._path} ends at block {height - 1} now, but had {last}; was it replaced?"
                 )
 
     def height_at(self, seq: int) -> int:
@@ -75,18 +75,18 @@ class PagedReader:
             return store.height_at(seq)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the kept snapshot, unless it was taken later than that end."""
+        """Return the stored snapshot, unless it was taken after that end."""
         with SqliteStore.read(self._path) as store:
             kept = store.load_snapshot()
         return None if kept is None or kept[0].height > self._head.height else kept
 
     def append(self, block: Block, *, expected: Head) -> None:
-        """Raise: nothing is written here."""
+        """Raise: this store is read-only."""
         del block, expected
         self._refuse()
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
-        """Raise: nothing is written here."""
+        """Raise: this store is read-only."""
         del blocks
         self._refuse()
 
@@ -98,7 +98,7 @@ class PagedReader:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Raise: nothing is written here."""
+        """Raise: this store is read-only."""
         del head, payload, ended, base_seq
         self._refuse()
 
@@ -132,7 +132,7 @@ class PagedReader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Let go of the archive."""
+        """Close the archive."""
         self.close()
 
     def _refuse(self) -> NoReturn:

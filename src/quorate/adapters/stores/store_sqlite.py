@@ -1,13 +1,13 @@
 """The store in one SQLite file, in WAL mode with every commit synced to disk.
 
-One writer holds the lock beside the file (``writer_lock.py``); readers need no lock and never
-wait for it. The head is kept twice, as a row of its own and as the last block: damage to SQLite's
-own pages could otherwise make the last blocks vanish without a trace. Blocks are checked here for
-being readable at all; their hashes are checked by ``ledger/chain.py``.
+One writer holds the lock beside the file (``writer_lock.py``); readers need no lock and never wait
+for it. The head is stored twice, as a row of its own and as the last block: otherwise damage to
+SQLite's own pages could make the last blocks vanish without a trace. This module checks that blocks
+are readable; ``ledger/chain.py`` checks their hashes.
 
-A third copy of the head lies in a file of its own (``head_record.py``), written after each commit
-and compared at every opening: a log that ends before it has lost acknowledged blocks. Snapshots and
-archived runs lie in another (``archive_file.py``).
+A third copy of the head is in a file of its own (``head_record.py``), written after each commit and
+compared at every opening: a log that ends earlier has lost acknowledged blocks. Snapshots and
+archived runs are in another file (``archive_file.py``).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SqliteStore:
     """A ledger file. Made by ``create``, ``open`` (for writing) or ``read``."""
 
     is_shared = False
-    """The writer's lock keeps others from appending."""
+    """The writer's lock keeps other programs from appending."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, lock: WriterLock | None = None) -> None:
         self._path = path
@@ -77,7 +77,8 @@ class SqliteStore:
     def create(cls, path: Path) -> Self:
         """Return the store of a new, empty ledger file that only its owner may read.
 
-        Raises ``LedgerExistsError`` and then changes nothing; any other failure leaves no file.
+        Raises ``LedgerExistsError`` and changes nothing if there is a file; any other failure
+        leaves no file.
         """
         real = resolved(path)
         with translated(real), ExitStack() as undo:
@@ -86,7 +87,7 @@ class SqliteStore:
             undo.callback(lock.release)
             check_free(real)
             check_absent(real)
-            # Of a ledger that was here before: it could be of no use to this one.
+            # An archive of a ledger that was here before is of no use to this one.
             remove_archive(real)
             create_file(real)
             undo.callback(remove_file, real)
@@ -101,18 +102,19 @@ class SqliteStore:
     def open(cls, path: Path, *, wait_s: float = 0.0) -> Self:
         """Return the store of an existing ledger, for reading and writing.
 
-        Raises ``LedgerHeldError`` when another process still has it open for writing after
-        ``wait_s``, ``StoreError`` when the file has a second name (a hard link), and
-        ``CorruptLedgerError`` when the log ends before its recorded end; then nothing is changed.
-        A ledger without a head file gets one.
+        Raises ``LedgerHeldError`` if another process still has it open for writing after
+        ``wait_s``, ``StoreError`` if the file has a second name (a hard link), and
+        ``CorruptLedgerError`` if the log ends before its recorded end; nothing is changed then. A
+        ledger without a head file gets one.
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
             lock = WriterLock(real, wait_s=wait_s)
             undo.callback(lock.release)
             check_only_link(real)
-            # A connection that may write folds the write-ahead log into the file when it closes,
-            # and with that what is left of a damaged one. So another one looks first.
+            # A connection that may write checkpoints the write-ahead log into the file when it
+            # closes, which would destroy what is left of a damaged log. So a read-only connection
+            # checks first.
             with cls.read(real) as looked:
                 looked.check_signature()
             db = undo.enter_context(closing(connected(real, "mode=rw")))
@@ -122,20 +124,20 @@ class SqliteStore:
             undo.callback(store._record.close)
             store._check_head()
             store._record.open(store._head())
-            # Where snapshots were kept before there was an archive.
+            # Older versions kept snapshots here, before there was an archive.
             db.execute("DROP TABLE IF EXISTS snapshot")
             undo.pop_all()
             return store
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the store of an existing ledger, for reading only; writers are not disturbed.
+        """Return the store of an existing ledger, for reading only; writers are not blocked.
 
-        Raises ``CorruptLedgerError`` when the log ends before its recorded end.
+        Raises ``CorruptLedgerError`` if the log ends before its recorded end.
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
-            # Before the log is read: a writer records its end after each commit.
+            # Read before the log: a writer records the end after each commit.
             end = read_head(real)
             db = undo.enter_context(closing(connected_to_read(real)))
             store = cls(real, db)
@@ -156,7 +158,7 @@ class SqliteStore:
             return self._head()
 
     def kept_end(self) -> Checkpoint | None:
-        """Return what the head file has; None where there is none. See ``EventStore``."""
+        """Return the record of the head file; None if there is no such file. See ``EventStore``."""
         return self._record.last
 
     def verified_head(self) -> Head:
@@ -164,9 +166,9 @@ class SqliteStore:
         return GENESIS
 
     def check_signature(self) -> None:
-        """Raise ``CorruptLedgerError`` when the head file was signed by another key than ours.
+        """Raise ``CorruptLedgerError`` if the head file was not signed by the ledger's key.
 
-        Reading alone does not do it: it takes a slow import.
+        ``read`` does not check this, because it needs a slow import.
         """
         end = self._record.last
         if end is not None and end.signature:
@@ -197,8 +199,8 @@ class SqliteStore:
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` on; see ``EventStore``.
 
-        Blocks never change, so pages of them up to the head of now are one consistent read, and no
-        transaction stays open to keep the write-ahead log from being folded in.
+        Blocks never change, so pages of them up to the present head are one consistent read. No
+        transaction stays open, so SQLite can checkpoint the write-ahead log.
         """
         assert from_height >= 1, from_height
         return self._pages(from_height, self.head().height)
@@ -206,7 +208,7 @@ class SqliteStore:
     def height_at(self, seq: int) -> int:
         """Return the height of the block that holds event ``seq``; see ``EventStore``.
 
-        Looked for by height, which is the key of the table: nothing has to be indexed for it.
+        It searches by height, the primary key of the table, so it needs no other index.
         """
         with translated(self._path):
             head = self._head()
@@ -229,18 +231,18 @@ class SqliteStore:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Keep ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``."""
+        """Store ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``."""
         if self._lock is None:
             raise StoreReadOnlyError(f"{self._path} was opened for reading")
         self._archive.save(head, payload, ended, base_seq=base_seq)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the kept snapshot when it is whole and of this log."""
+        """Return the stored snapshot if it is complete and belongs to this log."""
         try:
             with translated(self._path):
                 kept = self._archive.load()
                 if kept is not None and kept[0] not in (GENESIS, self._head_at(kept[0].height)):
-                    raise StoreError("it is of another history")
+                    raise StoreError("it belongs to another history")
         except QuorateError as error:
             _LOG.warning("the snapshot was ignored and the ledger is read instead: %s", error)
             return None
@@ -263,7 +265,7 @@ class SqliteStore:
         return self._archive.count(owner, upto_seq)
 
     def close(self) -> None:
-        """Close the file and let the next writer in."""
+        """Close the file and release the writer's lock."""
         with translated(self._path):
             try:
                 self._archive.close()
@@ -299,7 +301,7 @@ class SqliteStore:
             self._record.catch_up(self._head)
 
     def _first_block(self) -> Block | None:
-        """Return the first block; None where there is none that can be read."""
+        """Return the first block; None if it does not exist or cannot be read."""
         row = self._db.execute(f"SELECT {_COLUMNS} FROM block WHERE height = 1").fetchone()  # noqa: S608
         if row is None or tuple(map(type, row)) != _COLUMN_TYPES:
             return None
@@ -309,19 +311,19 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Commit what the body does, or roll all of it back."""
+        """Commit the changes of the body, or roll all of them back."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
             self._db.execute("COMMIT")
         except BaseException:
-            # SQLite rolls back by itself on some errors, on a full disk for one.
+            # SQLite itself rolls back on some errors, such as a full disk.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
 
     def _insert(self, block: Block, *, after: Head) -> None:
-        """Write ``block`` and the head that it makes."""
+        """Write ``block`` and the new head."""
         assert block.prev_hash == after.hash, "the block was sealed at another head"
         self._db.execute(
             f"INSERT INTO block ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
@@ -342,8 +344,8 @@ class SqliteStore:
                 raise damaged(self._path, "its record of the last block is missing or unreadable")
 
     def _check_head(self) -> None:
-        """Raise unless the head row and the last block say the same."""
-        # One transaction, or a writer's commit between the two reads would look like damage.
+        """Raise unless the head row and the last block agree."""
+        # One transaction: a writer's commit between the two reads would look like damage.
         self._db.execute("BEGIN")
         try:
             recorded = self._head()
@@ -361,7 +363,7 @@ class SqliteStore:
             raise damaged(self._path, what, height=recorded.height)
 
     def _head_at(self, height: int) -> Head | None:
-        """Return the head at ``height`` by the block's own row; None when it is not readable."""
+        """Return the head at ``height`` from the block's own row; None if it cannot be read."""
         found = self._db.execute(
             "SELECT height, first_seq, count, hash FROM block WHERE height = ?", (height,)
         ).fetchone()
@@ -372,7 +374,7 @@ class SqliteStore:
                 return None
 
     def _pages(self, height: int, last: int) -> Iterator[Block]:
-        """Yield the blocks ``height`` to ``last``, some at a time; a gap is an error."""
+        """Yield the blocks ``height`` to ``last``, a page at a time; a gap is an error."""
         while height <= last:
             with translated(self._path):
                 rows = self._db.execute(
@@ -387,7 +389,7 @@ class SqliteStore:
                 raise damaged(self._path, f"block {height} is missing", height=height)
 
     def _block(self, row: tuple[Any, ...], height: int) -> Block:
-        """Return the block that ``row`` is, which must be the one of ``height``."""
+        """Return the block in ``row``, which must have the height ``height``."""
         if tuple(map(type, row)) != _COLUMN_TYPES or row[0] != height:
             what = f"block {height} is missing or its row is unreadable"
             raise damaged(self._path, what, height=height)

@@ -1,6 +1,6 @@
-"""Opens stores by URL: ``sqlite:PATH``, a bare path, which means the same, or ``etcd://...``.
+"""Opens stores by URL: ``sqlite:PATH``, a bare path (the same as ``sqlite:``), or ``etcd://...``.
 
-Nothing above the adapters knows which store it has. A new one is a row of ``_DRIVERS``.
+Code above the adapters does not know which store it has. A new store is a row of ``_DRIVERS``.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class _Pages(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Driver:
-    """How the stores of one scheme are made, opened and removed; ``form`` is how one is named.
+    """How stores of one scheme are created, opened and removed; ``form`` is the form of their URLs.
 
-    ``beside`` is the path that the files beside a ledger are named after. ``has_leader``: several
-    services may have such a ledger, and elect one of them (``ports/leader_port.py``).
+    ``beside`` is the path prefix of the files beside a ledger. ``has_leader`` means that several
+    services may share such a ledger, and elect a leader (``ports/leader_port.py``).
     """
 
     form: str
@@ -71,12 +71,12 @@ def _open_sqlite(place: str, /, *, wait_s: float) -> EventStore:
 
 
 def _sqlite_pages(place: str, /, *, is_archive_kept: bool, within_s: float | None) -> EventStore:
-    del within_s  # A file of this machine answers, or fails at once.
+    del within_s  # A local file answers, or fails at once.
     return PagedReader(Path(place), is_archive_kept=is_archive_kept)
 
 
 def _etcd() -> type[EtcdStore]:
-    """Return the store in etcd. Imported here: it needs gRPC, which other stores do without."""
+    """Return the class of the store in etcd. Imported here, because only this store needs gRPC."""
     missing = next((part for part in _ETCD_PARTS if find_spec(part) is None), None)
     if missing is not None:
         raise StoreError(
@@ -101,7 +101,7 @@ def _open_etcd(place: str, /, *, wait_s: float) -> EventStore:
 
 
 def _etcd_pages(place: str, /, *, is_archive_kept: bool, within_s: float | None) -> EventStore:
-    del is_archive_kept  # A connection to etcd is kept for as long as the store is open.
+    del is_archive_kept  # A connection to etcd stays open as long as the store.
     return _etcd().read(parse_address(place), is_following=False, within_s=within_s)
 
 
@@ -164,23 +164,23 @@ _DRIVERS: Final = {
 def is_file(url: str) -> bool:
     """Return whether the ledger at ``url`` is a file of this machine.
 
-    Like all that follow it raises ``StoreUrlError`` where ``url`` names no store that there is.
+    Like all functions below, it raises ``StoreUrlError`` if ``url`` names no known store.
     """
     return _parts(url)[0] == _SQLITE
 
 
 def has_leader(url: str) -> bool:
-    """Return whether services of the ledger at ``url`` elect a leader among them."""
+    """Return whether the services of the ledger at ``url`` elect a leader."""
     return _driver(url)[0].has_leader
 
 
 def shown(url: str) -> str:
-    """Return how messages name the ledger at ``url``: a file by its path alone."""
+    """Return the name of the ledger at ``url`` in messages: for a file, its path alone."""
     return str(ledger_path(url)) if is_file(url) else url
 
 
 def store_exists(url: str) -> bool:
-    """Return whether there is a ledger, or something else in its place, at ``url``."""
+    """Return whether there is a ledger, or anything else in its place, at ``url``."""
     driver, place = _driver(url)
     return driver.exists(place)
 
@@ -194,14 +194,14 @@ def create_store(url: str) -> EventStore:
 def open_store(url: str, *, wait_s: float = 0.0) -> EventStore:
     """Return the store at ``url`` for reading and writing.
 
-    Raises ``LedgerHeldError`` when another process still writes to it after ``wait_s``.
+    Raises ``LedgerHeldError`` if another process still writes to it after ``wait_s``.
     """
     driver, place = _driver(url)
     return driver.open(place, wait_s=wait_s)
 
 
 def read_store(url: str) -> EventStore:
-    """Return the store at ``url`` for reading; writers are not disturbed."""
+    """Return the store at ``url`` for reading; writers are not blocked."""
     driver, place = _driver(url)
     return driver.read(place)
 
@@ -212,14 +212,14 @@ def read_pages(
     """Return the store at ``url`` for reading; its file is closed again after each read.
 
     With ``is_archive_kept`` the archive of ended runs stays open, for one thread. With ``within_s``
-    servers of the store are asked once where it ends, for so long.
+    it asks the servers of the store for its end once, with that time limit.
     """
     driver, place = _driver(url)
     return driver.read_pages(place, is_archive_kept=is_archive_kept, within_s=within_s)
 
 
 def remove_store(url: str) -> None:
-    """Remove the store at ``url``, which was just made."""
+    """Remove the store at ``url``, which was just created."""
     driver, place = _driver(url)
     driver.remove(place)
 
@@ -227,28 +227,30 @@ def remove_store(url: str) -> None:
 def open_outbox(url: str) -> Outbox:
     """Return the outbox of the ledger at ``url``.
 
-    Of a file it lies beside it. Of a ledger in etcd it is for the service that leads.
+    For a ledger in a file, the outbox is another file beside it. For a ledger in etcd, only the
+    leader may use it.
     """
     driver, place = _driver(url)
     return driver.outbox(place)
 
 
 def sound_head_at(url: str) -> Head:
-    """Return how far the blocks at ``url`` are a sound chain, also where the rest is damaged."""
+    """Return the end of the valid chain of blocks at ``url``; later blocks may be damaged."""
     driver, place = _driver(url)
     return driver.sound_head(place)
 
 
 def check_store_writable(url: str) -> None:
-    """Raise a ``StoreError`` unless the store at ``url`` takes a little more, durably."""
+    """Raise a ``StoreError`` unless the store at ``url`` accepts one more durable write."""
     driver, place = _driver(url)
     driver.check_writable(place)
 
 
 def ledger_path(url: str) -> Path:
-    """Return the path that the files beside the ledger at ``url`` are named after.
+    """Return the path prefix of the files beside the ledger at ``url``.
 
-    Those are its key, its secrets, its work folder, its outbox. Of SQLite it is the ledger's file.
+    Those files are its key, its secrets, its work folder and its outbox. For SQLite the prefix is
+    the ledger's file.
     """
     driver, place = _driver(url)
     return driver.beside(place)
@@ -260,15 +262,15 @@ def _driver(url: str) -> tuple[_Driver, str]:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """Return the scheme of ``url`` and what comes after it; raises ``StoreUrlError``."""
+    """Return the scheme of ``url`` and the rest; raises ``StoreUrlError``."""
     scheme, colon, place = url.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
         scheme, place = _SQLITE, url
     if scheme not in _DRIVERS:
         forms = ", ".join(driver.form for driver in _DRIVERS.values())
-        file = "" if place.startswith("//") else f"; a file that is called so is ./{url}"
+        file = "" if place.startswith("//") else f"; for a file of that name write ./{url}"
         raise StoreUrlError(
-            f"{url}: there is no store {scheme!r}; known are {forms}, or a path alone{file}"
+            f"{url}: there is no store {scheme!r}; write {forms}, or a path alone{file}"
         )
     if not place or "\0" in place:
         raise StoreUrlError(f"{url!r} names no ledger; write {_DRIVERS[scheme].form}")

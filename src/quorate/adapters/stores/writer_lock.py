@@ -1,7 +1,7 @@
-"""One writer per ledger: an advisory lock on a file beside it that says who holds it.
+"""One writer per ledger: an advisory lock on a file beside it, which names its holder.
 
-The lock file is never removed, because removing one that another process is just opening would
-give the ledger two writers. The system drops the lock when its holder dies, however it dies.
+The lock file is never removed: removing it while another process opens it would give the ledger two
+writers. The system releases the lock when its holder dies, in whatever way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WriterLock:
     """The right to write to one ledger, from construction to ``release``."""
 
     def __init__(self, ledger: Path, *, wait_s: float = 0.0) -> None:
-        """Take the lock beside ``ledger``, tried for ``wait_s`` while another process holds it.
+        """Take the lock beside ``ledger``; retry for ``wait_s`` while another process holds it.
 
         Raises ``LedgerHeldError``, or OSError of the file.
         """
@@ -43,7 +43,7 @@ class WriterLock:
             undo.pop_all()
 
     def release(self) -> None:
-        """Let the next writer in. Releasing twice is allowed."""
+        """Release the lock. Releasing twice is allowed."""
         if self._fd >= 0:
             os.ftruncate(self._fd, 0)
             os.close(self._fd)
@@ -65,34 +65,35 @@ class WriterLock:
 
 
 def check_only_link(ledger: Path) -> None:
-    """Raise ``StoreError`` where the file of ``ledger`` has another name, by a hard link.
+    """Raise ``StoreError`` if the file of ``ledger`` has another name, by a hard link.
 
-    The lock lies beside one name, so that a writer by another name would not find it. Ask while
-    the lock is held: a link that is made later is refused to the writer that opens it.
+    The lock is beside one name, so a writer that uses another name would not find it. Call this
+    while the lock is held: if a link is created later, the writer that opens it is refused.
     """
     links = ledger.stat().st_nlink
     if links > 1:
         raise StoreError(
-            f"{ledger} has {links} names (hard links), and two writers by two names would lose "
-            f"what was recorded; find them with: find -samefile {ledger.name}; remove all but "
-            "one, or copy the ledger instead: quorate ledger backup --out NEW.db"
+            f"{ledger} has {links} names (hard links), and two writers that use different names "
+            f"would destroy each other's records; find the names with: find -samefile "
+            f"{ledger.name}; remove all but one, or copy the ledger instead: quorate ledger "
+            f"backup --out NEW.db"
         )
 
 
 def lock_path(ledger: Path) -> Path:
-    """Return where the lock of ``ledger`` lies."""
+    """Return the path of the lock of ``ledger``."""
     return ledger.with_name(ledger.name + ".lock")
 
 
 def _this_process() -> bytes:
-    """Return the note that this process leaves in its lock."""
+    """Return the text that names this process in its lock file."""
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:_COMMAND_CHARS_MAX]
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return json.dumps({"pid": os.getpid(), "command": command, "since": since}).encode()
 
 
 def _holder(text: bytes) -> Holder | None:
-    """Return who left the note ``text``; None when there is none yet or it is not readable."""
+    """Return the holder that the text of a lock file names; None if it is missing or unreadable."""
     try:
         note = json.loads(text)
         return Holder(pid=int(note["pid"]), command=str(note["command"]), since=str(note["since"]))

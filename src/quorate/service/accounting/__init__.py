@@ -1,1 +1,1 @@
-"""Links to accounting systems: what is left is read, what was used is reported."""
+"""Links to accounting systems: they read the remaining hours, and report the used hours."""

@@ -1,4 +1,4 @@
-"""What a link to an accounting system reports to metrics."""
+"""The metrics of a link to an accounting system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MS: Final = 1_000
 
 
 class AccountingCounts:
-    """The counts of a link, written by its thread. All are 0 where there is no link."""
+    """The counts of a link, written by its thread. All are 0 if there is no link."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         requests = counter(registry, m.ACCOUNTING_REQUESTS)
@@ -28,7 +28,7 @@ class AccountingCounts:
         self._oldest = gauge(registry, m.ACCOUNTING_OLDEST)
 
     def stands(self, status: LinkStatus, owners: int, reported: int, now_ms: int) -> None:
-        """Record the status of a link of ``owners`` owners, of which ``reported`` have a report."""
+        """Record the status of a link; ``reported`` of its ``owners`` owners have a report."""
         for key, count in (
             ((m.Purpose.REMAINING, m.Way.DONE), status.answers),
             ((m.Purpose.REMAINING, m.Way.FAILED), status.failures),

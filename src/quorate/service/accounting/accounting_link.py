@@ -1,7 +1,7 @@
-"""A link to an accounting system: it reads what is left, and reports what was used.
+"""A link to an accounting system: it reads what is left of limits, and reports usage.
 
 ``step`` does what is due and returns when to call it again; it has no thread and no clock. Reports
-go through the outbox; answers go into the ledger, if they have changed (docs/adr/0022).
+go through the outbox; changed answers go into the ledger (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from quorate.views.word_forms import age
 _LOG = logging.getLogger(__name__)
 
 SINK: Final = "waldur"
-"""The source of the reports, the actor of their events, and with the ledger's id the sink."""
+"""The name of the link: the source of its reports, the actor of its events, part of its sink."""
 DELIVERIES_MAX: Final = 100
 """How many parcels are delivered in one step."""
 News = ReportBudget | FallBack
@@ -45,9 +45,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What a link joins. ``record`` records a changed answer, on the ledger's thread.
+    """The ledger, outbox and accounting system of a link. ``record`` records a changed answer.
 
-    It gets the resource of each owner, too.
+    It runs on the ledger thread, and also gets the resource of each owner.
     """
 
     ledger_id: str
@@ -58,13 +58,14 @@ class Ends:
 
 
 class Link:
-    """One link, for one thread. ``status`` may be read from others."""
+    """One link, for one thread. Other threads may read ``status``."""
 
     def __init__(self, owners: Sequence[LinkedOwner], ends: Ends, pace: Pace) -> None:
         self._owners = tuple(owners)
         self._ends = ends
         self._pace = pace
-        # The name has the ledger's id, because another ledger numbers other events alike.
+        # The name has the ledger's id, because other ledgers use the same sequences for other
+        # events.
         self.sink: Final = f"{SINK}/{ends.ledger_id}"
         self._is_placed = False
         self._ledgering = Ledgering()
@@ -75,10 +76,10 @@ class Link:
         self.status = LinkStatus()
 
     def step(self, now_ms: int) -> int:
-        """Do what is due at ``now_ms``; return when something is again.
+        """Do what is due at ``now_ms``; return when the next step is due.
 
-        Raises ``StoreError`` where the ledger or the outbox cannot be used, or the outbox is of
-        another ledger; nothing is lost by it, and what is left is read all the same.
+        Raises ``StoreError`` if the ledger or the outbox cannot be used, or if the outbox belongs
+        to another ledger. Nothing is lost then, and the link still reads what is left.
         """
         self._note_time(now_ms)
         if now_ms >= self._ask_ms:
@@ -94,19 +95,18 @@ class Link:
         return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
 
     def _note_time(self, now_ms: int) -> None:
-        """Make everything due if the clock was set back: else it would wait for the old times."""
+        """Make everything due if the clock was set back; else the link would wait for old times."""
         if now_ms < self._last_ms:
             self._ask_ms = self._report_ms = now_ms
             for owner, known_ms in self.status.answered_ms.items():
-                # The answer is valid for as long as one that came now, not until the clock reaches
-                # its time again.
+                # Otherwise the answer would stay valid until the clock reaches its old time again.
                 self.status.answered_ms[owner] = min(known_ms, now_ms)
         self._last_ms = now_ms
 
     # --- What is left ---
 
     def _ask(self, now_ms: int) -> None:
-        """Read what is left to each owner, and have changes recorded."""
+        """Read what is left for each owner, and record changes."""
         news: list[News] = []
         down = ""
         for link in self._owners:
@@ -115,8 +115,8 @@ class Link:
                     raise AccountingDownError(down)
                 told = self._ends.accounting.remaining(link.resource, link.components)
             except AccountingError as error:
-                # A system that is down for one owner is down for the next; a refusal concerns one
-                # owner.
+                # If the system is down for one owner, it is down for the next; a refusal concerns
+                # one owner.
                 down = str(error) if isinstance(error, AccountingDownError) else ""
                 silent = self._silent(link, now_ms, str(error))
                 news += [] if silent is None else [silent]
@@ -131,7 +131,9 @@ class Link:
         """Return a fall-back to the ledger's own figures if the last answer is too old."""
         owner = link.owner
         if self.status.troubles.get(owner) != why:
-            _LOG.warning("the accounting system did not say what is left to %s: %s", owner, why)
+            _LOG.warning(
+                "the accounting system did not say how much is left for %s: %s", owner, why
+            )
         self.status.failures += 1
         self.status.troubles[owner] = why
         known_ms = self.status.answered_ms.get(owner)
@@ -146,7 +148,7 @@ class Link:
     # --- What was used ---
 
     def _check_place(self) -> None:
-        """Check once that the outbox is of this ledger; nothing is reported where it is not."""
+        """Check once that the outbox belongs to this ledger; without that nothing is reported."""
         if not self._is_placed:
             store = self._ends.reading()
             try:
@@ -156,10 +158,10 @@ class Link:
             self._is_placed = True
 
     def _collect(self, now_ms: int) -> None:
-        """Put into the outbox what has changed since the last report.
+        """Add parcels to the outbox for amounts that changed since the last report.
 
-        An amount is the whole of a month, and replaces earlier ones. So a month has at most one
-        waiting parcel, and gets the next one when that was delivered.
+        An amount is the total of a month, and replaces earlier ones. So a month has at most one
+        waiting parcel, and gets the next one after that was delivered.
         """
         waiting = self._ends.outbox.waiting(self.sink)
         if waiting.parcels >= WAITING_MAX:
@@ -182,8 +184,8 @@ class Link:
 
     def _changed(self, now_ms: int) -> Iterator[Parcel]:
         for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
-            # A line is named after the resource, not the owner: the owner that is linked to it now
-            # replaces the same figure.
+            # A line has the name of the resource, not of the owner: the next owner that is linked
+            # to the resource replaces the same figure.
             line = f"{link.resource}/{month.name}"
             what = consumption.amounts
             if self._told.get(line) == what or line in self._waiting:
@@ -207,7 +209,7 @@ class Link:
             except AccountingError as error:
                 self.status.delivery_failures += 1
                 level = logging.DEBUG if parcel.attempts else logging.WARNING
-                _LOG.log(level, "%s: %s was not taken yet: %s", told.note, parcel.line, error)
+                _LOG.log(level, "%s: %s was not accepted yet: %s", told.note, parcel.line, error)
                 outbox.failed(self.sink, parcel.key, now_ms, str(error))
                 if isinstance(error, AccountingDownError):
                     return  # It will not answer for the next parcel either.
@@ -217,15 +219,15 @@ class Link:
             self.status.deliveries += 1
             if self._waiting.get(parcel.line) == parcel.key:
                 del self._waiting[parcel.line]
-                # What was used meanwhile is reported soon, not only at the next regular time.
+                # Report the latest usage soon, not only at the next regular time.
                 self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
 
     def _drop_former(self, parcel: Parcel, resource: str) -> None:
-        """Give up a refused report if no owner is linked to its resource, which may be gone."""
+        """Give up a refused report if no owner is linked to its resource, which may be deleted."""
         if any(link.resource == resource for link in self._owners):
             return
         _LOG.warning(
-            "the last report of %s, to which no owner is linked any more, is not sent until the "
+            "the last report of %s, to which no owner is linked any longer, is not sent until the "
             "next start",
             parcel.line,
         )
@@ -241,23 +243,23 @@ def _reported(link: LinkedOwner, told: Sequence[Allowance]) -> ReportBudget:
 
 
 def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str]) -> None:
-    """Record the news that the ledger does not know yet; on the ledger's thread.
+    """Record the answers that the ledger does not have yet; called on the ledger thread.
 
     ``linked`` has the resource of each linked owner.
 
-    An owner that is no longer linked falls back for good. An owner that does not exist is skipped:
-    it is linked once it is created.
+    An owner that is no longer linked uses the ledger's own figures from then on. An owner that does
+    not exist is skipped: it is linked once it is created.
     """
     reports, owners = engine.view.reports, engine.view.owners
     gone: list[News] = [
-        FallBack(owner, SINK, "it is not linked any more", is_linked=False)
+        FallBack(owner, SINK, "it is no longer linked", is_linked=False)
         for owner, record in reports.items()
         if record.source == SINK and owner not in linked
     ]
     known = [each for each in news if each.owner in owners]
     told = {each.owner for each in known}
     begun: list[News] = [
-        FallBack(owner, SINK, "it is linked, and has not been asked yet", resource=resource)
+        FallBack(owner, SINK, "it is linked, and Waldur was not asked yet", resource=resource)
         for owner, resource in sorted(linked.items())
         if owner in owners and owner not in reports and owner not in told
     ]
@@ -268,7 +270,7 @@ def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str])
 
 
 def is_news(record: ReportRecord | None, news: News) -> bool:
-    """Return whether the ledger does not know ``news`` yet."""
+    """Return whether ``news`` differs from what the ledger has."""
     if isinstance(news, FallBack):
         return record is None or record.answers or record.resource != news.resource
     return record is None or (record.source, record.gpu, record.node, record.resource) != (

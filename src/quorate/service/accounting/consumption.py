@@ -1,9 +1,10 @@
-"""What linked owners used, month by month, in amounts for an accounting system. Pure.
+"""The monthly usage of linked owners, as amounts for an accounting system. Pure.
 
-Each hour of a linked owner's own runs belongs to the resource that it was linked to at that time,
-and the hours of an unlinked one to none. An amount is what belongs to a resource in a month,
-rounded down to hundredths of an hour: months never add up to more than was used, each leaves out
-less than a hundredth, and none shrinks when an owner is unlinked or linked to another resource.
+Each hour of an owner's own runs counts for the resource that the owner was linked to at that time;
+hours without a link count for none. An amount is the usage of a resource in a month, rounded down
+to hundredths of an hour. So the months never add up to more than was used, each leaves out less
+than a hundredth of an hour, and none shrinks when an owner is unlinked or linked to another
+resource.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from quorate.service.accounting.waldur_links import LinkedOwner
 from quorate.views.month import Month, month_of
 
 MONTHS_BACK: Final = 2
-"""How many earlier months are computed again: what ended late is reported late."""
+"""How many earlier months are computed again: runs that end late are reported late."""
 WINDOW_DAYS: Final = 31 * (MONTHS_BACK + 1)
 HUNDREDTH_MS: Final = HOUR_MS // 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """The time for which an owner was linked to a resource; ``until_ms`` is None while it is."""
+    """The time in which an owner was linked to a resource; ``until_ms`` is None while it is."""
 
     resource: str
     from_ms: int
@@ -39,14 +40,14 @@ class Stretch:
 
 
 class Ledgering:
-    """What the ledger says of linked owners: their resources over time, and their use."""
+    """The resources of linked owners over time, and their usage, folded from the ledger."""
 
     def __init__(self) -> None:
         self._books = UsageBooks(window_ms=WINDOW_DAYS * DAY_MS)
         self._stretches: defaultdict[str, list[Stretch]] = defaultdict(list)
 
     def fold(self, event: Event) -> None:
-        """Enter ``event``, the next one of the ledger."""
+        """Apply ``event``, the next event of the ledger."""
         self._books.fold(event)
         match event:
             case BudgetReported() | BudgetFellBack(is_linked=True):
@@ -59,11 +60,10 @@ class Ledgering:
     def consumed(
         self, links: Sequence[LinkedOwner], now_ms: int
     ) -> Iterator[tuple[LinkedOwner, Month, Consumption]]:
-        """Yield (link, month, use) of each resource, for this month and those before.
+        """Yield (link, month, usage) of each resource, for this month and earlier ones.
 
-        Includes resources that the owners of ``links`` were linked to before: what was used up to
-        the change may not have been reported by then. They are reported with the component names of
-        today.
+        Includes resources that the owners of ``links`` were linked to before: usage from before the
+        change may not have been reported yet. Those have the present component names.
         """
         for link in (*links, *self._former(links)):
             for month in months_until(now_ms):
@@ -75,7 +75,7 @@ class Ledgering:
     def _link(self, owner: str, resource: str, at_ms: int) -> None:
         mine = self._stretches[owner]
         if resource:
-            # Older events name no resource: theirs is the first one that a later event names.
+            # Older events name no resource; they mean the first one that a later event names.
             mine[:] = [each if each.resource else replace(each, resource=resource) for each in mine]
         if mine and mine[-1].until_ms is None:
             if mine[-1].resource == resource:
@@ -91,7 +91,7 @@ class Ledgering:
         mine[:] = [each for each in mine if each.until_ms is None or each.until_ms > oldest_ms]
 
     def _former(self, links: Sequence[LinkedOwner]) -> list[LinkedOwner]:
-        """Return links to resources that these owners were linked to before, and none is now."""
+        """Return links to former resources of these owners that no owner is linked to now."""
         found: dict[str, LinkedOwner] = {}
         for link in links:
             for each in self._stretches[link.owner]:
@@ -100,7 +100,7 @@ class Ledgering:
         return [link for name, link in found.items() if name not in {one.resource for one in links}]
 
     def _parts(self, resource: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int, int]]:
-        """Yield (owner, from, until): when owners were linked to ``resource`` in that time."""
+        """Yield (owner, from, until): when owners were linked to ``resource`` within that time."""
         for owner, stretches in self._stretches.items():
             for each in stretches:
                 end_ms = until_ms if each.until_ms is None else min(each.until_ms, until_ms)
@@ -134,10 +134,10 @@ def months_until(now_ms: int) -> list[Month]:
 
 
 def body_of(consumption: Consumption) -> bytes:
-    """Return the bytes in which ``consumption`` is stored until it has been delivered."""
+    """Return ``consumption`` as bytes for a parcel."""
     return msgspec.json.encode(consumption)
 
 
 def read_body(body: bytes) -> Consumption:
-    """Return what ``body_of`` has written."""
+    """Return the consumption that ``body_of`` encoded."""
     return msgspec.json.decode(body, type=prepared(Consumption))

@@ -1,4 +1,4 @@
-"""Whether an outbox lies beside the ledger that it was filled from (docs/adr/0021)."""
+"""Checks that an outbox belongs to the ledger beside it (docs/adr/0021)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from quorate.ports.outbox_port import Outbox
 from quorate.ports.store_port import EventStore
 
 _REMEDY: Final = (
-    "put back the ledger that belongs to the outbox beside it, or stop the service and move the "
-    "outbox away: what waited in it is not delivered, webhooks begin anew at the end of this "
-    "ledger, and Waldur gets the use that this one records"
+    "put back the ledger that belongs to the outbox, or stop the service and move the outbox "
+    "away: parcels that waited in it are not delivered, webhooks start at the end of this ledger, "
+    "and Waldur gets the usage that this ledger records"
 )
 
 
@@ -19,19 +19,19 @@ def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
     """Raise ``OutboxError`` unless ``sink`` has read this ledger up to its cursor.
 
     An older copy of a ledger continues under the same name with other events; the outbox does not
-    belong to those. A cursor that was kept without a hash is only compared with the ledger's end.
+    belong to that copy. A cursor without a hash is only compared with the ledger's end.
     """
     cursor, head = outbox.cursor(sink), outbox.head(sink)
     end = store.head().seq
     if cursor > end:
         raise OutboxError(
             f"{sink!r} was sent events up to sequence {cursor}, but the ledger ends at {end}: an "
-            f"older ledger was put in its place; {_REMEDY}"
+            f"older ledger has replaced it; {_REMEDY}"
         )
     if cursor and head:
         block = next(iter(store.blocks(from_height=store.height_at(cursor))))
         if (block.head.seq, block.head.hash) != (cursor, head):
             raise OutboxError(
                 f"{sink!r} was sent events up to sequence {cursor} of a ledger with other events: "
-                f"another ledger was put in its place; {_REMEDY}"
+                f"another ledger has replaced it; {_REMEDY}"
             )

@@ -1,4 +1,4 @@
-"""Which owners are linked to which resources of Waldur: the table ``waldur.links``, checked."""
+"""Parses and checks ``waldur.links``: which owners are linked to which resources of Waldur."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from uuid import UUID
 
 LINKS_KEY: Final = "waldur.links"
 LINKS_MAX: Final = 1_000
-"""How many owners may be linked: each is asked for in turn."""
+"""How many owners may be linked: the service asks for each of them in turn."""
 _FIELDS: Final = ("resource", "gpu_hours", "node_hours")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedOwner:
-    """An owner, its resource, and what its hours are called there; a component may be empty."""
+    """An owner, its resource, and the components for its hours; a component may be empty."""
 
     owner: str
     resource: str
@@ -24,12 +24,12 @@ class LinkedOwner:
 
     @property
     def components(self) -> tuple[str, ...]:
-        """The names of its components, of those that are reported."""
+        """The names of the components that are reported."""
         return tuple(filter(None, (self.gpu, self.node)))
 
 
 def links_of(table: object, file: str) -> tuple[tuple[LinkedOwner, ...], list[str]]:
-    """Return the links that a file has, by owner, and everything that is wrong with them."""
+    """Return the links in a file, by owner, and all faults in them."""
     if not isinstance(table, dict):
         return (), [f"{file}: {LINKS_KEY}: must be a table with a table for each owner"]
     if len(table) > LINKS_MAX:
@@ -43,7 +43,7 @@ def links_of(table: object, file: str) -> tuple[tuple[LinkedOwner, ...], list[st
             link = _link(owner, given)
             other = found.setdefault(link.resource, link)
             if other is not link:
-                # Each would replace the other's reported use.
+                # Two owners would overwrite each other's reported usage.
                 wrong.append(
                     f"{file}: {LINKS_KEY}.{owner}.resource: {other.owner} is linked to it already"
                 )
@@ -56,7 +56,7 @@ def _faults(given: object) -> Iterator[str]:
         return
     for key in given:
         if key not in _FIELDS:
-            yield f".{key}: there is no such setting; there are {', '.join(_FIELDS)}"
+            yield f".{key}: is not a setting; the settings are {', '.join(_FIELDS)}"
     if not _is_uuid(given.get("resource")):
         yield f".resource: must be the UUID of a resource in Waldur, got {given.get('resource')!r}"
     components = [given[key] for key in _FIELDS[1:] if key in given]

@@ -1,6 +1,6 @@
-"""The link to Waldur as the service has it: on a thread of its own, beside the ledger's.
+"""Runs the link to Waldur on a thread of its own, beside the ledger thread.
 
-Nothing that Waldur does or does not do is waited for on the ledger's thread (docs/adr/0022).
+The ledger thread never waits for Waldur (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from quorate.views.exits import CommandError, Exit
 _LOG = logging.getLogger(__name__)
 
 RECORD_S_MAX: Final = 60.0
-"""How long recording may take until it is tried again."""
+"""How long recording may take before it is tried again."""
 SLEEP_S_MAX: Final = 60.0
-"""How long the thread sleeps at most: the clock may have been set meanwhile."""
+"""The longest sleep of the thread: the clock may have been set meanwhile."""
 TROUBLE_S: Final = 5.0
-"""How long to wait after something went wrong here, not there."""
+"""How long to wait after an error of this service, not of Waldur."""
 TOKEN_BYTES_MAX: Final = 1_024
 _MS: Final = 1_000
 
@@ -40,7 +40,7 @@ _MS: Final = 1_000
 def linked_surface(
     made: Configuration, clock: Clock
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that links the ledger to Waldur while it is served."""
+    """Return a context manager that links the ledger to Waldur while the service runs."""
     if find_spec("waldur_api_client") is None:
         raise CommandError(
             Exit.UNUSABLE,
@@ -75,7 +75,7 @@ def read_token(path: Path) -> str:
 
 
 class Worker:
-    """A thread that carries a link until it is stopped."""
+    """A thread that runs a link until it is stopped."""
 
     def __init__(
         self, made: Configuration, token: str, ledger_thread: LedgerThread, clock: Clock
@@ -91,18 +91,18 @@ class Worker:
         self._thread = Thread(target=self._run, name="waldur", daemon=True)
 
     def start(self, loop: asyncio.AbstractEventLoop, ledger_id: str) -> None:
-        """Start; ``loop`` is the event loop of the ledger thread's callers."""
+        """Start; ``loop`` is the event loop that submits work to the ledger thread."""
         self._loop = loop
         self._ledger_id = ledger_id
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when it has ended, or when the step under way takes too long."""
+        """Stop the thread; return when it has ended, or the step under way takes too long."""
         self._stopping.set()
         self._thread.join(2 * self._made.waldur_timeout_s + 1)
 
     def _run(self) -> None:
-        # Its client takes a while to load, and only linked installations have it.
+        # The client takes a while to load, and only linked installations have it.
         from quorate.adapters.accounting.waldur_api import WaldurAccounting  # noqa: PLC0415
 
         made, ledger = self._made, self._made.ledger
@@ -129,7 +129,7 @@ class Worker:
             outbox.close()
 
     def _open_outbox(self, ledger: str) -> Outbox | None:
-        """Return the outbox, as soon as it can be opened; None when stopped before."""
+        """Return the outbox as soon as it can be opened; None if stopped before."""
         while not self._stopping.is_set():
             try:
                 return open_outbox(ledger)
@@ -139,7 +139,7 @@ class Worker:
         return None
 
     def _carry(self, link: Link) -> None:
-        """Step until stopped. Errors are logged, and the step is tried again a little later."""
+        """Take steps until stopped. Errors are logged, and the step is repeated a little later."""
         self._ledger_thread.accounting = link.status
         while not self._stopping.is_set():
             now_ms = self._clock.now_ms()
@@ -147,14 +147,14 @@ class Worker:
                 wait_s = (link.step(now_ms) - now_ms) / _MS
                 link.status.trouble = ""
             except (CommandError, QuorateError, TimeoutError) as error:
-                # Logged once, and shown for as long as it lasts.
+                # Logged once, and shown in the status as long as it lasts.
                 if link.status.trouble != str(error):
-                    _LOG.warning("the link to Waldur is tried again: %s", error)
+                    _LOG.warning("the link to Waldur tries again after: %s", error)
                 link.status.trouble = str(error)
                 wait_s = TROUBLE_S
             except Exception as error:  # noqa: BLE001 - the link's top frame
-                _LOG.exception("the link to Waldur has a bug; it is tried again")
-                link.status.trouble = f"it has met a bug, which is in the log: {error!r}"
+                _LOG.exception("the link to Waldur has a bug; trying again")
+                link.status.trouble = f"it has a bug; see the log: {error!r}"
                 wait_s = SLEEP_S_MAX
             owners = len(self._made.waldur_links)
             self._ledger_thread.metrics.accounting.stands(
@@ -163,7 +163,7 @@ class Worker:
             self._stopping.wait(max(0.0, min(SLEEP_S_MAX, wait_s)))
 
     def _record(self, news: Sequence[News], linked: Mapping[str, str]) -> None:
-        """Record news on the ledger's thread; returns when they are durable."""
+        """Record answers on the ledger thread; returns when they are durable."""
         assert self._loop is not None, "started first"
 
         def record(engine: Engine) -> int:

@@ -1,1 +1,1 @@
-"""Who calls: access tokens and OIDC. How much one tenant or user may take: ``service/limits``."""
+"""Authentication of callers: access tokens and OIDC. ``service/limits`` has the rate limits."""

@@ -15,7 +15,7 @@ from quorate.views.statuses import UNAUTHENTICATED
 
 _TOKEN_PARTS: Final = 3
 _NO_DIGEST: Final = "0" * 64
-"""Compared with where there is no such token, so that both take as long."""
+"""Compared with the secret if there is no such token, so that both cases take equally long."""
 HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quorate token issue"
 
 
@@ -28,7 +28,7 @@ class Trust(Protocol):
 
 
 class Authenticator:
-    """Authenticates callers. ``token`` finds an access token by its id."""
+    """Authenticates callers. ``token`` returns an access token by its id."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Authenticator:
         return await self._oidc.caller_of(token)
 
     def _holder_of(self, token: str) -> Caller:
-        """Return the holder of an access token. Its faults are reported only once it is proven.
+        """Return the holder of an access token; checks the secret before anything else.
 
         A caller without the secret learns nothing about a token, not even that it exists.
         """

@@ -1,8 +1,8 @@
-"""Signing in at the OIDC issuer: where its endpoints are, and a code exchanged for a token.
+"""Signing in at the OIDC issuer: finds its endpoints, and exchanges a code for a token.
 
-The dashboard sends a person to the issuer with a challenge, and gets a code. The service exchanges
-the code together with the verifier behind the challenge (PKCE, RFC 7636), because the page may ask
-no other host (docs/adr/0055). The service keeps nothing of it.
+The dashboard sends the user to the issuer with a challenge, and gets a code. The service exchanges
+the code together with the verifier of the challenge (PKCE, RFC 7636), because the page may call no
+other host (docs/adr/0055). The service stores none of these.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ _LOG = logging.getLogger(__name__)
 
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 KNOWN_MS_MAX: Final = 3_600_000
-"""After how long the issuer is asked again where its endpoints are."""
+"""How long the issuer's endpoints are used before they are read again."""
 RETRY_MS_MIN: Final = 5_000
-"""How soon an issuer that did not answer is asked again."""
+"""How soon the service asks again after the issuer did not answer."""
 EXCHANGES_MAX: Final = 8
-"""How many codes are exchanged at once: each takes a thread until the issuer answers."""
+"""How many codes are exchanged at once: each needs a thread until the issuer answers."""
 _SAID_CHARS_MAX: Final = 200
 _BASIC: Final = "client_secret_basic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """Where the issuer signs people in, and where it exchanges codes."""
+    """The issuer's addresses for signing in and for exchanging codes."""
 
     authorization: str
     token: str
     takes_basic: bool
-    """Whether a client shows its secret in a header; else in the form."""
+    """Whether the client sends its secret in a header; else in the form."""
 
 
 class CodeSignIn:
-    """Signs people in at the issuer, as its client. For one event loop."""
+    """Signs users in at the issuer, as a client of it. For one event loop."""
 
     def __init__(self, oidc: Oidc, client: OidcClient, clock: Clock) -> None:
         self.issuer: Final = oidc.issuer
         self.client: Final = client
         self._secret = _secret_of(client)
-        # An ID token is for the client, an access token for an audience: the one that we trust.
+        # An ID token is issued to the client, an access token to an audience: use the accepted one.
         self._kind = "id_token" if oidc.audience == client.client_id else "access_token"
         self._clock = clock
         self._asking = asyncio.Lock()
@@ -67,17 +67,17 @@ class CodeSignIn:
         self._under_way = 0
 
     async def endpoints(self) -> Endpoints:
-        """Return the issuer's endpoints; raises ``CommandError`` where it does not tell them."""
+        """Return the issuer's endpoints; raises ``CommandError`` if it does not state them."""
         async with self._asking:
             if self._is_due():
-                # Noted first: an issuer that is down is not asked for every visitor.
+                # Stored first, so that an issuer that is down is not asked for every visitor.
                 self._asked_ms = self._clock.now_ms()
                 await self._discover()
         if self._found is None:
             raise problem(
                 UNAVAILABLE,
-                f"{self.issuer}: does not say where to sign in ({self._trouble}); use an access "
-                "token, or try again",
+                f"{self.issuer}: does not state its sign-in address ({self._trouble}); use an "
+                f"access token, or try again",
             )
         return self._found
 
@@ -87,23 +87,23 @@ class CodeSignIn:
         return age_ms is None or not 0 <= age_ms <= most_ms
 
     async def _discover(self) -> None:
-        """Ask the issuer; endpoints that are known are kept where it does not answer."""
+        """Ask the issuer for its endpoints; if it does not answer, keep the known ones."""
         address = self.issuer.rstrip("/") + WELL_KNOWN
         try:
             answer = await asyncio.to_thread(issuer_answer, address)
             self._found = endpoints_of(answer, self.issuer)
         except (IssuerRefusedError, OSError, ValueError) as error:
             self._trouble = _line(str(error) or type(error).__name__)
-            _LOG.warning("the OIDC issuer does not say where to sign in: %s", self._trouble)
+            _LOG.warning("the OIDC issuer does not state its sign-in address: %s", self._trouble)
         else:
             self._trouble = ""
 
     async def token_for(self, code: str, verifier: str, redirect_uri: str) -> str:
-        """Return the token that ``code`` stands for; raises ``CommandError`` if it is refused."""
+        """Exchange ``code`` for a token and return it; raises ``CommandError`` if it is refused."""
         if self._under_way >= EXCHANGES_MAX:
             raise problem(
                 TOO_MANY_REQUESTS,
-                f"{EXCHANGES_MAX} people are signing in already; try again in a second",
+                f"{EXCHANGES_MAX} users are signing in already; try again in a second",
             )
         self._under_way += 1
         try:
@@ -118,7 +118,7 @@ class CodeSignIn:
         except (OSError, ValueError) as error:
             raise problem(
                 UNAVAILABLE,
-                f"{self.issuer}: cannot be asked ({_line(str(error))}); sign in again",
+                f"{self.issuer}: cannot be reached ({_line(str(error))}); sign in again",
             ) from None
         finally:
             self._under_way -= 1
@@ -127,7 +127,7 @@ class CodeSignIn:
     def _form(
         self, endpoints: Endpoints, code: str, verifier: str, redirect_uri: str
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return what is posted to exchange a code, and its headers."""
+        """Return the form that exchanges a code, and its headers."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -148,9 +148,9 @@ class CodeSignIn:
         if not isinstance(token, str) or not token:
             raise problem(
                 UNAVAILABLE,
-                f"{self.issuer}: sent no {self._kind}; the operator of the service finds out why: "
-                "oidc.audience is oidc.client_id where ID tokens are to count, and oidc.scopes "
-                "must have `openid` in it",
+                f"{self.issuer}: sent no {self._kind}. For the operator of the service: to accept "
+                f"ID tokens, set oidc.audience to oidc.client_id; oidc.scopes must contain "
+                f"`openid`",
             )
         return token
 
@@ -159,13 +159,13 @@ def endpoints_of(answer: bytes, issuer: str) -> Endpoints:
     """Return the endpoints of an issuer's description; raises ``ValueError`` if unusable."""
     tree = _object_of(answer)
     if tree is None:
-        raise ValueError("its description is no JSON object")
+        raise ValueError("its description is not a JSON object")
     if tree.get("issuer") != issuer:
         said = _line(repr(tree.get("issuer")))
-        raise ValueError(f"its description is of another issuer, {said}; correct oidc.issuer")
+        raise ValueError(f"its description names another issuer, {said}; correct oidc.issuer")
     methods = tree.get("code_challenge_methods_supported")
     if isinstance(methods, list) and "S256" not in methods:
-        raise ValueError("it does not take challenges of the method S256")
+        raise ValueError("it does not support challenges with the method S256")
     shown = tree.get("token_endpoint_auth_methods_supported")
     return Endpoints(
         authorization=_address_in(tree, "authorization_endpoint"),
@@ -175,7 +175,7 @@ def endpoints_of(answer: bytes, issuer: str) -> Endpoints:
 
 
 def _address_in(tree: Mapping[str, Any], name: str) -> str:
-    """Return an address of the description: one of this machine, or with TLS."""
+    """Return an address of the description, which must use TLS or be on this machine."""
     said = tree.get(name)
     try:
         parts = urlsplit(said if isinstance(said, str) else "")
@@ -189,7 +189,7 @@ def _address_in(tree: Mapping[str, Any], name: str) -> str:
 
 
 def _object_of(answer: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that was sent; None where it is none."""
+    """Return the JSON object in an answer; None if it is not one."""
     try:
         tree = msgspec.json.decode(answer)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -198,7 +198,7 @@ def _object_of(answer: bytes) -> dict[str, Any] | None:
 
 
 def _reason_of(error: IssuerRefusedError) -> str:
-    """Return why the issuer refused, in its own words where it has some (RFC 6749, 5.2)."""
+    """Return why the issuer refused, in its own words if it gives any (RFC 6749, 5.2)."""
     tree = _object_of(error.body) or {}
     said = [tree.get(name) for name in ("error", "error_description")]
     return _line(": ".join(each for each in said if isinstance(each, str)) or str(error))
@@ -209,13 +209,13 @@ def _secret_of(client: OidcClient) -> str:
     if not client.secret_file:
         return ""
     path, what = Path(client.secret_file), "secret of the OIDC client"
-    secret = read_private(path, what, "without it no person can sign in at the issuer").strip()
+    secret = read_private(path, what, "without it no user can sign in at the issuer").strip()
     if not secret or not secret.isascii() or not secret.decode("ascii").isprintable():
-        raise KeyFileError(f"the {what} {path} must be one line of ASCII; write it anew")
+        raise KeyFileError(f"the {what} {path} must be one line of ASCII; write it again")
     return secret.decode("ascii")
 
 
 def _line(text: str) -> str:
-    """Return ``text`` on one short line, without what a terminal would obey."""
+    """Return ``text`` on one short line, without terminal control characters."""
     plain = "".join(each for each in " ".join(text.split()) if each.isprintable())
     return plain[:_SAID_CHARS_MAX]

@@ -1,4 +1,4 @@
-"""What is asked of the OIDC issuer: addresses that were checked, no redirects, bounded answers."""
+"""HTTP requests to the OIDC issuer: checked addresses, no redirects, bounded answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 FETCH_S_MAX: Final = 5.0
-"""How long the issuer may take for each part of its answer, and for all of it twice that."""
+"""How long the issuer may take for each part of its answer; the whole may take twice that."""
 _PART_BYTES: Final = 64 * 1024
 
 
 class IssuerRefusedError(Exception):
-    """The issuer answered with an error: ``status``, and ``body`` as it was sent."""
+    """The issuer answered with an error: ``status``, and ``body`` as sent."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"the issuer answered {status}")
@@ -26,10 +26,10 @@ class IssuerRefusedError(Exception):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Follows no redirect: the address was trusted, not its targets."""
+    """Follows no redirects: the operator trusts the address, not its targets."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Return nothing, which makes the redirection an error."""
+        """Return None, which makes the redirect an error."""
 
 
 def issuer_answer(
@@ -37,11 +37,11 @@ def issuer_answer(
     form: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return the answer at ``address``: to a GET, or to a POST of ``form``.
+    """Return the answer of ``address``: to a GET, or to a POST of ``form``.
 
-    Raises ``IssuerRefusedError`` where it is an error, ``OSError`` where none comes in time, and
-    ``ValueError`` where it is too large. The caller has checked the address: it is of this machine,
-    or has TLS.
+    Raises ``IssuerRefusedError`` if it is an error, ``OSError`` if none comes in time, and
+    ``ValueError`` if it is too large. The caller has checked that the address uses TLS or is on
+    this machine.
     """
     data = None if form is None else urlencode(form).encode()
     request = Request(  # noqa: S310 - checked, as above
@@ -58,7 +58,7 @@ def issuer_answer(
 
 
 def _read(answer: Any) -> bytes:
-    """Return what is sent, read until it exceeds the limit; raises ``OSError`` if slow."""
+    """Return the body up to the size limit; raises ``OSError`` if it takes too long."""
     until_s = monotonic() + 2 * FETCH_S_MAX
     parts: list[bytes] = []
     size = 0
@@ -68,5 +68,5 @@ def _read(answer: Any) -> bytes:
         if size > ANSWER_BYTES_MAX:
             raise ValueError(f"the answer of the issuer is larger than {ANSWER_BYTES_MAX} bytes")
         if monotonic() > until_s:
-            raise TimeoutError("the issuer takes too long for its answer")
+            raise TimeoutError("the issuer takes too long to answer")
     return b"".join(parts)

@@ -1,9 +1,9 @@
 """OIDC: JSON Web Tokens of an issuer that the configuration trusts.
 
-The issuer's keys come from a file or an address, are kept for a while, and are read again when a
-token names one that is not among them, but at a limited rate: a caller that makes up key ids must
-not cause a request to the issuer each time. A caller whose key is known never waits for a reading.
-Only a service that trusts an issuer imports this module: JWT's library takes long to load.
+The issuer's keys come from a file or an address, and are cached. They are read again when a token
+names an unknown key, but at a limited rate: a caller that invents key ids must not cause a request
+to the issuer each time. A caller whose key is known never waits for that. Only a service that
+trusts an issuer imports this module, because the JWT library takes long to load.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from quorate.views.statuses import UNAUTHENTICATED
 _LOG = logging.getLogger(__name__)
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
-"""Signatures that only the issuer can make; never none, and never one that we could make too."""
+"""Signatures that only the issuer can make: no ``none``, and no shared secrets."""
 LEEWAY_S: Final = 30
 """How far the issuer's clock may be off."""
 KEYS_MS_MAX: Final = 3_600_000
-"""After how long the issuer's keys are read again."""
+"""How long the issuer's keys are used before they are read again."""
 KEYS_MS_MIN: Final = 30_000
-"""How soon they are read again at the earliest, whatever key ids are named."""
+"""The shortest time between two reads of the keys, whatever key ids tokens name."""
 TOKEN_CHARS_MAX: Final = 16 * 1024
 _TROUBLE_CHARS_MAX: Final = 200
 _NAME_CHARS_MAX: Final = 253
@@ -43,9 +43,9 @@ _ROLES_OF_TENANTS: Final = (Role.TENANT_ADMIN, Role.USER)
 
 
 class OidcKeys:
-    """The issuer's keys by their id. For one event loop.
+    """The issuer's keys by id. For one event loop.
 
-    ``trouble`` says why they could not be read the last time; empty where they could.
+    ``trouble`` says why the last read failed; empty if it did not.
     """
 
     def __init__(self, source: str, clock: Clock) -> None:
@@ -57,27 +57,27 @@ class OidcKeys:
         self.trouble = ""
 
     async def key(self, name: str) -> jwt.PyJWK | None:
-        """Return the key called ``name``, or None; reads them again where that may help.
+        """Return the key called ``name``, or None; reads the keys again if that may help.
 
-        A key that is known is returned at once, also while the keys are being read: only a caller
-        whose key is not known waits for the issuer.
+        A known key is returned at once, also while the keys are being read: only a caller whose key
+        is unknown waits for the issuer.
         """
         known = self._keys.get(name)
         if self._is_due(KEYS_MS_MIN if known is None else KEYS_MS_MAX):
-            # Noted before the result is known: an issuer that is down is not asked for every
-            # request.
+            # Stored before the result is known, so that an issuer that is down is not asked for
+            # every request.
             self._read_ms = self._clock.now_ms()
             self._reading = asyncio.create_task(self._read())
         if known is not None:
             return known
         if self._reading is not None:
-            # One reading serves all callers that wait for it, and continues when one of them
+            # One read serves all callers that wait for it, and continues when one of them
             # disconnects.
             await asyncio.shield(self._reading)
         return self._keys.get(name)
 
     def _is_due(self, after_ms: int) -> bool:
-        """Return whether to read the keys: the last reading is over, and began long enough ago."""
+        """Return whether to read the keys: the last read is over, and began long enough ago."""
         if self._reading is not None and not self._reading.done():
             return False
         age_ms = None if self._read_ms is None else self._clock.now_ms() - self._read_ms
@@ -94,22 +94,22 @@ class OidcKeys:
 
 
 def _line(error: Exception) -> str:
-    """Return what went wrong on one short line."""
+    """Return the error on one short line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_TROUBLE_CHARS_MAX]
 
 
 def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
-    """Return the usable keys at ``source``; raises ``ValueError`` where that is no key set.
+    """Return the usable keys at ``source``; raises ``ValueError`` if it is not a key set.
 
     A malformed key is left out; the other keys can be used.
     """
-    # config.py restricts the addresses: of this machine, or with TLS.
+    # config.py restricts the address: it uses TLS, or is on this machine.
     is_address = source.startswith(("https://", "http://"))
     data = issuer_answer(source) if is_address else _from_file(source)
     try:
         tree = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        raise ValueError("the key set is no JSON") from None
+        raise ValueError("the key set is not JSON") from None
     keys = tree.get("keys") if isinstance(tree, dict) else None
     if not isinstance(keys, list):
         raise ValueError("the key set must be an object with a list `keys`")  # noqa: TRY004 - as all other faults of a key set
@@ -121,7 +121,7 @@ def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
         try:
             key = jwt.PyJWK(each)
         except Exception as error:  # noqa: BLE001 - what a malformed key raises is not documented
-            _LOG.info("a key of the OIDC issuer is not of use here: %s", _line(error))
+            _LOG.info("a key of the OIDC issuer cannot be used: %s", _line(error))
             continue
         if key.algorithm_name in ALGORITHMS:
             found[name] = key
@@ -154,12 +154,12 @@ class OidcTrust:
             raise _nobody("the token is neither an access token nor a JSON Web Token") from None
         name, algorithm = head.get("kid"), head.get("alg")
         if algorithm not in ALGORITHMS or not isinstance(name, str):
-            raise _nobody(f"the token must name its key, and be signed by {_or(ALGORITHMS)}")
+            raise _nobody(f"the token must name its key, and be signed with {_or(ALGORITHMS)}")
         key = await self._keys.key(name)
         if key is None and self._keys.trouble:
             raise _nobody(
                 f"the issuer's key set cannot be read ({self._keys.trouble}), so the token cannot "
-                "be checked; the operator of the service finds more at oidc.keys"
+                f"be checked; the operator of the service should check oidc.keys"
             )
         if key is None or key.algorithm_name != algorithm:
             raise _nobody("the token is signed by a key that the issuer does not have")
@@ -174,24 +174,25 @@ class OidcTrust:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            # Signed well, and malformed: a time may be infinite, or no number.
-            raise _nobody(f"the token is not taken: {str(error).lower()}") from None
+            # The signature is valid, but a claim is malformed: a time may be infinite, or not a
+            # number.
+            raise _nobody(f"the token is not accepted: {str(error).lower()}") from None
         self._check_lifetime(claims)
         return self._caller(claims)
 
     def _check_lifetime(self, claims: Mapping[str, Any]) -> None:
-        """Raise ``CommandError`` where a token lives too long, from its issue or from now on."""
+        """Raise ``CommandError`` if a token's lifetime is too long, from its issue or from now."""
         now_s, most_s = self._clock.now_ms() // SECOND_MS, self._oidc.lifetime_s_max
         if "iat" not in claims:
-            # Else a token of any age would be taken in the last part of its life.
+            # Otherwise a token of any age would be accepted in the last part of its lifetime.
             raise _nobody(
-                "the token does not say when it was issued; have the issuer set the claim iat"
+                "the token does not state when it was issued; have the issuer set the claim iat"
             )
         issued_s = min(int(claims["iat"]), now_s)
         if int(claims["exp"]) - issued_s > most_s + LEEWAY_S:
             raise _nobody(
-                f"the token lives longer than {most_s:g} s; have the issuer set an earlier end "
-                "(exp), or allow more by oidc.lifetime_s"
+                f"the token is valid for longer than {most_s:g} s; have the issuer set an earlier "
+                f"end (exp), or raise oidc.lifetime_s"
             )
 
     def _caller(self, claims: Mapping[str, Any]) -> Caller:
@@ -207,9 +208,9 @@ class OidcTrust:
                 raise _nobody(f"the claim {oidc.tenant_claim!r} must name a tenant")
         elif "/" in user:
             raise _nobody(
-                f"the claim {oidc.user_claim!r} says {user!r}, which looks like a user of the "
-                f"tenant {user.partition('/')[0]!r}, and the role {role} is of no tenant; name a "
-                "claim without a slash by oidc.user_claim"
+                f"the claim {oidc.user_claim!r} has the value {user!r}, which looks like a user "
+                f"of the tenant {user.partition('/')[0]!r}, but the role {role} belongs to no "
+                f"tenant; set oidc.user_claim to a claim without a slash"
             )
         return Caller(
             actor=actor_of(tenant, user),
@@ -230,14 +231,14 @@ class OidcTrust:
         }
         if len(found) != 1:
             raise _nobody(
-                f"the claim {self._oidc.role_claim!r} must say one role: {_or(sorted(known))}"
+                f"the claim {self._oidc.role_claim!r} must name one role: {_or(sorted(known))}"
             )
         return found.pop()
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
         """Return the areas that the token is limited to, and the right to claim nodes if it has it.
 
-        A token whose claim names no area that we know must not count as one without limits.
+        A token whose claim names no known area must not count as one without limits.
         """
         name = self._oidc.scopes_claim
         if not name:

@@ -1,6 +1,6 @@
-"""Which OIDC issuer is trusted, which claims of its tokens hold role, tenant and user.
+"""The trusted OIDC issuer, and which claims of its tokens have the role, tenant and user.
 
-And what the service is to it, where people sign in at the dashboard.
+Also how the service is registered as its client, for signing in at the dashboard.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 LIFETIME_S_DEFAULT: Final = 86_400.0
-"""How long a token may live from its issue to its end, where the configuration does not say."""
+"""The longest lifetime of a token, from issue to end, unless configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oidc:
-    """Whom to trust: ``keys`` is the path of a JWKS file, or its address.
+    """The trusted issuer: ``keys`` is the path of a JWKS file, or its address.
 
-    ``*_claim`` name the claims. ``roles`` maps what a claim says to our roles, where it differs; a
-    claim that is a list may name one known role only. A token that lives longer than
+    ``*_claim`` name the claims. ``roles`` maps values of a claim to our roles, if they differ; a
+    claim that is a list may name only one known role. A token with a longer lifetime than
     ``lifetime_s_max`` is refused.
     """
 
@@ -35,9 +35,9 @@ class Oidc:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcClient:
-    """What this service is to the issuer, so that people sign in at the dashboard.
+    """This service as a client of the issuer, so that users sign in at the dashboard.
 
-    ``secret_file`` is empty for a public client. ``scopes`` are what is asked for.
+    ``secret_file`` is empty for a public client. ``scopes`` are the scopes that it requests.
     """
 
     client_id: str

@@ -1,5 +1,5 @@
-"""The operator: custom resources of clusters become commands, and what became of them their status.
+"""The operator: makes commands of custom resources, and writes the results to their status.
 
-What is decided is pure: ``resource_documents.py``, ``resource_steps.py``, ``resource_status.py``,
-``resource_mirror.py``. Start at ``resource_operator.py``.
+The modules that decide are pure: ``resource_documents.py``, ``resource_steps.py``,
+``resource_status.py``, ``resource_mirror.py``. Start reading at ``resource_operator.py``.
 """

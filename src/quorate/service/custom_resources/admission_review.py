@@ -1,7 +1,7 @@
-"""Who may write which custom resource, as an answer to the API server that asks before. Pure.
+"""Decides, for the admission webhook, who may write which custom resource. Pure.
 
-People write neither a status nor what Quorate alone writes, nor a run into the namespace of another
-owner. The user who makes a resource is written into its annotation, and stays there.
+Users may not write a status, objects of Quorate's own, or a run in the namespace of another owner.
+The user who creates a resource is recorded in an annotation, which cannot be changed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from quorate.service.custom_resources.resource_documents import namespace_fault
 
 _ADMINS: Final = "system:masters"
 _CONTROLLERS: Final = "system:serviceaccount:kube-system:"
-"""What the names of the cluster's own controllers begin with, such as its garbage collector."""
+"""The prefix of the names of the cluster's own controllers, such as the garbage collector."""
 _FORBIDDEN: Final = 403
 _REVIEW: Final = "admission.k8s.io/v1"
 _KIND_OF: Final = {kind.plural: kind for kind in KINDS}
 
 
 class NotAReviewError(ValueError):
-    """What was sent is no review of a custom resource of Quorate's."""
+    """The request is not a review of a custom resource of Quorate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRules:
-    """The ``template`` of owners' namespaces, and the ``account`` that Quorate has in clusters."""
+    """The ``template`` of owners' namespaces, and Quorate's service ``account`` in clusters."""
 
     template: str
     account: str
@@ -46,7 +46,7 @@ class AdmissionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """A resource that ``user`` writes: as it was, as it is to be; None where there is none."""
+    """A write of a resource by ``user``: the old and the new version; None if there is none."""
 
     user: str
     is_admin: bool
@@ -59,7 +59,7 @@ class Writing:
 
 
 def reviewed(body: object, rules: AdmissionRules) -> dict[str, Any]:
-    """Return the answer to an AdmissionReview; raises ``NotAReviewError`` where it is none."""
+    """Return the answer to an AdmissionReview; raises ``NotAReviewError`` if it is not one."""
     request = body.get("request") if isinstance(body, dict) else None
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise NotAReviewError("must be an AdmissionReview with a request")
@@ -75,14 +75,14 @@ def reviewed(body: object, rules: AdmissionRules) -> dict[str, Any]:
 
 
 def fault_of(writing: Writing, rules: AdmissionRules) -> str:
-    """Return why a user may not write a resource so; empty where it may."""
+    """Return why a user may not write a resource in this way; empty if the user may."""
     if writing.user == rules.account:
         return ""
     deletes = writing.operation == "DELETE"
     if writing.is_own and not (deletes and writing.user.startswith(_CONTROLLERS)):
-        return "Quorate alone writes reservations, GPULeases and ResolverOutcomes; submit a Run"
+        return "only Quorate writes Reservations, GPULeases and ResolverOutcomes; submit a Run"
     if writing.subresource:
-        return f"{writing.subresource}: Quorate alone writes it; change the spec"
+        return f"{writing.subresource}: only Quorate writes it; change the spec"
     if writing.new is None or deletes:
         return ""
     if writing.old is None:
@@ -93,30 +93,32 @@ def fault_of(writing: Writing, rules: AdmissionRules) -> str:
 def _fault_of_new(writing: Writing, new: Resource, rules: AdmissionRules) -> str:
     if new.user not in ("", writing.user):
         return (
-            f"metadata.annotations[{USER}]: must be {writing.user!r}, who makes it; leave it out, "
-            "and it is filled in"
+            f"metadata.annotations[{USER}]: must be {writing.user!r}, who creates the resource; "
+            f"leave it out, and Quorate sets it"
         )
     user = new.spec.get("user")
     if new.kind == RUN and user not in (None, "", writing.user):
-        return f"spec.user: must be {writing.user!r}, who makes it; leave it out"
+        return f"spec.user: must be {writing.user!r}, who creates the resource; leave it out"
     if new.kind == RUN and new.spec.get("workload") is not None:
-        return "spec.workload: Quorate alone writes it, for Jobs; leave it out"
+        return "spec.workload: only Quorate writes it, for Jobs; leave it out"
     return namespace_fault(new, rules.template)
 
 
 def _fault_of_change(writing: Writing, old: Resource, new: Resource) -> str:
     if new.user != old.user:
-        return f"metadata.annotations[{USER}]: says who has made it, and stays as it is"
+        return (
+            f"metadata.annotations[{USER}]: names the creator of the resource and cannot be changed"
+        )
     if old.is_held and not new.is_held and not writing.is_admin:
         return (
             f"metadata.finalizers: {FINALIZER} stays until the ledger has ended what the resource "
-            "stands for; delete the resource, and it goes by itself"
+            f"declares; delete the resource, and Quorate removes the finalizer"
         )
     return ""
 
 
 def _patch(writing: Writing, rules: AdmissionRules) -> list[dict[str, Any]]:
-    """Return the JSON patch that writes the user into a new resource."""
+    """Return the JSON patch that records the user in a new resource."""
     if writing.operation != "CREATE" or writing.subresource or writing.new is None:
         return []
     if writing.user == rules.account or writing.is_own or writing.new.user:
@@ -150,7 +152,7 @@ def _writing(request: Mapping[str, Any]) -> Writing:
 
 
 def _resource(request: Mapping[str, Any], field: str) -> Resource | None:
-    """Return a resource of a request; a new one has neither uid nor version yet."""
+    """Return a resource of a request; a new resource has no uid and no version yet."""
     tree = request.get(field)
     if not isinstance(tree, dict):
         return None
@@ -167,4 +169,4 @@ def _resource(request: Mapping[str, Any], field: str) -> Resource | None:
     try:
         return resource_of(kind, {**tree, "metadata": blank | head})
     except (TypeError, ValueError, AttributeError) as error:
-        raise NotAReviewError(f"request.{field}: is no resource: {error}") from None
+        raise NotAReviewError(f"request.{field}: is not a resource: {error}") from None

@@ -1,9 +1,9 @@
-"""Where API servers ask whether a custom resource may be written: HTTPS of its own, without tokens.
+"""The admission webhook of custom resources: its own HTTPS address, without access tokens.
 
-An API server shows no token, and needs none: the answer follows from the question alone, and says
-nothing of the ledger. So any pod that reaches the port can ask, and what one address may take of
-connections and memory is bounded; with ``kubernetes.admission_ca`` a client must show a certificate
-of that authority before it is heard.
+An API server sends no access token, and needs none: the answer depends only on the request, and
+reveals nothing of the ledger. So any pod that reaches the port can call it; connections and memory
+per client address are limited. With ``kubernetes.admission_ca`` a client must present a certificate
+of that authority.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from quorate.views.exits import CommandError, Exit
 
 PATH: Final = "/admission"
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
-"""How long a review may be: it has a resource twice, of 3 MiB at most each."""
+"""The longest review: it has a resource twice, each of 3 MiB at most."""
 MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""How much memory all reviews take together; one address has a part of it."""
+"""How much memory all reviews may take together; one address may take a part of it."""
 PARTS_MAX: Final = 200_000
-"""How many values a review may have: making them keeps the whole service waiting."""
+"""How many values a review may have: parsing them blocks the whole service."""
 READ_S_MAX: Final = 10.0
 """How long a handshake, the head of a request and a review may take, each."""
 KEEP_ALIVE_S: Final = 75
 CONNECTIONS_MAX: Final = 256
 OF_ADDRESS_MAX: Final = 64
-"""How many connections one address may have; that of the API server is never the only one."""
+"""How many connections one address may have; other clients may share the API server's address."""
 
 
 class _Protocol(GuardedProtocol):
-    """HTTP/1.1 for reviews: nothing but the head of a request is awaited for long."""
+    """HTTP/1.1 for reviews: only the head of a request may take long."""
 
     slow_s_max = READ_S_MAX
 
@@ -60,9 +60,9 @@ class _Protocol(GuardedProtocol):
 def admission_surface(
     made: Configuration,
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that answers reviews while a ledger is served."""
+    """Return a context manager that answers reviews while the service runs."""
     address = made.kubernetes_admission
-    assert isinstance(address, Address), "asked for where there is one"
+    assert isinstance(address, Address), "only called if there is an address"
     rules = AdmissionRules(template=made.kubernetes_namespace, account=made.kubernetes_account)
 
     async def surface(
@@ -90,7 +90,7 @@ def admission_surface(
 
 
 def _config(made: Configuration, application: Admission) -> uvicorn.Config:
-    """Return how reviews are served; raises ``CommandError`` for certificates it cannot use."""
+    """Return the server's configuration; raises ``CommandError`` if certificates are unusable."""
     authority = made.kubernetes_admission_ca
     config = uvicorn.Config(
         application,
@@ -121,16 +121,16 @@ def _config(made: Configuration, application: Admission) -> uvicorn.Config:
 
 
 class _Server(GuardedServer):
-    """Leaves signals to the daemon."""
+    """A server that leaves signals to the daemon."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
 
 class Admission:
-    """The application: reviews at one path, and nothing else."""
+    """The ASGI application: reviews at one path, and nothing else."""
 
     def __init__(self, rules: AdmissionRules, bodies: BodyReader) -> None:
         self._rules = rules
@@ -166,14 +166,14 @@ class Admission:
 
     def _review(self, body: bytes) -> dict[str, Any]:
         if sum(map(body.count, (b",", b"[", b"{"))) > PARTS_MAX:
-            raise NotAReviewError(f"has over {PARTS_MAX} values")
+            raise NotAReviewError(f"has more than {PARTS_MAX} values")
         return reviewed(msgspec.json.decode(body), self._rules)
 
 
 async def _body(receive: Receive, held: HeldBody) -> bytes | None:
-    """Return the body of a request; None where it is too long, or its sender is gone.
+    """Return the body of a request; None if it is too long, or the client has disconnected.
 
-    Raises ``CommandError`` where its sender, or all of them, have no memory left.
+    Raises ``CommandError`` if the client's share of memory, or all of it, is used up.
     """
     parts: list[bytes] = []
     size = 0

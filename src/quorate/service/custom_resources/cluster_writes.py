@@ -1,7 +1,7 @@
-"""What the operator writes to a cluster: finalizers, statuses, and the objects of Quorate's own.
+"""The operator's writes to a cluster: finalizers, statuses, and objects of Quorate's own.
 
-Nothing waits for what is written. When a request is over, the cluster is compared with the ledger
-again: that finds what has to follow, and what was refused or not answered.
+No code waits for a write. When a request ends, the cluster is compared with the ledger again. That
+comparison finds the next writes, and those that were refused or not answered.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from quorate.service.custom_resources.write_queue import Key, Rank, Write, Write
 _LOG = logging.getLogger(__name__)
 
 SELDOM_S: Final = 3.0
-"""How often the status of one resource is written where no user waits for the change."""
+"""How often a status is written if no user waits for the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What the status of a resource was made of; until ``until_s`` it need not be made again."""
+    """The inputs of a resource's last status; it need not be computed again until ``until_s``."""
 
     resource: Resource
     ledger: object
@@ -50,10 +50,10 @@ class _Looked:
 
 
 class ClusterWrites:
-    """Writes by ``writer``, and Events of runs by ``api``.
+    """Writes with ``writer``, and Events of runs with ``api``.
 
-    ``over`` is called when a request is over, with what it was about, and why it failed, if it did;
-    not for Events, on which nothing depends: the log says why they are not written.
+    ``over`` is called when a request has ended, with its object, and the error if it failed. It is
+    not called for Events: nothing depends on them, and the log says why they are not written.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ClusterWrites:
         self._looked: dict[Key, _Looked] = {}
 
     async def close(self) -> None:
-        """Return when nothing is written any more."""
+        """Return when all writes have ended."""
         await self._queue.close()
 
     def hold(self, resources: Iterable[Resource]) -> None:
@@ -99,14 +99,14 @@ class ClusterWrites:
         self._tell(write.shown, error)
 
     def _posted(self, error: ClusterError | None) -> None:
-        """Take it that an Event was written, or not: the log says so once for each reason."""
+        """Log why an Event was not written, once for each reason."""
         why = "" if error is None else type(error).__name__
         if error is not None and why != self._unposted:
-            _LOG.warning("Events of runs are not written, and nothing else waits for it: %s", error)
+            _LOG.warning("Events of runs cannot be written; nothing else waits for them: %s", error)
         self._unposted = why
 
     def _happened(self, now: str, before: Resource, status: Mapping[str, Any]) -> None:
-        """Have what has happened to a run told as Events; on a thread of the queue."""
+        """Post Events for the changes of a run; runs on a thread of the queue."""
         for each in transitions(before.status, status):
             self._loop.call_soon_threadsafe(self._post, Post(before, each, now))
 
@@ -119,10 +119,10 @@ class ClusterWrites:
     async def statuses(
         self, resources: Sequence[tuple[Resource, Said | None]], picture: LedgerPicture
     ) -> float | None:
-        """Write the statuses that have changed; with each resource comes what is wrong with it.
+        """Write the statuses that have changed; each resource comes with its fault.
 
-        What is not urgent is written now and then only. Returns in how long the next of that is
-        due, None where all is written.
+        Changes that are not urgent are written only now and then. Returns how long until the next
+        of those is due; None if all are written.
         """
         now_s = monotonic()
         self._written_s = {
@@ -139,7 +139,7 @@ class ClusterWrites:
         for key, write in writes.items():
             known = self._queue.known(key)
             if known is not None and known.rank is Rank.FINALIZER:
-                del looked[key]  # What follows a finalizer is not known before.
+                del looked[key]  # The status is only known once the finalizer is set.
                 continue
             rests_s = self._queue.put(key, write)
             if rests_s is None:
@@ -151,7 +151,7 @@ class ClusterWrites:
         return None if first_s == inf else first_s - now_s
 
     def rested_in_s(self) -> float | None:
-        """Return in how long something is tried again that the cluster did not take, if any is."""
+        """Return how long until a refused write is tried again; None if there is none."""
         return self._queue.rested_in_s()
 
     def _writes_of_statuses(
@@ -161,7 +161,7 @@ class ClusterWrites:
         now_s: float,
         before: dict[Key, _Looked],
     ) -> tuple[dict[Key, Write], dict[Key, _Looked]]:
-        """Return what has to be written, and what was looked at."""
+        """Return the writes that are due, and the inputs of each status."""
         writes: dict[Key, Write] = {}
         looked: dict[Key, _Looked] = {}
         for resource, fault in resources:
@@ -187,7 +187,7 @@ class ClusterWrites:
         return writes, looked
 
     def mirror(self, resources: Iterable[Resource], seen: Seen, picture: LedgerPicture) -> None:
-        """Make, change and delete objects of Quorate's own."""
+        """Create, change and delete objects of Quorate's own."""
         found = self._mirror.changes(resources, seen, picture)
         for own in found.made:
             shown = f"{own.kind.name} {own.name}"

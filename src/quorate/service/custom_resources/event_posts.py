@@ -1,8 +1,8 @@
-"""Events of runs in a cluster: one object for each reason of a run, with how often it was told.
+"""Kubernetes Events of runs: one object for each reason of a run, with a count.
 
-``kubectl describe run`` shows them. They are told as well as it goes: nothing depends on them, and
-one that the cluster does not take is not told again. A run has as many as there are reasons, and
-the same reason is told once in a while only, whatever happens.
+``kubectl describe run`` shows them. They are best effort: nothing depends on them, and one that the
+cluster refuses is not sent again. A run has at most one Event per reason, and the same reason is
+written only once in a while.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from quorate.service.custom_resources.run_transitions import Transition
 
 COMPONENT: Final = "quorate"
 MESSAGE_CHARS_MAX: Final = 1_024
-"""How long the message of an Event may be."""
+"""The longest message of an Event."""
 SELDOM_S: Final = 60.0
-"""How often the same reason of one run is told at most."""
+"""The shortest time between two writes for the same reason of one run."""
 RECENT_MAX: Final = 10_000
-"""How many reasons that were told are remembered."""
+"""How many written reasons are remembered."""
 _DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """An Event of a run that is to be told; ``name`` is the same for one reason of one run."""
+    """An Event of a run to write; ``name`` is the same for one reason of one run."""
 
     resource: Resource
     told: Transition
@@ -39,18 +39,18 @@ class Post:
 
     @property
     def name(self) -> str:
-        """The name of its object."""
+        """The name of the Event object."""
         text = f"{self.resource.uid}/{self.told.reason}"
         return f"{self.resource.name[:200]}.{sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
     @property
     def folder(self) -> str:
-        """Where the API server has such objects."""
+        """The API path of Events."""
         return f"/api/v1/namespaces/{self.resource.namespace}/events"
 
     @property
     def body(self) -> dict[str, Any]:
-        """The object when it is told for the first time."""
+        """The Event object when it is first written."""
         resource, told = self.resource, self.told
         return {
             "apiVersion": "v1",
@@ -72,7 +72,7 @@ class Post:
         }
 
     def latest(self, count: int) -> dict[str, Any]:
-        """Return what changes when it is told for the ``count``-th time."""
+        """Return the fields that change when it is written for the ``count``-th time."""
         message = self.told.message
         if len(message) > MESSAGE_CHARS_MAX:
             message = f"{message[: MESSAGE_CHARS_MAX - 3]}..."
@@ -80,7 +80,7 @@ class Post:
 
 
 def write_post(api: KubeApi, post: Post) -> None:
-    """Tell an Event, or that it has happened once more; raises ``ClusterError``."""
+    """Create an Event, or raise its count; raises ``ClusterError``."""
     try:
         api.create(post.folder, post.body)
     except ClusterRefusedError as error:
@@ -92,13 +92,13 @@ def write_post(api: KubeApi, post: Post) -> None:
 
 @dataclass(slots=True)
 class RecentPosts:
-    """Which reasons of which runs were told in the last while; ``clock`` returns seconds."""
+    """The reasons of runs that were written lately; ``clock`` returns seconds."""
 
     clock: Callable[[], float] = monotonic
     _told_s: dict[str, float] = field(default_factory=dict)
 
     def may_tell(self, post: Post) -> bool:
-        """Return whether a reason was not told a moment ago; then it is taken as told now."""
+        """Return whether a reason was not written lately; if so, record it as written now."""
         now_s = self.clock()
         if now_s < self._told_s.get(post.name, -SELDOM_S) + SELDOM_S:
             return False

@@ -1,4 +1,4 @@
-"""What the ledger has of the custom resources of a cluster, read in one go on its thread."""
+"""The ledger's data for the custom resources of a cluster, read at once by the ledger thread."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from quorate.views.kinds.kinds_work import LEASE, run_trees
 from quorate.views.runs.instant import Moment
 
 BUDGET_SUMS: Final = ("totalGPUs", "activeGPUs", "reservedGPUs", "lentGPUs")
-"""What the status of a budget has as a resource, beside its envelopes: sums of theirs."""
+"""The fields of a budget's status that sum up its envelopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPicture:
-    """A run: what was submitted, its status, its open leases and its firm start.
+    """A run: its document, its status, its open leases and its firm start.
 
-    ``ready`` is whether its work has begun; None where it does not run, or that is not known.
+    ``ready`` is whether its work has begun; None if it does not run, or that is not known.
     """
 
     spec: Run
@@ -44,7 +44,7 @@ class RunPicture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """An owner, a budget or a pool: what was applied, and its status."""
+    """An owner, a budget or a pool: the applied document, and its status."""
 
     spec: Applied
     status: Tree
@@ -52,7 +52,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked for, by name; ``outcomes`` are conflicts that need not be shown again."""
+    """The names of the requested objects; conflicts in ``outcomes`` need not be read again."""
 
     runs: Collection[str] = ()
     pools: Collection[str] = ()
@@ -63,9 +63,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPicture:
-    """The answer: ``seq`` is the last event of it, ``now`` its time.
+    """The data that was read: ``seq`` is the last event in it, ``now`` its time.
 
-    ``owners`` are all there are. Of conflicts that need not be shown again there is no tree.
+    ``owners`` has all owners. Conflicts that need not be read again have no tree.
     """
 
     seq: int
@@ -77,9 +77,9 @@ class LedgerPicture:
 
 
 def budget_sums(spec: Budget, status: Tree) -> dict[str, int]:
-    """Return what the envelopes of a budget come to together, for people who look at a table.
+    """Return the sums over the envelopes of a budget, for the columns of ``kubectl get``.
 
-    ``totalGPUs`` is what those pay for at once, at most, that can pay now.
+    ``totalGPUs`` is the concurrency of the envelopes that can pay now.
     """
     lines = {each["name"]: each for each in status["envelopes"]}
     found = {name: sum(each[name] for each in lines.values()) for name in BUDGET_SUMS[1:]}
@@ -88,7 +88,7 @@ def budget_sums(spec: Budget, status: Tree) -> dict[str, int]:
 
 
 def as_told_to(moment: Moment, owner: str) -> Moment:
-    """Return ``moment`` with the names that users of ``owner`` may be told."""
+    """Return ``moment`` with the names that users of ``owner`` may see."""
     user = Caller(actor=owner, role=Role.USER, user="", tenant=owner)
     return replace(moment, seen=tenants_of(moment.view, user), shared=moment.outlook)
 
@@ -113,10 +113,10 @@ def _runs_of(moment: Moment, names: Sequence[str]) -> dict[str, RunPicture]:
 def read_picture(
     context: RequestContext, wanted: Wanted, kept: Mapping[str, RunPicture]
 ) -> LedgerPicture:
-    """Return what the ledger has of what is ``wanted``; what it does not have is left out.
+    """Return the ledger's data for ``wanted``; objects that it does not have are left out.
 
-    Runs that are ``kept`` are as they were when they were read, and taken from there. A run is in
-    the namespace of its owner, where the owner's people read it, so it names what they may know.
+    Runs in ``kept`` have not changed since they were read, and are reused. A run is in the
+    namespace of its owner, whose users read it, so it contains only names that they may see.
     """
     moment, view = context.moment, context.moment.view
     names: dict[str, list[str]] = {}

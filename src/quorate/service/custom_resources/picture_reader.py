@@ -1,8 +1,8 @@
-"""Pictures of the ledger for custom resources, one after another: only what has changed is read.
+"""Reads the ledger's data for custom resources repeatedly; reuses runs that have not changed.
 
-A run that no event has touched since the last picture shows the same, but for figures that change
-with time alone. A run that waits also waits for others, so it is read every few seconds; one that
-shares GPUs in rounds is read each time.
+A run without events since the last read shows the same, except for figures that change with time. A
+waiting run also depends on other runs, so it is read every few seconds; a run in a pool with rounds
+is read each time.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from quorate.service.custom_resources.ledger_picture import (
 from quorate.views.runs.event_text import run_of
 
 WAITING_S: Final = 3.0
-"""How long a run that waits is shown as it was, where no event is about it."""
+"""How long the last read of a waiting run is shown if the run has no new events."""
 ALL_S: Final = 30.0
-"""How long until every run is read though no event was about it."""
+"""How long until every run is read again, even without events."""
 EVENTS_MAX: Final = 5_000
-"""After how many events every run is read, which takes less than looking at the events."""
+"""After this many events every run is read, which is cheaper than examining the events."""
 
 
 class PictureReader:
-    """Reads pictures for one operator, on the ledger's thread."""
+    """Reads the data for one operator, on the ledger thread."""
 
     def __init__(self) -> None:
         self._cursor: Cursor | None = None
@@ -73,9 +73,9 @@ class PictureReader:
         wanted: Wanted,
         readiness: Callable[[Collection[str]], Mapping[str, Readiness]],
     ) -> LedgerPicture:
-        """Return what the ledger has of what is ``wanted``.
+        """Return the ledger's data for ``wanted``.
 
-        ``readiness`` says whether the work of runs has begun, which no event does.
+        ``readiness`` says whether the work of runs has begun, which no event records.
         """
         now_s = monotonic()
         kept = self._kept(context, wanted, now_s)
@@ -90,7 +90,7 @@ class PictureReader:
     def _kept(
         self, context: RequestContext, wanted: Wanted, now_s: float
     ) -> Mapping[str, RunPicture]:
-        """Return the runs that are as they were when they were read."""
+        """Return the runs that have not changed since they were read."""
         touched = self._touched(context)
         if touched is None or now_s >= self._all_s + ALL_S:
             self._all_s = now_s
@@ -106,7 +106,7 @@ class PictureReader:
         return found
 
     def _touched(self, context: RequestContext) -> set[str] | None:
-        """Return the runs that events since the last picture are about; None where all may be."""
+        """Return the runs of the events since the last read; None if all runs may have changed."""
         cursor, end = self._cursor, context.engine.head.seq
         if cursor is None or end - cursor.seq > EVENTS_MAX:
             self._cursor = cursor_at(context, None)
@@ -126,9 +126,9 @@ def with_readiness(
     runs: Mapping[str, RunPicture],
     readiness: Callable[[Collection[str]], Mapping[str, Readiness]],
 ) -> dict[str, RunPicture]:
-    """Return ``runs`` with whether their work has begun: the same object where that is as it was.
+    """Return ``runs`` with their readiness; an unchanged run is returned as the same object.
 
-    What was known of a run that goes on is kept while it is not known again.
+    While the readiness of a running run is unknown, its last known one is kept.
     """
     running = {name for name, run in runs.items() if run.status["phase"] == Phase.RUNNING.value}
     known = readiness(running) if running else {}
@@ -140,7 +140,7 @@ def with_readiness(
 
 
 def touched_runs(events: Iterable[Event]) -> set[str] | None:
-    """Return the runs whose status ``events`` may change; None where that may be any run's."""
+    """Return the runs whose status ``events`` may change; None if it may be any run."""
     found: set[str] = set()
     for event in events:
         runs = _touched_by(event)
@@ -157,7 +157,7 @@ def _touched_by(event: Event) -> set[str] | None:  # noqa: PLR0911 - one answer 
         case SpareFilled():
             return {event.lease.partition("/")[0], event.filler}
         case PledgeClosed():
-            # A pledge is named after its lease, and a lease after its run.
+            # The name of a pledge begins with its lease's, and a lease's with its run's.
             return {event.pledge.partition("/")[0]}
         case ConflictDeclared():
             return {event.reservation.rpartition("@")[0], *(each.run for each in event.tokens)}

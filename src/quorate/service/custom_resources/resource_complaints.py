@@ -1,4 +1,4 @@
-"""What fails between the ledger and the custom resources of a cluster: logged once, and kept."""
+"""Failures between the ledger and the custom resources of a cluster: logged once, and kept."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from quorate.model.amounts import MINUTE_MS
 _LOG = logging.getLogger(__name__)
 
 KEPT_MS: Final = MINUTE_MS
-"""How long a failure counts that was not repeated: what is gone is not tried again."""
+"""How long a failure counts if it is not repeated: a deleted object is not tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Complaint:
-    """Why something failed, since when, and when for the last time."""
+    """Why an operation failed, since when, and when it last failed."""
 
     since_ms: int
     last_ms: int
@@ -26,7 +26,7 @@ class _Complaint:
 
 
 class Complaints:
-    """The failures of one ``cluster``, by what they are about; empty for the ledger."""
+    """The failures of one ``cluster``, by object; the empty key is the ledger."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
@@ -34,20 +34,20 @@ class Complaints:
         self._kept: dict[str, _Complaint] = {}
 
     def note(self, what: str, error: Exception) -> None:
-        """Keep that ``what`` failed, and log it once for each cause."""
+        """Record that ``what`` failed, and log it once for each cause."""
         before, now_ms = self._kept.get(what), self._clock.now_ms()
         since_ms = now_ms if before is None else before.since_ms
         self._kept[what] = _Complaint(since_ms=since_ms, last_ms=now_ms, text=str(error))
         if before is None or before.text != str(error):
             where = f"{what}: " if what else ""
-            _LOG.warning("cluster %s: %s%s; tried again", self._cluster, where, error)
+            _LOG.warning("cluster %s: %s%s; trying again", self._cluster, where, error)
 
     def settled(self, what: str) -> None:
-        """Take it that ``what`` has worked."""
+        """Record that ``what`` has worked."""
         self._kept.pop(what, None)
 
     def outage(self) -> str:
-        """Return since when what fails, and why; empty where nothing does."""
+        """Return what fails, since when, and why; empty if nothing does."""
         last_ms = self._clock.now_ms() - KEPT_MS
         self._kept = {what: each for what, each in self._kept.items() if each.last_ms >= last_ms}
         if not self._kept:
@@ -57,5 +57,5 @@ class Complaints:
         more = f", and {others} more" if others else ""
         return (
             f"since {time_text(first.since_ms)}: {what or 'the ledger'}{more}: {first.text}; "
-            "it is tried again; the log has all of it"
+            f"Quorate tries again; see the log for all failures"
         )

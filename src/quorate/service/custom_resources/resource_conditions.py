@@ -1,4 +1,4 @@
-"""Conditions of custom resources, with reasons that people know from other schedulers. Pure."""
+"""Conditions of custom resources, with reasons that are known from other schedulers. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _QUOTAS: Final = frozenset(
         RefusalCode.SENSITIVE_POOL_SIZE,
     }
 )
-"""Refusals with a limit: more than all of it can never be had."""
+"""Refusals with a limit: a request for more than the limit can never be met."""
 REASONS: Final[Mapping[RefusalCode, str]] = {
     RefusalCode.NO_ENVELOPE: EXCEEDS_MAX_QUOTA,
     RefusalCode.INSUFFICIENT_FUNDS: WAITING_FOR_QUOTA,
@@ -78,12 +78,12 @@ REASONS: Final[Mapping[RefusalCode, str]] = {
     RefusalCode.NEXT_ROUND: ADMISSION_GATED,
     RefusalCode.SLO_INFEASIBLE: EXCEEDS_MAX_QUOTA,
 }
-"""The reason of a condition for each code of a refusal."""
+"""The reason of a condition for each refusal code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A condition: whether it holds, and why."""
+    """A condition: whether it is true, and why."""
 
     type: str
     holds: bool
@@ -92,12 +92,12 @@ class Said:
 
 
 def met(condition: str, reason: str, message: str = "") -> Said:
-    """Return that a condition holds."""
+    """Return a condition that is true."""
     return Said(type=condition, holds=True, reason=reason, message=message)
 
 
 def unmet(condition: str, reason: str, message: str = "") -> Said:
-    """Return that a condition does not hold."""
+    """Return a condition that is false."""
     return Said(type=condition, holds=False, reason=reason, message=message)
 
 
@@ -109,7 +109,7 @@ def reason_of(code: RefusalCode, wanted: int = 0, limit: int = 0) -> str:
 
 
 def run_conditions(status: Mapping[str, Any]) -> tuple[Said, ...]:
-    """Return the conditions of a run that the ledger has, from its status there."""
+    """Return the conditions of a run in the ledger, from its status there."""
     phase, note = Phase(status["phase"]), str(status.get("note") or "")
     accepted = met(ACCEPTED, ACCEPTED)
     if phase in TERMINAL:
@@ -139,9 +139,9 @@ def run_conditions(status: Mapping[str, Any]) -> tuple[Said, ...]:
 def pods_condition(
     ready: Readiness | None, before: Iterable[Mapping[str, Any]]
 ) -> tuple[Said, ...]:
-    """Return whether the pods of a run that is running work.
+    """Return the condition that says whether the pods of a running run are ready.
 
-    Where that is not known, after a restart for example, it is as it was said ``before``.
+    If that is not known, for example after a restart, the condition ``before`` is kept.
     """
     if ready is not None:
         return (Said(PODS_READY, ready.is_ready, ready.reason, ready.message),)
@@ -157,10 +157,10 @@ def pods_condition(
 def eviction_conditions(
     status: Mapping[str, Any], before: Iterable[Mapping[str, Any]]
 ) -> tuple[Said, ...]:
-    """Return that a run gave its GPUs back because its pods were not ready in time.
+    """Return the conditions of a run that was evicted because its pods were not ready in time.
 
-    It is said from then on, as it was said ``before``, until the run has ended: whether the run
-    waits for its next try or may start, and that it was admitted again.
+    They stay as in ``before`` until the run has ended: that it was evicted, whether it waits for
+    its next attempt, and that it was admitted again.
     """
     refusal = status.get("refusal") or {}
     if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:
@@ -182,13 +182,13 @@ def eviction_conditions(
 
 
 def _wait(status: Mapping[str, Any]) -> tuple[str, str]:
-    """Return why a waiting run waits: the reason, and a sentence."""
+    """Return why a run waits: the reason, and a sentence."""
     refusal = status.get("refusal")
     message = "" if refusal is None else str(refusal["message"])
     reservation = status.get("reservation")
     if reservation is not None and reservation["byConflict"]:
         start = reservation.get("plannedStart")
-        return PREEMPTION_PENDING, f"others make room until {start}; {message}".rstrip("; ")
+        return PREEMPTION_PENDING, f"other runs make room until {start}; {message}".rstrip("; ")
     if refusal is None:
         return PENDING, "it is about to start"
     limit, wanted = refusal.get("limit") or 0, refusal["wanted"]
@@ -196,7 +196,7 @@ def _wait(status: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def decisive(said: Iterable[Said]) -> Said:
-    """Return the condition that says most of a resource: for a person who reads one word."""
+    """Return the most important condition of a resource, for the column that shows one word."""
     found = {each.type: each for each in said}
     finished, admitted = found.get(FINISHED), found.get(ADMITTED)
     if DELETED in found:
@@ -213,9 +213,9 @@ def decisive(said: Iterable[Said]) -> Said:
 def condition_trees(
     said: Iterable[Said], before: Iterable[Mapping[str, Any]], generation: int, now: str
 ) -> list[dict[str, Any]]:
-    """Return ``said`` as Kubernetes has conditions; ``before`` are those that there are.
+    """Return ``said`` in the form of Kubernetes conditions; ``before`` are the present ones.
 
-    The time is that of the last change from true to false or back.
+    The transition time is that of the last change between true and false.
     """
     known = {each.get("type"): each for each in before}
     trees = []

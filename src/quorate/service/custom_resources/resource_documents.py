@@ -1,8 +1,8 @@
-"""Custom resources as documents of the ledger, and who asks for them. Pure.
+"""Custom resources as documents of the ledger, and their callers. Pure.
 
 Owners, budgets and pools have the same name in the cluster and in the ledger. The name of a run in
-the ledger ends with digits of its uid: so a run of another namespace, or one that is made anew
-under a name that was used before, is another run, and the same resource is never submitted twice.
+the ledger ends with digits of its uid. So a run of another namespace, or one that is created again
+under a used name, is another run, and the same resource is never submitted twice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from quorate.operations.caller import Caller, Role, actor_of
 _UID_DIGITS: Final = 8
 _NAME_MAX: Final = NAME_CHARS_MAX - _UID_DIGITS - 1
 SOMEBODY: Final = "kubernetes"
-"""The user of a run whose cluster does not say who has made it."""
+"""The user of a run whose creator is unknown."""
 
 
 def ledger_name(resource: Resource) -> str:
-    """Return the name that the ledger has for a resource that people write."""
+    """Return the ledger's name for a resource that users write."""
     if resource.kind != RUN:
         return resource.name
     stem = resource.name[:_NAME_MAX].rstrip(".-")
@@ -32,15 +32,15 @@ def ledger_name(resource: Resource) -> str:
 
 
 def owner_of(resource: Resource) -> str:
-    """Return the owner that a run or a budget names; empty where it names none."""
+    """Return the owner that a run or a budget names; empty if it names none."""
     owner = resource.spec.get("owner")
     return owner if isinstance(owner, str) else ""
 
 
 def namespace_fault(resource: Resource, template: str) -> str:
-    """Return why a run may not be in its namespace; empty where it may.
+    """Return why a run may not be in its namespace; empty if it may.
 
-    The rights of a namespace say who writes runs there, so they are runs of its owner only.
+    Permissions on a namespace decide who writes runs there, so all its runs must be of its owner.
     """
     owner = owner_of(resource)
     if resource.kind != RUN or not owner:
@@ -49,15 +49,15 @@ def namespace_fault(resource: Resource, template: str) -> str:
     if resource.namespace == wanted:
         return ""
     return (
-        f"spec.owner: runs of {owner!r} are in the namespace {wanted}, not in "
+        f"spec.owner: runs of {owner!r} must be in the namespace {wanted}, not in "
         f"{resource.namespace}; create it there, or name the owner of this namespace"
     )
 
 
 def caller_of(resource: Resource, cluster: str) -> Caller:
-    """Return who asks for what a resource says: a user of a run's owner, or else an admin.
+    """Return the caller of a resource's requests: a user of the run's owner, or else an admin.
 
-    Resources of the whole cluster are written by its administrators.
+    Cluster-scoped resources are written by the cluster's administrators.
     """
     if resource.kind == RUN:
         owner, user = owner_of(resource), resource.user or SOMEBODY
@@ -70,7 +70,7 @@ def caller_of(resource: Resource, cluster: str) -> Caller:
 def document_of(resource: Resource, upstream: Callable[[str], str]) -> dict[str, Any]:
     """Return the document that a resource states.
 
-    ``upstream`` returns the name in the ledger of a run that is followed.
+    ``upstream`` returns the ledger's name of an upstream run.
     """
     spec: Mapping[str, Any] = resource.spec
     follow = spec.get("follow")
@@ -88,9 +88,9 @@ def document_of(resource: Resource, upstream: Callable[[str], str]) -> dict[str,
 def upstream_names(
     resources: Mapping[tuple[str, str, str], Resource], namespace: str
 ) -> Callable[[str], str]:
-    """Return the function from a run's name in ``namespace`` to its name in the ledger.
+    """Return a function from a run's name in ``namespace`` to its name in the ledger.
 
-    A name that no resource there has is taken to be one of the ledger.
+    A name that no resource there has is used unchanged, as a name in the ledger.
     """
 
     def name_of(name: str) -> str:

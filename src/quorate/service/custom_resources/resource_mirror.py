@@ -1,8 +1,8 @@
-"""Reservations, leases and outcomes as objects in a cluster, which Quorate alone writes. Pure.
+"""Reservations, leases and outcomes as objects in a cluster, which only Quorate writes. Pure.
 
-An object is there while the ledger has what it shows: an open lease, a firm start that has not come
-yet, a conflict. What is over is in the ledger. Leases and firm starts are in the namespace of their
-run, and only those of runs that are resources themselves.
+An object exists while the ledger has what it shows: an open lease, a future firm start, or a
+conflict. Ended leases, past starts and settled conflicts are in the ledger only. Leases and firm
+starts are in the namespace of their run, and exist only for runs that are custom resources.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnObject:
-    """An object as it has to be; with ``above`` it goes when that resource goes."""
+    """An object that should exist; ``above`` is the resource that owns it, if any."""
 
     kind: ResourceKind
     namespace: str
@@ -44,13 +44,13 @@ class OwnObject:
         return self.kind.name, self.namespace, self.name
 
     def new_status(self, now: Resource) -> Mapping[str, Any] | None:
-        """Return the status for the object as it is ``now``; None where it has it."""
+        """Return the status to write for the object as it is ``now``; None if it has it already."""
         return self.status if is_news(self.status, now.status) else None
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorChanges:
-    """What has to be made, changed and deleted."""
+    """The objects to create, change and delete."""
 
     made: tuple[OwnObject, ...] = ()
     changed: tuple[tuple[Resource, OwnObject], ...] = ()
@@ -86,12 +86,12 @@ def run_objects(resource: Resource, picture: RunPicture) -> list[OwnObject]:
 
 
 def outcome_name(conflict: str) -> str:
-    """Return the name of the object of a conflict, whose own name is a number."""
+    """Return the object name for a conflict, whose own name is a number."""
     return object_name(f"conflict-{conflict}")
 
 
 def outcome_object(name: str, tree: Mapping[str, Any]) -> OwnObject:
-    """Return the object of a conflict."""
+    """Return the object for a conflict."""
     return OwnObject(
         kind=OUTCOME,
         namespace="",
@@ -102,7 +102,7 @@ def outcome_object(name: str, tree: Mapping[str, Any]) -> OwnObject:
 
 
 def run_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of a run with its leases and its firm start as they are called here."""
+    """Return the status of a run, with the object names of its leases and its firm start."""
     found = dict(status)
     found["leases"] = [object_name(each) for each in status["leases"]]
     reservation = status.get("reservation")
@@ -112,7 +112,7 @@ def run_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Agreed = Mapping[Key, tuple[OwnObject, Resource]]
-"""Objects that were compared with what the cluster has, and have nothing new."""
+"""Objects that were compared with the cluster and found to be up to date."""
 
 
 def mirror_changes(
@@ -122,11 +122,11 @@ def mirror_changes(
     ledger: str,
     agreed: Agreed,
 ) -> tuple[MirrorChanges, Agreed]:
-    """Return what makes the objects of the ledger called ``ledger`` those that are ``wanted``.
+    """Return the changes that make the objects of the ledger ``ledger`` equal to ``wanted``.
 
-    Those that are ``kept`` stay as they are. Objects that others have made are left alone, unless
-    one has the name of an object that is wanted: that one gets its status. What was ``agreed``
-    before is not compared again; what agrees now comes second.
+    Objects in ``kept`` stay as they are. Objects that other programs created are not changed,
+    unless one has the name of a wanted object: it gets that object's status. Objects in ``agreed``
+    are not compared again; the second result has those that are up to date now.
     """
     made: list[OwnObject] = []
     changed: list[tuple[Resource, OwnObject]] = []
@@ -157,9 +157,9 @@ def _is_in(agreed: Agreed, own: OwnObject, known: Resource) -> bool:
 
 
 class Mirror:
-    """Compares the objects of the ledger called ``ledger`` with those that the cluster has.
+    """Compares the objects of the ledger ``ledger`` with those in the cluster.
 
-    What was made of a run is kept for as long as the ledger shows the run as it was then.
+    The objects of a run are reused while the ledger's data of the run does not change.
     """
 
     def __init__(self, ledger: str) -> None:
@@ -170,7 +170,7 @@ class Mirror:
     def changes(
         self, resources: Iterable[Resource], seen: Mapping[Key, Resource], picture: LedgerPicture
     ) -> MirrorChanges:
-        """Return what makes the objects those that the ledger has."""
+        """Return the changes that make the cluster's objects agree with the ledger."""
         wanted = self._of_runs(resources, picture)
         kept: list[Key] = []
         for name, tree in picture.outcomes.items():
@@ -182,7 +182,7 @@ class Mirror:
         return found
 
     def _of_runs(self, resources: Iterable[Resource], picture: LedgerPicture) -> list[OwnObject]:
-        """Return the objects that there have to be of runs."""
+        """Return the objects that should exist for runs."""
         wanted: list[OwnObject] = []
         made: dict[str, tuple[RunPicture, list[OwnObject]]] = {}
         for resource in resources:

@@ -1,9 +1,9 @@
 """The operator: compares the custom resources of a cluster with the ledger, and makes them agree.
 
-Both are compared whenever one of them has changed, and after every start. What people write becomes
-requests, with the user who has written it as their caller; what the ledger has of it becomes its
-status. Between two comparisons only that is remembered which need not be made again, and what was
-refused: a lost watch, a conflict or a restart at any point needs no other code (docs/adr/0046).
+It compares them after every start, and whenever one of them has changed. A resource that a user
+writes becomes a request, with that user as its caller; the ledger's data becomes its status.
+Between two comparisons the operator remembers only cached results and refused requests. So it needs
+no special code for a lost watch, a conflict or a restart (docs/adr/0046).
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 10.0
-"""How long until the cluster and the ledger are compared though nothing seems to have changed."""
+"""How often cluster and ledger are compared if nothing seems to have changed."""
 PAUSE_S: Final = 0.05
 """How long changes are gathered before they are compared."""
 PAUSE_S_MAX: Final = 1.0
 REST: Final = 3
-"""How many times as long as reading the ledger has taken the next comparison waits at least."""
+"""The pause before the next comparison, as a multiple of the time that reading the ledger took."""
 AGAIN_S: Final = 1.0
-"""How long until the next comparison where the ledger has failed, or the cluster is not seen."""
+"""How long until the next comparison if the ledger failed, or the cluster cannot be watched."""
 PASSES_MAX: Final = 8
-"""How often one comparison goes over what refers to something that it has just declared."""
+"""How often one comparison repeats for resources that refer to ones it has just declared."""
 TOGETHER_MAX: Final = 64
-"""How many runs are submitted at once, so that they are committed together."""
+"""How many runs are submitted at once, so that they share a commit."""
 _ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
 
 
@@ -83,17 +83,17 @@ class OperatorRules:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A resource that people write, the document that it states, and how it compares."""
+    """A resource that a user writes, its document, and how both compare with the ledger."""
 
     resource: Resource
     document: dict[str, Any]
     judged: Judged
     ledger: object
-    """What the ledger has of it."""
+    """The ledger's data for the resource."""
 
 
 class ResourceOperator:
-    """Has one cluster's custom resources and the ledger agree, as a task of the event loop."""
+    """Keeps one cluster's custom resources and the ledger in agreement; runs on the event loop."""
 
     def __init__(self, ledger_thread: LedgerThread, rules: OperatorRules, api: KubeApi) -> None:
         self._ledger_thread = ledger_thread
@@ -117,19 +117,19 @@ class ResourceOperator:
         self._complaints = Complaints(rules.cluster)
 
     def outages(self) -> dict[str, str]:
-        """Return since when resources of the cluster are not seen or written, and why, if so."""
+        """Return since when and why resources of the cluster cannot be watched or written."""
         unseen = "" if self._watch is None else self._watch.trouble
         trouble = unseen or self._complaints.outage()
         name = f"{PoolExecutor.KUBERNETES}/{self._rules.cluster} custom resources"
         return {name: trouble} if trouble else {}
 
     def changed(self) -> None:
-        """Compare the cluster with the ledger soon; from any thread."""
-        with suppress(RuntimeError):  # The event loop has ended: there is no ledger to change.
+        """Have cluster and ledger compared soon; may be called from any thread."""
+        with suppress(RuntimeError):  # The event loop has ended, so there is no ledger to change.
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def start(self, before: Callable[[], None] = lambda: None) -> None:
-        """Begin; ``before`` each list of resources raises where the cluster must not be used."""
+        """Start; ``before`` runs before each list and raises if the cluster must not be used."""
         self._watch = ResourceWatch(self._api, self._rules.cluster, self.changed, before=before)
         writer = ResourceWriter(self._api, self._watch, self._rules.ledger)
         self._writes = ClusterWrites(self._api, writer, self._written, self._rules.ledger)
@@ -137,7 +137,7 @@ class ResourceOperator:
         self._task = asyncio.create_task(self._keep(self._watch, self._writes))
 
     async def stop(self) -> None:
-        """Return when nothing is watched or written any more."""
+        """Return when watching and writing have ended."""
         assert self._task is not None, "started first"
         assert self._watch is not None, "started first"
         assert self._writes is not None, "started first"
@@ -152,9 +152,9 @@ class ResourceOperator:
             await self._until_due()
             self._has_trouble, self._again_s, self._reading_s = False, LOOK_S, 0.0
             if watch.seen() is None:
-                continue  # It is compared as soon as all kinds are listed.
+                continue  # Compared as soon as all kinds are listed.
             if watch.trouble:
-                self._has_trouble = True  # Nothing can be written, and nothing new is seen.
+                self._has_trouble = True  # Nothing can be written, and no changes arrive.
                 continue
             try:
                 await self._compare(watch, writes)
@@ -163,7 +163,7 @@ class ResourceOperator:
                 self._complain("", error)
             except Exception:  # noqa: BLE001 - the top frame of this task
                 self._has_trouble = True
-                _LOG.exception("cluster %s: a bug keeps its resources back", self._rules.cluster)
+                _LOG.exception("cluster %s: a bug keeps its resources waiting", self._rules.cluster)
 
     async def _until_due(self) -> None:
         """Return when the cluster or the ledger has changed, or after a while."""
@@ -182,7 +182,7 @@ class ResourceOperator:
         self._changed.clear()
 
     def _written(self, what: str, error: ClusterError | None) -> None:
-        """Take it that a request to the cluster is over."""
+        """Record the result of a request to the cluster."""
         if error is None:
             self._complaints.settled(what)
             self._changed.set()
@@ -218,14 +218,14 @@ class ResourceOperator:
         self._seq = picture.seq
 
     def _fault(self, compared: Compared) -> Said | None:
-        """Return what is wrong with a resource, by itself or as the ledger said."""
+        """Return the fault of a resource: its own, or the ledger's refusal."""
         refused = self._refused.get(compared.resource.uid)
         if compared.judged.fault is None and refused is not None:
             return refused.said if refused.is_of(compared.resource) else None
         return compared.judged.fault
 
     async def _read(self, seen: Seen) -> LedgerPicture:
-        """Return what the ledger has of the resources."""
+        """Return the ledger's data for the resources."""
         wanted = wanted_of(seen.values())
 
         def read(engine: Engine) -> LedgerPicture:
@@ -238,7 +238,7 @@ class ResourceOperator:
         return await self._ledger_thread.run(read)
 
     def _compared(self, seen: Seen, picture: LedgerPicture) -> list[Compared]:
-        """Return what people write, in the order in which such resources refer to each other."""
+        """Return the resources that users write, in the order in which they refer to each other."""
         if picture.owners != self._owners:
             self._owners, self._known = picture.owners, {}
         written = (each for each in seen.values() if not (each.kind.is_own or is_settled(each)))
@@ -251,10 +251,10 @@ class ResourceOperator:
         return found
 
     def _compared_one(self, resource: Resource, seen: Seen, picture: LedgerPicture) -> Compared:
-        """Return how a resource compares: as before, where nothing that counts has changed."""
+        """Return how a resource compares with the ledger; the last result if nothing changed."""
         known, ledger = self._known.get(resource.uid), of_ledger(resource, picture)
         is_same = known is not None and known.resource is resource and known.ledger is ledger
-        # Which runs others follow is said by their resources, which may change.
+        # Resources state which runs others follow, and they may change.
         if known is not None and is_same and "follow" not in resource.spec:
             return known
         document = document_of(resource, upstream_names(seen, resource.namespace))
@@ -292,7 +292,7 @@ class ResourceOperator:
         return await self._ask_all([*reversed(ended), *asked], picture.seq)
 
     def _may_try(self, resource: Resource, seq: int, *, is_first: bool) -> bool:
-        """Return whether a resource is tried that may have been refused before."""
+        """Return whether to try a resource, which may have been refused before."""
         refused = self._refused.get(resource.uid)
         if refused is None or not refused.is_of(resource):
             return True
@@ -304,7 +304,7 @@ class ResourceOperator:
         return False
 
     async def _ask_all(self, asked: Sequence[tuple[Resource, Request]], seq: int) -> bool:
-        """Ask the ledger in this order, runs together; return whether it took any of it."""
+        """Send requests to the ledger in order, runs together; return whether any was accepted."""
         is_taken = False
         runs: list[tuple[Resource, Request]] = []
         for resource, request in asked:
@@ -319,7 +319,7 @@ class ResourceOperator:
         return is_taken
 
     async def _ask(self, resource: Resource, request: Request, seq: int) -> bool:
-        """Ask the ledger for what a resource says; return whether it was taken."""
+        """Send the request of a resource to the ledger; return whether it was accepted."""
         caller = caller_of(resource, self._rules.cluster)
         try:
             await self._ledger_thread.ask(caller, request.operation, request.asked)

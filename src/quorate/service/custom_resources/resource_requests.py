@@ -1,4 +1,4 @@
-"""What the ledger is asked for a custom resource, and what its refusal says of that. Pure."""
+"""The ledger requests for custom resources, and conditions for their refusals. Pure."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from quorate.service.custom_resources.resource_documents import ledger_name
 from quorate.views.exits import CommandError, Exit
 
 WHY: Final = "its resource was deleted"
-"""The note of what ends because a resource was deleted."""
+"""The recorded note of a cancellation or removal because a resource was deleted."""
 PAUSE_S: Final = 0.5
-"""How long until what was refused is tried again; twice as long after each time."""
+"""How long until a refused request is tried again; doubled each time."""
 PAUSE_S_MAX: Final = 16.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An operation, and what it is asked."""
+    """An operation, and its arguments."""
 
     operation: Operation
     asked: Struct
@@ -45,9 +45,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """What was refused of a resource, as it was then, at which sequence of the ledger.
+    """A refused request of a resource, with the resource's version and the ledger's sequence.
 
-    It is tried again when the ledger has changed, ``again_s`` at the earliest.
+    It is tried again when the ledger has changed, but not before ``again_s``.
     """
 
     said: Said
@@ -58,14 +58,14 @@ class Refused:
     again_s: float
 
     def is_of(self, resource: Resource) -> bool:
-        """Return whether ``resource`` still asks for what was refused."""
+        """Return whether ``resource`` still states the refused request."""
         return (self.generation, self.is_deleting) == (resource.generation, resource.is_deleting)
 
 
 def refused_again(
     resource: Resource, said: Said, before: Refused | None, seq: int, now_s: float
 ) -> Refused:
-    """Return that ``said`` was said of ``resource``, which was refused ``before`` already."""
+    """Return the record of a refusal of ``resource``, with a longer pause than ``before``."""
     tries = 1 if before is None or not before.is_of(resource) else before.tries + 1
     pause_s = min(PAUSE_S_MAX, PAUSE_S * 2.0 ** min(tries - 1, 10))
     return Refused(
@@ -79,14 +79,14 @@ def refused_again(
 
 
 def declaration(resource: Resource, document: dict[str, Any]) -> Request:
-    """Return the request that submits a run, or applies what a resource states."""
+    """Return the request that submits a run, or applies the document of a resource."""
     if resource.kind == RUN:
         return Request(OPERATIONS["submit-run"], SubmitRun(document=document))
     return Request(OPERATIONS["apply"], Apply(documents=(document,)))
 
 
 def withdrawal(resource: Resource) -> Request:
-    """Return the request that cancels a run, or removes what was applied."""
+    """Return the request that cancels a run, or removes an applied document."""
     name = ledger_name(resource)
     if resource.kind == RUN:
         return Request(OPERATIONS["cancel-run"], EndRun(run=name, note=WHY))
@@ -97,7 +97,7 @@ def withdrawal(resource: Resource) -> Request:
 
 
 def refused_by(error: CommandError, resource: Resource) -> Said | None:
-    """Return what a refused command says of ``resource``; None where the ledger has trouble."""
+    """Return the condition for a refused request of ``resource``; None if the ledger failed."""
     if error.code not in (Exit.REFUSED, Exit.INVALID, Exit.USAGE):
         return None
     message = "\n".join(error.lines)

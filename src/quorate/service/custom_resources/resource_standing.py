@@ -1,4 +1,4 @@
-"""How a custom resource compares with the ledger: what is wrong with it, and what the ledger has.
+"""Compares a custom resource with the ledger: its faults, and the ledger's data for it.
 
 Pure.
 """
@@ -52,19 +52,19 @@ DECLARED: Final = "Declared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A resource beside the ledger; ``fault`` is what is wrong with it by itself."""
+    """A resource compared with the ledger; ``fault`` is a fault of the resource itself."""
 
     standing: Standing
     fault: Said | None = None
 
 
 def judged(resource: Resource, parsed: Parsed, picture: LedgerPicture, template: str) -> Judged:
-    """Return how ``resource``, which states the document ``parsed``, compares with the ledger.
+    """Return how ``resource``, with the document ``parsed``, compares with the ledger.
 
     ``template`` is the namespace of an owner's runs.
     """
     if isinstance(parsed, Invalid):
-        # The status of a resource need not say which resource is meant.
+        # The status of a resource need not name the resource.
         told = (f"{each.sentence()}; {each.remedy}" for each in parsed.problems)
         fault = _not_accepted(INVALID, "\n".join(told))
         return Judged(standing=_standing(resource, None, picture, is_sound=False), fault=fault)
@@ -82,15 +82,15 @@ def _fault(resource: Resource, picture: LedgerPicture, template: str) -> Said | 
         return _not_accepted(WRONG_NAMESPACE, misplaced)
     owner = owner_of(resource)
     if owner and owner not in picture.owners:
-        why = f"spec.owner: there is no owner {owner!r} yet; it is tried again when there is one"
+        why = f"spec.owner: there is no owner {owner!r} yet; Quorate tries again when it exists"
         return _not_accepted(MISSING, why)
     return None
 
 
 def _changed_run(resource: Resource, spec: object, picture: LedgerPicture) -> Said | None:
-    """Return that a run was changed after it was submitted, if it was.
+    """Return the fault of a run whose resource was changed after it was submitted; None if not.
 
-    Which runs it follows is not compared: their resources may be gone by now.
+    Its upstream runs are not compared: their resources may be deleted by now.
     """
     recorded = picture.runs[ledger_name(resource)].spec
     assert isinstance(spec, Run), spec
@@ -133,12 +133,12 @@ def _not_accepted(reason: str, message: str) -> Said:
 
 
 def is_settled(resource: Resource) -> bool:
-    """Return whether nothing is to be done for a resource any more: it is a run that is over."""
+    """Return whether a resource needs nothing more: it is a run that is over."""
     return is_final(resource) and not resource.is_deleting
 
 
 def wanted_of(resources: Iterable[Resource]) -> Wanted:
-    """Return what has to be read of the ledger for the resources that there are."""
+    """Return which objects of the ledger must be read for these resources."""
     names: dict[str, list[str]] = {kind.name: [] for kind in KINDS}
     for resource in resources:
         if resource.kind == OUTCOME:
@@ -156,7 +156,7 @@ def wanted_of(resources: Iterable[Resource]) -> Wanted:
 
 
 def of_ledger(resource: Resource, picture: LedgerPicture) -> RunPicture | Declared | None:
-    """Return what the ledger has of a resource; the same object while that has not changed."""
+    """Return the ledger's data for a resource; the same object while that has not changed."""
     if resource.kind == RUN:
         return picture.runs.get(ledger_name(resource))
     return picture.declared.get((resource.kind.name, resource.name))

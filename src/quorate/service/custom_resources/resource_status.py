@@ -1,7 +1,7 @@
-"""The status of a custom resource: what the ledger shows of it, with conditions. Pure.
+"""The status of a custom resource: the ledger's data for it, with conditions. Pure.
 
-Some figures change with every millisecond, such as what was spent. They are written together with
-what has changed by an event, and never alone.
+Some figures change with every millisecond, such as the amount spent. They are written together with
+changes made by an event, and never alone.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ DRIFTING: Final = frozenset(
         "asOf",
     }
 )
-"""Fields of a status that also change while nothing happens."""
+"""Fields of a status that change without an event."""
 _OVER: Final = frozenset(phase.value for phase in TERMINAL)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatus:
-    """The status of a resource in the ledger, None where that does not have it.
+    """The status of a resource in the ledger; None if the ledger does not have it.
 
-    ``ready`` is whether the work of a run has begun, as far as that is known.
+    ``ready`` is whether the work of a run has begun, if that is known.
     """
 
     tree: Mapping[str, Any] | None = None
@@ -70,10 +70,10 @@ def status_of(
     now: str,
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the status of ``resource``, which the ledger has with the status ``ledger``, or not.
+    """Return the status of ``resource``; ``ledger`` is its status in the ledger, if it is there.
 
-    ``fault`` is why it was refused at last, or cannot be removed. ``before`` is its status as the
-    cluster has it.
+    ``fault`` is why it was last refused, or cannot be removed. ``before`` is its status in the
+    cluster.
     """
     known = before.get("conditions") or ()
     said = _said(resource, ledger, fault, known)
@@ -103,12 +103,12 @@ def _said(
             found = (*found, *pods_condition(ledger.ready, before))
         found = (*found, *eviction_conditions(ledger.tree, before))
     if fault is None:
-        return found or (unmet(ACCEPTED, "Pending", "it was not tried yet"),)
+        return found or (unmet(ACCEPTED, "Pending", "Quorate has not tried it yet"),)
     return (*(each for each in found if each.type != fault.type), fault)
 
 
 def is_final(resource: Resource) -> bool:
-    """Return whether nothing more will change in the status of a run."""
+    """Return whether the status of a run is final."""
     status = resource.status
     if resource.kind != RUN or status.get("phase") not in _OVER:
         return False
@@ -127,9 +127,9 @@ def status_news(
     at: str,
     now: Resource,
 ) -> dict[str, Any] | None:
-    """Return the status of ``resource`` where the cluster, which has ``now``, does not have it yet.
+    """Return the new status of ``resource``; None if the cluster's version ``now`` has it already.
 
-    None also where its spec was changed meanwhile: that is compared with the ledger first.
+    Also None if its spec was changed meanwhile: the new spec is compared with the ledger first.
     """
     if now.generation != resource.generation:
         return None
@@ -138,7 +138,7 @@ def status_news(
 
 
 def is_news(new: Any, old: Any) -> bool:
-    """Return whether ``new`` says more than that time has passed since ``old``."""
+    """Return whether ``new`` differs from ``old`` in more than figures that change with time."""
     if isinstance(new, Mapping) and isinstance(old, Mapping):
         return any(
             key not in DRIFTING and (key not in old or is_news(each, old[key]))
@@ -150,9 +150,9 @@ def is_news(new: Any, old: Any) -> bool:
 
 
 def is_urgent(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Return whether a person waits for what is new: another phase, reason, condition or lease.
+    """Return whether a user waits for the change: another phase, reason, condition or lease.
 
-    The numbers of a run that goes on waiting change with every event of others.
+    The numbers of a waiting run change with every event of other runs.
     """
     return _headline(new) != _headline(old)
 
@@ -167,9 +167,9 @@ def _headline(status: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Return a tree of the ledger's as JSON has it.
+    """Return a tree of the ledger in JSON types.
 
-    Fields that are null or an empty text are left out: servers of 1.20 take both for null, which
+    Null fields and empty texts are left out: API servers of version 1.20 treat both as null, which
     their schemas refuse.
     """
     if isinstance(value, Mapping):

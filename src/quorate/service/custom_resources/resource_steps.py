@@ -1,7 +1,7 @@
-"""What has to be done next for one custom resource. Pure, and the same after every restart.
+"""The next step for one custom resource. Pure, and the same after every restart.
 
-A resource is held by a finalizer before anything of it is in the ledger, and let go when nothing of
-it is under way there any more: so whenever the operator ends, nothing is lost or left behind.
+A resource gets a finalizer before anything of it is in the ledger, and loses it when nothing of it
+is under way there. So whenever the operator ends, nothing is lost or left behind.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class Step(StrEnum):
     """One thing to do for a resource."""
 
     REST = "rest"
-    """Nothing but to write its status."""
+    """Only write its status."""
     HOLD = "hold"
     """Add the finalizer."""
     DECLARE = "declare"
     """Submit the run, or apply the document."""
     WITHDRAW = "withdraw"
-    """Cancel the run, or remove what was applied."""
+    """Cancel the run, or remove the applied document."""
     LET_GO = "let-go"
     """Remove the finalizer."""
 
@@ -31,9 +31,9 @@ class Step(StrEnum):
 class Standing:
     """What the ledger has of a resource.
 
-    ``is_current``: what it has is what the resource says. ``is_ours``: it has it because of this
-    resource. ``is_over``: it is a run that has ended. ``is_stopping``: it is a run that is stopping
-    to be cancelled. ``is_sound``: the resource states a document that may be declared at all.
+    ``is_current``: the ledger agrees with the resource. ``is_ours``: the ledger has it because of
+    this resource. ``is_over``: it is a run that has ended. ``is_stopping``: it is a cancelled run
+    that is still stopping. ``is_sound``: the resource states a document that may be declared.
     """
 
     is_there: bool = False
@@ -45,7 +45,7 @@ class Standing:
 
 
 def next_step(resource: Resource, standing: Standing) -> Step:
-    """Return what has to be done next for ``resource``."""
+    """Return the next step for ``resource``."""
     if resource.is_deleting:
         return _step_of_deleted(resource, standing)
     if not standing.is_sound or standing.is_current:

@@ -1,4 +1,4 @@
-"""The operator as a part of the daemon: one for each cluster whose resources are followed."""
+"""The operator in the daemon: one for each cluster whose custom resources are followed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from quorate.service.ledger_thread import LedgerThread
 def resources_surface(
     made: Configuration,
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that operates custom resources while a ledger is served."""
-    assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
+    """Return a context manager that runs the operators while the service runs."""
+    assert isinstance(made.clusters, Clusters), "only called if there are clusters"
     clusters, named = made.clusters, made.kubernetes_resources.split(",")
 
     async def surface(
@@ -54,7 +54,7 @@ def resources_surface(
 
 
 def _check_of(home: ClusterOwner, ledger_id: str) -> Callable[[], None]:
-    """Return the check that a cluster is of this ledger, which several watches make at once."""
+    """Return the check that a cluster belongs to this ledger; several watches may call it."""
     lock = Lock()
 
     def check() -> None:

@@ -1,7 +1,7 @@
-"""What has happened to a run between two of its statuses, as people look for it in Events. Pure.
+"""The changes of a run between two of its statuses, for Kubernetes Events. Pure.
 
-``kubectl describe run`` shows Events below the status. One is told when a condition turns, or is
-unmet for another reason than before; figures that change make none.
+``kubectl describe run`` shows Events below the status. The operator writes an Event when a
+condition changes, or is false for a new reason. It writes none when only figures change.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _FOR_OTHERS: Final = frozenset(
         EndReason.RECALLED,
     )
 )
-"""Why a run stops so that others can have its GPUs."""
+"""The reasons for which a run stops so that other runs get its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Something that has happened to a run; it is a warning where a person may have to act."""
+    """A change of a run; a warning if a user may have to act."""
 
     reason: str
     message: str
@@ -49,7 +49,7 @@ class Transition:
 
 
 def transitions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transition]:
-    """Return what has happened to a run whose status was ``before`` and is ``after``."""
+    """Return the changes of a run whose status was ``before`` and is ``after``."""
     old, new = _conditions(before), _conditions(after)
     finished = new.get(FINISHED)
     if _holds(finished):
@@ -75,7 +75,7 @@ def _holds(condition: Mapping[str, Any] | None) -> bool:
 
 
 def _is_new(old: Mapping[str, Mapping[str, Any]], condition: Mapping[str, Any]) -> bool:
-    """Return whether a condition has turned, or has another reason."""
+    """Return whether a condition has changed, or has another reason."""
     known = old.get(condition["type"])
     if known is None:
         return True
@@ -94,14 +94,14 @@ def _finished(condition: Mapping[str, Any], after: Mapping[str, Any]) -> Transit
 
 
 def _stop(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transition]:
-    """Return that a run is stopping to wait again, or that it has stopped so fast."""
+    """Return the change of a run that stops, or has already stopped, and will wait again."""
     stopping = after.get("stopping")
     if stopping is not None:
         if before.get("stopping") is not None or stopping.get("outcome") is not None:
             return []
         word = str(stopping["reason"])
         if word == EndReason.START_REFUSED.value:
-            return []  # It is told as an eviction, with the same reason.
+            return []  # Reported as an eviction, with the same reason.
         note = str(stopping.get("note") or "")
         message = f"it gives its GPUs back and waits again: {word}" + (f": {note}" if note else "")
         reason = PREEMPTED if word in _FOR_OTHERS else STOPPING
@@ -132,7 +132,7 @@ def _admission(
     *,
     is_told: bool,
 ) -> list[Transition]:
-    """Return that a run was admitted, or why it waits, unless that ``is_told`` already."""
+    """Return that a run was admitted, or why it waits; empty if ``is_told`` (already reported)."""
     admitted = new.get(ADMITTED)
     if admitted is None or not _is_new(old, admitted):
         return []

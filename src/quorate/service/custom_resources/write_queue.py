@@ -1,9 +1,9 @@
-"""Requests to a cluster that wait for their turn: one at a time for each object, the newest only.
+"""Queues requests to a cluster: one at a time for each object, and only the newest.
 
-What is put for an object whose request still waits takes its place. While a request of an object is
-under way nothing is put for it: who compares looks again when the request is over. So there are
-never more requests than objects, and none is made from a resource that another one is changing.
-An object whose request has failed rests for a while, longer each time; others do not wait for it.
+A new request for an object replaces its waiting one. While a request for an object is under way, no
+other is accepted for it; the comparison runs again when the request ends. So there are never more
+requests than objects, and none is made from a resource that another request is changing. After a
+failed request an object rests, longer each time; other objects do not wait for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quorate.ports.errors import ClusterError
 WRITERS: Final = 8
 """How many requests to the API server are under way at once."""
 REST_S: Final = 1.0
-"""How long an object rests after a request that has failed; twice as long after the next."""
+"""How long an object rests after a failed request; doubled after the next failure."""
 REST_S_MAX: Final = 15.0
 
 Key = tuple[str, str, str]
@@ -29,21 +29,21 @@ Key = tuple[str, str, str]
 
 
 class Rank(IntEnum):
-    """Which requests go first; those of one rank in the order in which their objects came."""
+    """The priority of requests; within one rank, objects are served in order of arrival."""
 
     STATUS = 0
-    """A status that a person waits for."""
+    """A status that a user waits for."""
     FINALIZER = 1
     OWN_OBJECT = 2
     FIGURES = 3
-    """A status in which only figures are new."""
+    """A status in which only figures have changed."""
     EVENT = 4
-    """Word of what has happened to a run, on which nothing depends."""
+    """An Event of a run, on which nothing depends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A request: ``shown`` names its object in the log, ``rank`` says when it is its turn."""
+    """A request: ``shown`` names its object in the log, ``rank`` is its priority."""
 
     shown: str
     rank: Rank
@@ -52,17 +52,17 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """How long an object rests after its last request has failed, and until when."""
+    """How long an object rests after its last request failed, and until when."""
 
     for_s: float
     until_s: float
 
 
 class WriteQueue:
-    """For one event loop, which alone calls it; the requests are made on threads of its own.
+    """A queue for one event loop; its own threads send the requests.
 
-    ``over`` is called, in the loop, when a request is over: with its key, the write, and why it
-    failed, if it did. ``clock`` returns seconds, by which objects rest.
+    The loop calls ``over`` when a request has ended: with its key, the write, and the error if it
+    failed. ``clock`` returns the seconds by which objects rest.
     """
 
     def __init__(
@@ -85,16 +85,17 @@ class WriteQueue:
         return len(self._under_way) + sum(map(len, self._waiting.values()))
 
     def known(self, key: Key) -> Write | None:
-        """Return the request of an object that waits or is under way."""
+        """Return the waiting or running request for an object."""
         found = self._under_way.get(key)
         if found is not None:
             return found
         return next((each[key] for each in self._waiting.values() if key in each), None)
 
     def put(self, key: Key, write: Write) -> float | None:
-        """Have ``write`` made, unless one of the same object is under way.
+        """Queue ``write``, unless a request for the same object is under way.
 
-        Returns until when the object rests, and has to be put again; None where it does not.
+        If the object rests, return until when; the caller must queue it again then. Else return
+        None.
         """
         rest = self._rests.get(key)
         if rest is not None and self._clock() < rest.until_s:
@@ -109,9 +110,9 @@ class WriteQueue:
         return None
 
     def rested_in_s(self) -> float | None:
-        """Return in how long the next object has rested; None where none rests."""
+        """Return how long until the next object has rested; None if none rests."""
         now_s = self._clock()
-        # An object that is gone is not put again.
+        # A deleted object is not queued again.
         self._rests = {
             key: each for key, each in self._rests.items() if now_s < each.until_s + REST_S_MAX
         }
@@ -119,7 +120,7 @@ class WriteQueue:
         return min(ends_s, default=None)
 
     async def close(self) -> None:
-        """Return when nothing is under way any more; what waits is given up."""
+        """Return when no request is under way; waiting ones are dropped."""
         self._is_closed = True
         for waiting in self._waiting.values():
             waiting.clear()

@@ -1,1 +1,1 @@
-"""gRPC: the same table of operations as methods. Start at ``grpc_server.py``."""
+"""gRPC: the operations of the table as methods. Start reading at ``grpc_server.py``."""

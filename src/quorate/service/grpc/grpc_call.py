@@ -1,4 +1,4 @@
-"""One gRPC call from its beginning to its end: counted, answered with its status, and logged."""
+"""One gRPC call from start to end: counted, answered with its status, and logged."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LOG = logging.getLogger(__name__)
 AUTHORIZATION: Final = "authorization"
 REQUEST_ID: Final = "x-request-id"
 GRPC: Final = "GRPC"
-"""The log's text for gRPC where a REST request has its method."""
+"""The log's text for a gRPC call in place of the HTTP method."""
 DONE: Final = 200
 DETAILS: Final = "grpc-status-details-bin"
-"""Where clients of gRPC in every language look for details."""
+"""The trailing metadata in which gRPC clients of every language look for details."""
 MESSAGE_CHARS_MAX: Final = 300
-"""How much of the first fault is the message: it is a header, too."""
+"""How many characters of the first fault become the message, which is sent as a header."""
 _GONE: Final = 499
-"""How a call is counted whose caller has gone, as REST does."""
+"""The status for counting calls whose callers disconnected; the same as for REST."""
 
 
 Metadata = tuple[tuple[str, str | bytes], ...]
@@ -62,15 +62,15 @@ class Call:
     handled: Handled
 
     def admitted(self, caller: Caller) -> None:
-        """Note who calls."""
+        """Record the caller."""
         self.handled.caller = caller.shown
 
     def metadata(self, name: str) -> list[str]:
-        """Return what the caller has sent under ``name``."""
+        """Return the metadata that the caller sent under ``name``."""
         return _sent(self.context, name)
 
     def authorization(self) -> str | None:
-        """Return the caller's credentials; sent twice they prove nothing."""
+        """Return the caller's credentials; raises if they are sent twice."""
         sent = self.metadata(AUTHORIZATION)
         if len(sent) > 1:
             raise CommandError(
@@ -90,7 +90,7 @@ def _sent(context: Any, name: str) -> list[str]:
 
 @contextmanager
 def called(metrics: Metrics, method: Method, context: Any) -> Iterator[Call]:
-    """Yield a call while it is answered; it is counted and logged when it is over."""
+    """Yield a call while it is answered; count and log it when it ends."""
     request_id = request_id_of("".join(_sent(context, REQUEST_ID)))
     handled = Handled(
         request_id=request_id,
@@ -109,7 +109,7 @@ def called(metrics: Metrics, method: Method, context: Any) -> Iterator[Call]:
 
 
 async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
-    """Return what ``do`` returns, or end the call with the reason why it failed.
+    """Return what ``do`` returns, or end the call with the error.
 
     This is the outermost frame of a call: no failure of one call ends the service.
     """
@@ -140,7 +140,7 @@ async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes |
 def _timed_out(method: Method) -> CommandError:
     name = method.operation.name
     if method.operation.effect is Effect.WRITE:
-        text = f"{name}: no answer in time; it may be recorded yet: look before you repeat it"
+        text = f"{name}: no answer in time; it may still be recorded: check before you repeat it"
     else:
         text = f"{name}: no answer in time; ask for less, or with a later deadline"
     return CommandError(Exit.UNUSABLE, text, fault=TIMED_OUT)
@@ -151,7 +151,8 @@ def _bug(call: Call, error: Exception) -> CommandError:
     _LOG.error("request %s failed: this is a bug in Quorate", request_id, exc_info=error)
     return CommandError(
         Exit.UNUSABLE,
-        f"{name}: request {request_id} failed by a bug in Quorate; the log of the service has more",
+        f"{name}: request {request_id} failed because of a bug in Quorate; see the log of the "
+        f"service",
         fault=BUG,
     )
 

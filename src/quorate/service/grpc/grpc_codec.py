@@ -1,4 +1,4 @@
-"""Protobuf messages from and to what operations take and give."""
+"""Converts between protobuf messages and the Structs of operations."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ T = TypeVar("T", bound=Struct)
 
 
 def read_request(method: Method, data: bytes) -> Struct:
-    """Return what ``data`` asks of ``method``; raises ``CommandError`` that names the field."""
+    """Return the request in ``data`` for ``method``; raises a ``CommandError`` naming the field."""
     takes = method.operation.takes
     message = message_class(message_name(takes))()
     try:
         message.ParseFromString(data)
     except DecodeError:
         raise CommandError(
-            Exit.INVALID, f"request: this is no {message_name(takes)}; see quorate.proto"
+            Exit.INVALID, f"request: is not a {message_name(takes)}; see quorate.proto"
         ) from None
     return read_struct(message, takes, values.Budget(values_allowed(len(data))))
 
@@ -50,7 +50,7 @@ def read_struct(message: Message, struct: type[T], budget: values.Budget | None 
 
 
 def read_answer(message: Any, given: Given) -> Any:
-    """Return what ``message`` carries, which is of type ``given``, as a JSON tree."""
+    """Return the content of ``message``, which has the type ``given``, as a JSON tree."""
     match given:
         case None:
             return values.read_tree(message, ("answer",), _ample())
@@ -71,8 +71,8 @@ def read_tree(
 ) -> dict[str, Any]:
     """Return the ``struct`` that ``message`` carries, as a JSON tree.
 
-    A field that this version does not know is refused, not ignored. ``budget`` bounds the values of
-    a message from a client.
+    An unknown field is refused, not ignored. ``budget`` limits the number of values in a client's
+    message.
     """
     budget = budget or _ample()
     unknown = UnknownFieldSet(message)
@@ -81,8 +81,8 @@ def read_tree(
         place = f"{values.told(where)}." if where else ""
         raise CommandError(
             Exit.INVALID,
-            f"{place}field {number} of {message_name(struct)} is not known here; "
-            "use the quorate.proto of this version, or a newer service",
+            f"{place}field {number} of {message_name(struct)} is unknown; use the quorate.proto "
+            f"of this version, or a newer service",
         )
     found: dict[str, Any] = {}
     for field in fields_of(struct):
@@ -92,7 +92,7 @@ def read_tree(
 
 
 def _ample() -> values.Budget:
-    """Return a budget for what this program has written itself."""
+    """Return a budget for messages that this program has written itself."""
     return values.Budget(sys.maxsize)
 
 
@@ -139,7 +139,7 @@ def _read(shape: Shape, value: Any, where: Path, budget: values.Budget) -> Any:
 
 
 def write_answer(method: Method, tree: Any) -> bytes:
-    """Return ``tree``, which ``method`` gives, as a message."""
+    """Return ``tree``, an answer of ``method``, as a message."""
     message = message_class(name_of(method.gives))()
     _fill_given(message, values.plain(tree), method.gives)
     return message.SerializeToString()
@@ -169,7 +169,7 @@ def _fill_given(message: Any, tree: Any, given: Given) -> None:
 
 
 def _fitting(choice: Choice, tree: Any) -> type[Struct] | Many:
-    """Return the member of ``choice`` that ``tree`` fits: a list, or one whose fields it has."""
+    """Return the member of ``choice`` that fits ``tree``: a list, or the one with its fields."""
     fitting = [
         member
         for member in choice.members
@@ -184,15 +184,16 @@ def _fitting(choice: Choice, tree: Any) -> type[Struct] | Many:
 
 
 def fill(message: Message, tree: Mapping[str, Any], struct: type[Struct]) -> None:
-    """Write ``tree``, which is a ``struct`` in JSON, into ``message``.
+    """Write ``tree``, a ``struct`` in JSON, into ``message``.
 
-    What is in the tree and not in the struct is left out: answers grow before their types do.
+    Fields of the tree that the struct lacks are left out: answers get new fields before their types
+    do.
     """
     message.SetInParent()
     for field in fields_of(struct):
         value: Any = tree.get(field.wire) if field.wire else _more(tree, struct)
         if value is None and (field.wire not in tree or field.shape.form is not Form.VALUE):
-            continue  # Absent, or null where null means the same.
+            continue  # Absent, or null with the same meaning.
         match field.label:
             case Label.ONE if field.shape.form is Form.SCALAR:
                 exact = isinstance(value, Decimal)

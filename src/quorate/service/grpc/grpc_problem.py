@@ -1,4 +1,4 @@
-"""Why something was not done, as gRPC sends it beside the status: a ``Problem``."""
+"""The error detail that gRPC sends beside the status: a ``Problem``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from quorate.model.refusal import Refusal
 from quorate.views.exits import CommandError
 
 PROBLEM_BYTES_MAX: Final = 4_000
-"""How long a problem is at most: it travels among headers, of which clients take 8 KiB."""
+"""The longest problem: it is sent in headers, for which clients accept 8 KiB."""
 LINES_MAX: Final = 50
 LINE_CHARS_MAX: Final = 400
 
 
 class Problem(Struct, kw_only=True, frozen=True, rename="camel"):
-    """Why something was not done; ``code`` is public for ever: docs/reference/refusals.md.
+    """Why a request was refused; ``code`` is public for ever: docs/reference/refusals.md.
 
-    Each of ``lines`` is one fault with its remedy, ``refusals`` are the numbers behind them.
-    ``left_out`` counts the lines that did not fit.
+    Each of ``lines`` is one fault with its remedy; ``refusals`` has the numbers. ``left_out``
+    counts the lines that did not fit.
     """
 
     code: str
@@ -31,7 +31,7 @@ class Problem(Struct, kw_only=True, frozen=True, rename="camel"):
 
 
 def problem_of(error: CommandError) -> Problem:
-    """Return ``error`` for programs, cut to what fits among headers."""
+    """Return ``error`` as a problem, shortened to fit into headers."""
     lines = tuple(cut(line, LINE_CHARS_MAX) for line in error.lines[:LINES_MAX])
     left_out = len(error.lines) - len(lines)
     problem = Problem(code=error.fault, lines=lines, refusals=error.refusals, left_out=left_out)
@@ -44,5 +44,5 @@ def problem_of(error: CommandError) -> Problem:
 
 
 def cut(text: str, chars_max: int) -> str:
-    """Return ``text``, its end left out where it is too long."""
+    """Return ``text``, cut at its end if it is too long."""
     return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"

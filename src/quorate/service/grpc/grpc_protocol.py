@@ -1,6 +1,6 @@
 """The message classes of proto/quorate/v1/quorate.proto, from its compiled description.
 
-Classes are made when the program runs, so no generated code has to fit the installed version of
+Classes are created at run time, so no generated code has to match the installed version of
 protobuf. ``tools/protobuf.py`` compiles the description.
 """
 
@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-# The description refers to these: importing them registers them with the pool.
+# The description refers to these; importing them registers them with the pool.
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, struct_pb2
 from google.protobuf.message import Message
 
@@ -36,7 +36,7 @@ def description() -> descriptor_pb2.FileDescriptorProto:
 
 @cache
 def described_pool() -> descriptor_pool.DescriptorPool:
-    """Return the pool that reflection shows, with our description in it."""
+    """Return the descriptor pool for reflection, with our description in it."""
     assert _NEEDED
     pool = descriptor_pool.Default()
     pool.AddSerializedFile(description().SerializeToString())

@@ -1,7 +1,7 @@
-"""gRPC where several services have one ledger: the age of answers, and commands for the leader.
+"""gRPC for several services of one ledger: the age of answers, and forwarded commands.
 
-A command is forwarded as the bytes that came, and the leader's answer or refusal goes back as it
-is (``quorum/forwarding.py``).
+A command is forwarded as the received bytes, and the leader's answer or refusal is returned
+unchanged (``quorum/forwarding.py``).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from quorate.service.quorum.freshness import Begun, begun, freshness
 from quorate.service.request_queue import unavailable
 
 MESSAGE_BYTES_MAX: Final = -1
-"""The leader has its own limit of what it takes, and an answer has none."""
+"""No limit: the leader limits requests itself, and answers have no limit."""
 
 
 @dataclass(slots=True)
 class GrpcQuorum:
-    """Forwards for one service; in its event loop. ``ca`` are certificates in PEM.
+    """Forwards calls of one service, in its event loop. ``ca`` has certificates in PEM.
 
-    With ``is_tls`` the services answer gRPC with TLS.
+    With ``is_tls`` the services serve gRPC with TLS.
     """
 
     ledger_thread: LedgerThread
@@ -58,21 +58,21 @@ class GrpcQuorum:
     _channel: Any = field(default=None)
 
     async def wait(self, call: Call) -> None:
-        """Return when the state has the sequence that a call asks for; raises ``CommandError``."""
+        """Return when the state has the sequence that a call requires; raises ``CommandError``."""
         for least in call.metadata(MIN_SEQUENCE):
             await wait_for_sequence(self.ledger_thread, least)
 
     def begun(self) -> Begun:
-        """Return what is known before an answer is made."""
+        """Return the freshness of the state before an answer is made."""
         return begun(self.ledger_thread)
 
     def said(self, operation: Operation, asked: Struct, before: Begun) -> Metadata:
-        """Return what an answer to ``asked`` says of its age; ``before`` is from its beginning."""
+        """Return the metadata on the age of an answer; ``before`` is from before it was made."""
         is_order = operation.effect is Effect.WRITE and not is_dry_run(asked)
         return tuple(freshness(self.ledger_thread, before, is_order=is_order))
 
     def said_of_refusal(self, before: Begun) -> list[tuple[str, str]]:
-        """Return what a refusal says of its age: it is true of a state, as answers are."""
+        """Return the metadata on the age of a refusal: the state that it was made from."""
         return freshness(self.ledger_thread, before, is_order=False)
 
     def is_elsewhere(self, operation: Operation, asked: Struct) -> bool:
@@ -82,8 +82,8 @@ class GrpcQuorum:
     async def forward(self, call: Call, data: bytes, within_s: float) -> tuple[bytes, Metadata]:
         """Return the leader's answer, and its trailing metadata.
 
-        Raises ``LeaderRefusedError`` where it is a refusal, and ``CommandError`` where there is no
-        leader, or no answer of it.
+        Raises ``LeaderRefusedError`` if the leader refuses, and ``CommandError`` if there is no
+        leader, or it does not answer.
         """
         leader = leader_for(self.ledger_thread, "".join(call.metadata(FORWARDED_BY)))
         channel = await self._connected(leader)
@@ -119,11 +119,11 @@ class GrpcQuorum:
             await channel.close(None)
 
     async def _connected(self, leader: LeaderRecord) -> Any:
-        """Return a channel to ``leader`` that is connected; raises ``CommandError``."""
+        """Return a connected channel to ``leader``; raises ``CommandError``."""
         if not leader.grpc:
             raise unavailable(
-                f"the leader, {leader.name}, answers REST only; send commands by REST, or give "
-                "every service of the ledger grpc.listen"
+                f"the leader, {leader.name}, serves REST only; send commands by REST, or set "
+                f"grpc.listen for every service of the ledger"
             )
         if self._leader != leader.grpc or self._channel is None:
             await self.close()
@@ -133,7 +133,7 @@ class GrpcQuorum:
             async with asyncio.timeout(CONNECT_S):
                 await channel.channel_ready()
         except TimeoutError:
-            why = "; perhaps quorum.ca does not have the authority of its certificate"
+            why = "; perhaps quorum.ca lacks the authority of its certificate"
             raise unreached(
                 leader, f"not within {CONNECT_S:g} s{why if self.is_tls else ''}"
             ) from None
@@ -143,7 +143,7 @@ class GrpcQuorum:
         options = (
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-            # A leader that was restarted is connected to at once.
+            # Connects at once to a leader that was restarted.
             ("grpc.max_reconnect_backoff_ms", 1_000),
             ("grpc.enable_http_proxy", 0),
         )

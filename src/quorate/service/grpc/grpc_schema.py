@@ -1,7 +1,7 @@
-"""The messages and services of gRPC, as the table of operations makes them.
+"""The messages and services of gRPC, derived from the table of operations.
 
 ``tools/protobuf.py`` writes them to proto/quorate/v1/quorate.proto, and the server registers its
-methods from here, so that both have the same.
+methods from here, so both agree.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SERVICE_OF: Final = {
     Area.LEDGER: "LedgerService",
     Area.SERVICE: "AdminService",
 }
-"""Who may have how much, and the installation itself, are for administrators to see to."""
+"""The service of each area; quotas and the installation itself belong to administrators."""
 _ADMIN_TOO: Final = frozenset({"tenant-usage", "user-usage"})
-"""Where administrators look for them, whatever area they are of."""
+"""Operations that are also in the administrators' service, whatever their area is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A message that carries a list of ``struct``, in a field called ``items``."""
+    """A message with a list of ``struct`` in a field called ``items``."""
 
     FIELD: ClassVar = "items"
 
@@ -46,41 +46,41 @@ class Many:
 
     @property
     def name(self) -> str:
-        """Its name: ``ForecastList``."""
+        """Its name, such as ``ForecastList``."""
         return f"{self.struct.__name__}List"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A message that carries one of ``members``, each in a field called after it."""
+    """A message with one of ``members``, each in a field with the member's name."""
 
     FIELD: ClassVar = "given"
-    """What all of them are together."""
+    """The name of the oneof that joins the members."""
 
     members: tuple[type[Struct] | Many, ...]
 
     @property
     def name(self) -> str:
-        """Its name: ``ThingOrListing``."""
+        """Its name, such as ``ThingOrListing``."""
         return "Or".join(name_of(each) for each in self.members)
 
     def field_of(self, member: type[Struct] | Many) -> str:
-        """Return the name of the field that carries ``member``."""
+        """Return the name of the field for ``member``."""
         name = name_of(member)
         letters = (f"_{each.lower()}" if each.isupper() else each for each in name)
         return "".join(letters).removeprefix("_")
 
     def member_of(self, field: str) -> type[Struct] | Many:
-        """Return what the field called ``field`` carries."""
+        """Return the type of the field called ``field``."""
         return next(each for each in self.members if self.field_of(each) == field)
 
 
 Given = type[Struct] | Many | Choice | None
-"""What an operation gives; None is a free tree."""
+"""What an operation returns; None means a free tree."""
 
 
 def name_of(given: Given) -> str:
-    """Return the name of the message that carries ``given``."""
+    """Return the name of the message for ``given``."""
     match given:
         case None:
             return TREE
@@ -99,23 +99,23 @@ class Method:
 
     @property
     def service(self) -> str:
-        """The service that it is a method of."""
+        """The service of the method."""
         is_admin = self.operation.name in _ADMIN_TOO
         return SERVICE_OF[Area.TENANTS if is_admin else self.operation.area]
 
     @property
     def name(self) -> str:
-        """Its name there."""
+        """The name of the method."""
         return self.operation.rpc_name
 
     @property
     def path(self) -> str:
-        """What is called: ``/quorate.v1.RunService/SubmitRun``."""
+        """The path of the method, such as ``/quorate.v1.RunService/SubmitRun``."""
         return f"/{PACKAGE}.{self.service}/{self.name}"
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is answered with one message after another."""
+        """Whether the answer is a stream of messages."""
         return self.operation.effect is Effect.STREAM or self.operation.media == JSON_LINES
 
 
@@ -140,7 +140,7 @@ class Schema:
 
 
 def schema_of(operations: Iterable[Operation]) -> Schema:
-    """Return the schema of ``operations``; two things of one name are a mistake of the table."""
+    """Return the schema of ``operations``; two messages of one name are a mistake of the table."""
     methods = tuple(Method(each, _given(each.gives)) for each in operations)
     taken = _reached(method.operation.takes for method in methods)
     groups: dict[str, Many | Choice] = {}
@@ -151,7 +151,7 @@ def schema_of(operations: Iterable[Operation]) -> Schema:
     for struct in [*taken, *_reached(given)]:
         name = message_name(struct)
         if structs.setdefault(name, struct) is not struct or name in groups:
-            raise TypeError(f"two things would be the message {name}; rename {struct}")
+            raise TypeError(f"two types would be the message {name}; rename {struct}")
     return Schema(methods, dict(sorted(structs.items())), groups, frozenset(taken))
 
 
@@ -174,11 +174,13 @@ def _member(gives: Any) -> type[Struct] | Many:
         struct, _ = get_args(gives)
         if isinstance(struct, type) and issubclass(struct, Struct):
             return Many(struct)
-    raise TypeError(f"no message carries {gives}; give a Struct, several, one of some, or a tree")
+    raise TypeError(
+        f"no message carries {gives}; return a Struct, a list of one, a union of Structs, or a tree"
+    )
 
 
 def _collect(given: Given, groups: dict[str, Many | Choice], structs: list[type[Struct]]) -> None:
-    """Add what ``given`` is made of."""
+    """Add the types that ``given`` consists of."""
     match given:
         case None:
             pass
@@ -194,7 +196,7 @@ def _collect(given: Given, groups: dict[str, Many | Choice], structs: list[type[
 
 
 def _reached(structs: Iterable[type[Struct]]) -> dict[type[Struct], None]:
-    """Return ``structs`` and all that they carry, each once."""
+    """Return ``structs`` and all Structs in their fields, each once."""
     waiting, found = list(structs), dict[type[Struct], None]()
     while waiting:
         struct = waiting.pop()

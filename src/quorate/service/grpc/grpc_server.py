@@ -1,7 +1,7 @@
 """gRPC: every operation of the table as a method, registered from it; health and reflection.
 
-There is no code for any one operation here. Requests come as bytes and are decoded once the caller
-is authenticated and permitted, so that an unknown caller costs no more than that.
+There is no code for single operations here. Requests arrive as bytes and are decoded after the
+caller is authenticated and permitted, so that requests of unknown callers are cheap.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SLOW_WATCHER: Final = "slow-watcher"
 
 
 class Told(Protocol):
-    """A response as gRPC needs it: its ``tree`` is made already, by the owner of the state."""
+    """A response for gRPC: the owner of the state has already made its ``tree``."""
 
     @property
     def tree(self) -> Any:
@@ -70,19 +70,19 @@ class Told(Protocol):
 
     @property
     def etag(self) -> str:
-        """The version of the resource, where the response shows one."""
+        """The version of the resource that the response shows; empty if it shows none."""
         ...
 
 
 class Answers(Protocol):
-    """Answers operations: the owner of the ledger."""
+    """Answers operations; implemented by the owner of the ledger."""
 
     async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Told:
-        """Return the answer; raises ``CommandError`` when it is refused."""
+        """Return the answer; raises ``CommandError`` if the request is refused."""
         ...
 
     def follow(self, caller: Caller, operation: Operation, asked: Struct) -> AsyncIterator[Any]:
-        """Yield the trees of a stream as they come; raises ``CommandError`` when it is refused."""
+        """Yield the trees of a stream as they arrive; raises ``CommandError`` if it is refused."""
         ...
 
 
@@ -90,41 +90,41 @@ class Admits(Protocol):
     """Authenticates a gRPC caller."""
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return the caller of ``authorization``; raises ``CommandError`` if not admitted."""
+        """Return the caller of ``authorization``; raises ``CommandError`` if it is not admitted."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcLimits:
-    """What one server, one connection and one call may take."""
+    """Limits on one server, one connection and one call."""
 
     message_bytes_max: int = 4 * 1024 * 1024
-    """Protobuf reads a message in one go, which may take 25 times its length in memory."""
+    """Protobuf decodes a message at once, which may take 25 times its length in memory."""
     metadata_bytes_max: int = 16 * 1024
     rpcs_max: int = 2_000
-    """Calls at once, streams among them; one caller may have a fourth of them, and an admin all."""
+    """Concurrent calls, including streams; one caller may have a quarter of them, an admin all."""
     streams_max: int = 1_000
-    """Streams at once, so that watchers leave room for others."""
+    """Concurrent streams; the limit leaves room for other calls."""
     streams_per_caller_max: int = 250
-    """An admin's may be more."""
+    """Concurrent streams of one caller; an admin may have more."""
     calls_per_connection_max: int = 256
     connections_max: int = 8_000
     answer_s_max: float = 60.0
-    """A call without a deadline has this one."""
+    """The deadline of a call that has none."""
     stall_s_max: float = 30.0
     """How long a watcher may leave an event unread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcTls:
-    """PEM. With ``client_authority`` only clients whose certificate it has signed are let in."""
+    """Certificates and keys in PEM. With ``client_authority``, clients need a certificate of it."""
 
     certificate: bytes
     key: bytes
     client_authority: bytes | None = None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return them in gRPC's form."""
+        """Return the credentials in gRPC's form."""
         return grpc.ssl_server_credentials(
             [(self.key, self.certificate)],
             root_certificates=self.client_authority,
@@ -133,7 +133,7 @@ class GrpcTls:
 
 
 class GrpcServer:
-    """Listens when started; belongs to the event loop in which that was."""
+    """Listens once started; belongs to the event loop that started it."""
 
     def __init__(  # noqa: PLR0913 - what a server is made of
         self,
@@ -154,7 +154,7 @@ class GrpcServer:
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
         self._calls = Shares(Share.of_all(self._limits.rpcs_max, "calls"))
-        # Streams that are not over: each counts as a call, though its task may have ended.
+        # Open streams: each counts as a call, though its task may have ended.
         self._streams = Shares(_of_streams(self._limits))
         self._stopping = asyncio.Event()
         self._tokenless = TokenlessStreams(self._limits.rpcs_max)
@@ -164,9 +164,9 @@ class GrpcServer:
     async def start(
         self, address: Address, tls: GrpcTls | None = None, *, wait_s: float = TAKEOVER_S
     ) -> int:
-        """Return the port that is listened on, tried for ``wait_s`` while ``address`` is in use.
+        """Start and return the port; retry for ``wait_s`` while ``address`` is in use.
 
-        Raises ``CommandError`` when that cannot be.
+        Raises ``CommandError`` if it cannot listen.
         """
         server = grpc.aio.server(
             options=self._options(), maximum_concurrent_rpcs=self._limits.rpcs_max
@@ -176,7 +176,7 @@ class GrpcServer:
             handler = grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", handlers)
             server.add_generic_rpc_handlers((handler,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        described_pool()  # Reflection has to know our messages before a call has used one.
+        described_pool()  # Reflection must know our messages before the first call uses one.
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
             BoundedReflection(self._names(), self._tokenless), server
         )
@@ -189,7 +189,7 @@ class GrpcServer:
         return port
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls, and let those under way end within ``grace_s``; streams end now."""
+        """Accept no more calls; calls under way have ``grace_s`` to end; streams end now."""
         assert self._server is not None
         self._stopping.set()
         await self._health.enter_graceful_shutdown()
@@ -233,7 +233,7 @@ class GrpcServer:
             with called(self._metrics, method, context) as call:
                 return await told(call, lambda: self._unary(call, sent))
 
-        # A stream of one message, so that the message is received only once the caller is known.
+        # Registered as a stream of one message, so that the message is read after authentication.
         return grpc.stream_unary_rpc_method_handler(unary)
 
     async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:
@@ -288,17 +288,17 @@ class GrpcServer:
     async def _read(
         self, method: Method, sent: AsyncIterator[bytes], held: HeldBody
     ) -> tuple[bytes, Struct]:
-        """Return the one message of ``sent``, and the request in it, decoded beside this loop."""
+        """Return the one message of ``sent`` and its request, which another thread decodes."""
         data = await anext(sent, None)
         if data is None:
-            raise CommandError(Exit.INVALID, "request: no message came; send one")
+            raise CommandError(Exit.INVALID, "request: no message was received; send one")
         held.hold(len(data))
         return data, await self._bodies.run(len(data), lambda: _asked(method, data))
 
     async def _next(self, following: AsyncIterator[Any]) -> Any | None:
         """Return the next item, None at the end; raises ``CommandError`` when the service stops.
 
-        A stop interrupts only this wait: a message that is being written is written whole.
+        A stop interrupts only this wait: a message that is being written is completed.
         """
         coming = asyncio.ensure_future(anext(following, None))
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -312,14 +312,14 @@ class GrpcServer:
             await asyncio.gather(coming, stopping, return_exceptions=True)
         raise CommandError(
             Exit.UNUSABLE,
-            "the service is stopping; begin again from the last message you have",
+            "the service is stopping; continue from the last message you have",
             fault=UNAVAILABLE,
         )
 
     def _count_stream(self, caller: Caller, context: Any) -> None:
-        """Count a stream until it is over; raises ``CommandError`` when there are too many.
+        """Count a stream until it ends; raises ``CommandError`` if there are too many.
 
-        A dropped stream is over when its slow reader has received the reason, or has disconnected.
+        A dropped stream ends when its slow reader has received the reason, or has disconnected.
         """
         with ExitStack() as taken:
             taken.enter_context(self._calls.taken(caller))
@@ -336,7 +336,7 @@ class GrpcServer:
                 self._metrics.watch_dropped()
             raise CommandError(
                 Exit.UNUSABLE,
-                "messages were left unread for too long; begin again from the last one you have",
+                "messages were left unread for too long; continue from the last one you have",
                 fault=SLOW_WATCHER,
             ) from None
 
@@ -353,8 +353,8 @@ class GrpcServer:
 
 
 def _listen(server: grpc.aio.Server, address: Address, tls: GrpcTls | None) -> int:
-    """Return the port that ``server`` listens on; raises OSError when it cannot."""
-    # gRPC does not say why it cannot, and accepts one of the addresses of a name.
+    """Return the port that ``server`` listens on; raises OSError if it cannot listen."""
+    # gRPC does not report why it cannot listen, and accepts any one address of a host name.
     check_free(address)
     credentials = None if tls is None else tls.credentials()
     try:

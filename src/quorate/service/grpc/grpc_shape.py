@@ -1,10 +1,10 @@
-"""How values of Structs are carried in protobuf messages: one rule for each type.
+"""Maps values of Structs to protobuf: one rule for each type.
 
-Absent, null and empty are three things to a Struct and two to protobuf, so what may be null and has
-another default is a ``google.protobuf.Value``, and a list that may be left out of a request is a
-``google.protobuf.ListValue``: both can be present, empty, or absent. A reader of a response treats
-an empty list and none as the same. Free trees are ``google.protobuf.Struct``. Enums are strings, so
-that an old client can read a new word.
+A Struct distinguishes absent, null and empty; protobuf distinguishes only two of them. So a field
+that may be null and has another default is a ``google.protobuf.Value``, and a list that may be left
+out of a request is a ``google.protobuf.ListValue``: both can be present, empty, or absent. A reader
+of a response treats an empty list and an absent one as the same. Free trees are
+``google.protobuf.Struct``. Enums are strings, so that an old client can read a new value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from quorate.operations.ledger.ledger_operations import EventTold
 
 
 class Form(Enum):
-    """How a value is converted to be carried in a message."""
+    """How a value is converted for a message."""
 
     SCALAR = auto()
     MESSAGE = auto()
@@ -36,7 +36,7 @@ class Label(Enum):
     """How often a field may occur in a message."""
 
     ONE = auto()
-    """Once or not at all; the two are distinguishable unless the schema has it always present."""
+    """At most once; absent and present differ unless the schema always has the field."""
     MANY = auto()
     MAP = auto()
 
@@ -77,7 +77,7 @@ _SCALARS: Final[dict[type[types.Type], str]] = {
 _MORE: Final = Field(
     name="more", wire="", shape=_TREE, label=Label.ONE, required=False, nullable=False
 )
-"""The fields of an event beside those of all events."""
+"""The fields of an event that not all events have."""
 _LISTS: Final = (types.ListType, types.VarTupleType, types.TupleType)
 _ITEMS: Final = (types.ListType, types.VarTupleType)
 
@@ -98,7 +98,7 @@ def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
 
 
 def structs_in(struct: type[Struct]) -> Iterator[type[Struct]]:
-    """Yield the Structs that fields of ``struct`` carry as messages."""
+    """Yield the Structs in fields of ``struct`` that become messages."""
     for field in fields_of(struct):
         if field.shape.of is not None:
             yield field.shape.of
@@ -109,7 +109,7 @@ def _field(field: types.Field, struct: type[Struct]) -> Field:
     if len(members) != 1 or (nullable and not (field.required or field.default is None)):
         shape, label = _VALUE, Label.ONE
     else:
-        # Where absent and empty mean the same, a list or a map needs no wrapper.
+        # If absent and empty mean the same, a list or a map needs no wrapper.
         same = not nullable and (
             field.required or _is_empty(field) or not issubclass(struct, Asked)
         )
@@ -143,9 +143,9 @@ def _is_empty(field: types.Field) -> bool:
 
 
 def _members(kind: types.Type) -> tuple[tuple[types.Type, ...], bool]:
-    """Return the types of a union without null, and whether it has null; another type is its own.
+    """Return the types of a union, or the one type, without null; and whether null is among them.
 
-    A number that may be whole or not is carried as one that need not be whole.
+    A number that may be an integer or a float is carried as a float.
     """
     if not isinstance(kind, types.UnionType):
         return (kind,), False
@@ -181,4 +181,4 @@ def _check_words(kind: types.LiteralType | types.EnumType) -> None:
         kind.values if isinstance(kind, types.LiteralType) else [each.value for each in kind.cls]
     )
     if not all(isinstance(value, str) for value in values):
-        raise TypeError(f"{kind}: only words are carried as strings in protobuf")
+        raise TypeError(f"{kind}: only strings may be carried as strings in protobuf")

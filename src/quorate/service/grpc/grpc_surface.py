@@ -1,4 +1,4 @@
-"""gRPC as a part of the daemon: the ledger thread answers, callers are authenticated first."""
+"""gRPC in the daemon: authenticates callers, and has the ledger thread answer."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from quorate.service.reply import Form, Reply
 from quorate.views.exits import CommandError, Exit
 
 FAILURES_PER_S_MAX: Final = 5
-"""How often one address may fail to say who it is."""
+"""How often per second one address may fail to authenticate."""
 HEALTH_S: Final = 1.0
 """How often health is updated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcSettings:
-    """Where and how gRPC is answered."""
+    """The address and the settings of the gRPC server."""
 
     listen: Address
     requests_per_s_max: int
@@ -42,7 +42,7 @@ class GrpcSettings:
     tls: GrpcTls | None = None
     limits: GrpcLimits = field(default_factory=GrpcLimits)
     leader_ca: bytes | None = None
-    """The certificates that the leader's is checked by, in PEM; the machine's where None."""
+    """The certificate authorities for the leader, in PEM; None means those of the machine."""
 
 
 class OfficeAnswers:
@@ -71,7 +71,7 @@ class OfficeAnswers:
 
 
 class Gate:
-    """Admits authenticated callers that do not ask too often."""
+    """Admits authenticated callers within the rate limit."""
 
     def __init__(self, authenticator: Authenticator, requests_per_s_max: int) -> None:
         self._doorkeeper = authenticator
@@ -79,11 +79,12 @@ class Gate:
         self._failures = Rate(FAILURES_PER_S_MAX, monotonic)
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return the caller; raises ``CommandError`` if it is unknown, or asks too often."""
+        """Return the caller; raises ``CommandError`` if it is unknown or exceeds the rate limit."""
         try:
             caller = await self._doorkeeper.caller_of(authorization)
         except CommandError:
-            # Only then: an authenticated caller may share an address with one that guesses.
+            # Checked after authentication: a valid caller may share an address with one that
+            # guesses.
             self._failures.take(address)
             raise
         self._rate.take(caller.whose)
@@ -93,7 +94,7 @@ class Gate:
 def grpc_surface(
     settings: GrpcSettings,
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that serves gRPC; it yields the address, once."""
+    """Return a context manager that serves gRPC; it yields the address once."""
 
     async def surface(
         ledger_thread: LedgerThread, authenticator: Authenticator
@@ -147,29 +148,31 @@ def configured_surface(
 
 
 def _pem(path: str) -> bytes | None:
-    """Return the certificates in a file, None where none is named; raises ``CommandError``."""
+    """Return the certificates in a file, None if no file is named; raises ``CommandError``."""
     try:
         return Path(path).read_bytes() if path else None
     except OSError as error:
         raise CommandError(
-            Exit.UNUSABLE, f"quorum.ca: {path}: {error.strerror}; check the path and its rights"
+            Exit.UNUSABLE,
+            f"quorum.ca: {path}: {error.strerror}; check the path and its permissions",
         ) from None
 
 
 def tls_of(certificate: str, key: str) -> GrpcTls | None:
-    """Return what is in the files named, None where none is; raises ``CommandError``."""
+    """Return the certificate and key from files, None if none is named; raises ``CommandError``."""
     if not certificate:
         return None
     try:
         return GrpcTls(certificate=Path(certificate).read_bytes(), key=Path(key).read_bytes())
     except OSError as error:
         raise CommandError(
-            Exit.UNUSABLE, f"tls: {error.filename}: {error.strerror}; check the path and its rights"
+            Exit.UNUSABLE,
+            f"tls: {error.filename}: {error.strerror}; check the path and its permissions",
         ) from None
 
 
 async def _keep_health(server: GrpcServer, ledger_thread: LedgerThread) -> None:
-    """Update the health status again and again."""
+    """Update the health status periodically."""
     while True:
         await server.tell_health(serving=not ledger_thread.trouble)
         await asyncio.sleep(HEALTH_S)

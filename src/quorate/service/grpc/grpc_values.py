@@ -1,8 +1,8 @@
 """Free trees as ``google.protobuf.Struct``, ``Value`` and ``ListValue``.
 
-Whole numbers, where protobuf has only doubles, are whole again when they are read. A number that a
-double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64 bits, and
-documents take it so.
+Protobuf has only doubles here; whole numbers become integers again when they are read. A number
+that a double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64-bit
+integers, and documents accept that form.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ from quorate.views.exits import CommandError, Exit
 EXACT_MAX: Final = 2**53
 """A double holds every whole number up to this one."""
 WHERE_CHARS_MAX: Final = 200
-"""How much of a path a message repeats."""
+"""How many characters of a path a message repeats."""
 
 
 def plain(value: object) -> Any:
-    """Return ``value`` as JSON has it, except that decimals are still exact."""
+    """Return ``value`` in JSON types, except that decimals stay exact."""
     return msgspec.to_builtins(value, str_keys=True, builtin_types=(Decimal,))
 
 
 class Budget:
-    """How many values are left that one message may hold."""
+    """How many more values one message may have."""
 
     def __init__(self, values_max: int) -> None:
         self._values_max = values_max
         self._left = values_max
 
     def take(self, values: int, where: Path) -> None:
-        """Take so many, found at ``where``; raises ``CommandError`` when they are too many."""
+        """Count so many values, found at ``where``; raises ``CommandError`` above the limit."""
         self._left -= values
         if self._left < 0:
             raise CommandError(
                 Exit.INVALID,
-                f"{told(where)}: the message holds over {self._values_max} values, more than its "
-                "length allows; send fewer documents at once, without empty parts",
+                f"{told(where)}: the message has more than {self._values_max} values, too many "
+                f"for its length; send fewer documents at once, without empty parts",
             )
         if len(where) >= DEPTH_MAX:
             raise CommandError(Exit.INVALID, f"{told(where)}: {TOO_DEEP}; {FLATTEN}")
 
 
 def told(where: Path) -> str:
-    """Return ``where`` as text, however long its keys are."""
+    """Return ``where`` as text, shortened if its keys are long."""
     return cut(path_text(where), WHERE_CHARS_MAX)
 
 
 def read_tree(message: TreeMessage, where: Path, budget: Budget) -> dict[str, Any]:
-    """Return the tree that ``message`` is, found at ``where``; raises ``CommandError``."""
+    """Return the tree in ``message``, found at ``where``; raises ``CommandError``."""
     fields = message.fields
     budget.take(len(fields), where)
     return {key: read_value(value, (*where, key), budget) for key, value in fields.items()}
 
 
 def read_list(message: ListValue, where: Path, budget: Budget) -> list[Any]:
-    """Return the list that ``message`` is."""
+    """Return the list in ``message``."""
     budget.take(len(message.values), where)
     return [read_value(each, (*where, at), budget) for at, each in enumerate(message.values)]
 
 
 def read_value(message: Value, where: Path, budget: Budget) -> Any:
-    """Return the value that ``message`` is; raises ``CommandError`` when it is none."""
+    """Return the value in ``message``; raises ``CommandError`` if it has none."""
     match message.WhichOneof("kind"):
         case "string_value":
             return message.string_value
@@ -88,32 +88,34 @@ def read_value(message: Value, where: Path, budget: Budget) -> Any:
             return read_list(message.list_value, where, budget)
         case _:
             raise CommandError(
-                Exit.INVALID, f"{told(where)}: is a Value of no kind; for null set null_value"
+                Exit.INVALID, f"{told(where)}: is a Value without a kind; for null set null_value"
             )
 
 
 def _number(number: float, where: Path) -> int | float:
     if not isfinite(number):
-        raise CommandError(Exit.INVALID, f"{told(where)}: {number} is no number; give a finite one")
+        raise CommandError(
+            Exit.INVALID, f"{told(where)}: {number} is not finite; give a finite number"
+        )
     return int(number) if number.is_integer() and abs(number) <= EXACT_MAX else number
 
 
 def fill_tree(message: TreeMessage, tree: Mapping[str, Any]) -> None:
-    """Make ``message`` carry ``tree``, also when it is empty."""
+    """Write ``tree`` into ``message``, even if it is empty."""
     message.SetInParent()
     for key, value in tree.items():
         fill_value(message.fields[key], value)
 
 
 def fill_list(message: ListValue, values: Sequence[Any]) -> None:
-    """Make ``message`` carry ``values``, also when there are none."""
+    """Write ``values`` into ``message``, even if there are none."""
     message.SetInParent()
     for value in values:
         fill_value(message.values.add(), value)
 
 
 def fill_value(message: Value, value: Any) -> None:
-    """Make ``message`` carry ``value``."""
+    """Write ``value`` into ``message``."""
     match value:
         case None:
             message.null_value = 0  # type: ignore[assignment]

@@ -1,7 +1,7 @@
-"""What gRPC answers without a token: health checks and reflection, whose streams are bounded.
+"""gRPC methods without a token: health checks and reflection, with limits on their streams.
 
-A stream has no end of its own, and counts as a call of the server. Without a bound one address
-could take every place that calls with a token need.
+A stream may stay open for ever, and counts as a call of the server. Without a limit, one address
+could use up all calls, also those of callers with tokens.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from grpc_reflection.v1alpha import reflection
 HEALTH_NAME: Final[str] = health.SERVICE_NAME
 REFLECTION_NAME: Final[str] = reflection.SERVICE_NAME
 OF_ALL_PART: Final = 8
-"""Which part of all calls may be streams without a token, one in so many."""
+"""Streams without a token may be 1/OF_ALL_PART of all calls."""
 OF_ADDRESS_PART: Final = 4
-"""Which part of those one address may have."""
+"""One address may have 1/OF_ADDRESS_PART of those."""
 
 
 class TokenlessStreams:
@@ -33,19 +33,20 @@ class TokenlessStreams:
 
     @asynccontextmanager
     async def place(self, context: Any) -> AsyncIterator[None]:
-        """Count one stream while it is open; a stream beyond a bound is refused."""
+        """Count one stream while it is open; a stream above a limit is refused."""
         # ``ipv4:192.0.2.7:50211``: all ports of a host are one address.
         address = str(context.peer()).rpartition(":")[0]
         if self._open[address] >= self._of_one_most:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{self._of_one_most} streams of health and reflection may be open from one "
-                "address; end one, or ask for the health by Check",
+                f"one address may have {self._of_one_most} streams of health and reflection; end "
+                f"one, or call Check for the health",
             )
         if self._open.total() >= self._most:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{self._most} streams of health and reflection are open; come back later",
+                f"{self._most} streams of health and reflection are open, which is the limit; try "
+                f"again later",
             )
         self._open[address] += 1
         try:
@@ -70,7 +71,7 @@ class BoundedHealth(health.aio.HealthServicer):  # type: ignore[name-defined, mi
 
 
 class BoundedReflection(reflection.aio.ReflectionServicer):  # type: ignore[name-defined, misc]
-    """Answers what services and messages there are."""
+    """Answers which services and messages exist."""
 
     def __init__(self, names: list[str], streams: TokenlessStreams) -> None:
         super().__init__(names)

@@ -1,4 +1,4 @@
 """REST: connections, limits before authentication, routes, bodies, streams, OpenAPI.
 
-Start at ``rest.py``.
+Start reading at ``rest.py``.
 """

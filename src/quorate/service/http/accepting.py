@@ -1,8 +1,8 @@
-"""Connections are counted from when they are accepted: before TLS, and before authentication.
+"""Counts connections from when they are accepted: before TLS, and before authentication.
 
-At the limit of open connections, the one that has been idle longest is closed: one that has sent
-no whole head, or waits between two requests. Clients reconnect after that, as they do whenever a
-kept connection is closed. Where one address may have a part of them only, that part is kept so too.
+At the limit of open connections, the connection that has been idle longest is closed. A connection
+is idle until it has sent a complete request head, and between two requests. Clients reconnect then,
+as they do whenever a kept-alive connection is closed. A limit per address works in the same way.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any, Final
 _LOG = logging.getLogger(__name__)
 
 IDLE_S_MIN: Final = 1.0
-"""How long a connection is idle before it has to make room for another."""
+"""How long a connection must be idle before it may be closed for another one."""
 REFUSED_MAX: Final = 64
-"""How many connections beyond the limit get a response at once; more are closed without one."""
+"""How many connections above the limit get a response at once; more are closed without one."""
 FULL_S: Final = 0.1
-"""How long nothing is accepted while the system gives no more descriptors."""
+"""How long nothing is accepted while the system is out of descriptors."""
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Connections:
     """The open connections, and since when each is idle; for the event loop only.
 
-    One address may have ``of_address_max`` of them; None is no bound.
+    One address may have ``of_address_max`` of them; None means no limit.
     """
 
     def __init__(
@@ -54,31 +54,31 @@ class Connections:
 
     @property
     def open(self) -> int:
-        """How many connections are open, refused ones included."""
+        """The number of open connections, refused ones included."""
         return self._open
 
     @property
     def is_over(self) -> bool:
-        """Whether more are open than may be."""
+        """Whether the limit is exceeded."""
         return self._open > self.most
 
     @property
     def trouble(self) -> str:
-        """Why no connection is accepted; empty while connections are."""
+        """Why no connection is accepted; empty while connections are accepted."""
         if self._open < self.most or self._is_one_idle():
             return ""
-        return f"{self._open} connections are open, of {self.most} at most"
+        return f"{self._open} connections are open, the limit is {self.most}"
 
     def opened(self) -> None:
-        """Count one more connection; if there are too many, have the longest idle one make room."""
+        """Count a new connection; above the limit, close the one that has been idle longest."""
         self._open += 1
         if self._open > self.most and self._is_one_idle():
             self._close(next(iter(self._idle)))
 
     def begin(self, connection: object, address: str) -> bool:
-        """Count ``connection``, which is open, for ``address``; return False where it has too many.
+        """Count an open ``connection`` for ``address``; return False if the address has too many.
 
-        The connection of that address that has been idle longest makes room.
+        First the connection of that address that has been idle longest is closed.
         """
         most = self._of_address_max
         if most is None:
@@ -94,7 +94,7 @@ class Connections:
         return True
 
     def _close(self, connection: object) -> None:
-        """Close an idle connection at once, and count it no more."""
+        """Close an idle connection at once, and stop counting it."""
         _, make_room = self._idle.pop(connection)
         self._leaving.add(connection)
         self._open -= 1
@@ -123,14 +123,14 @@ class Connections:
             self._idle.setdefault(connection, (self._now_s(), make_room))
 
     def busy(self, connection: object) -> None:
-        """Note that ``connection`` has sent the head of a request."""
+        """Record that ``connection`` has sent the head of a request."""
         self._idle.pop(connection, None)
 
     def _is_one_idle(self) -> bool:
         return bool(self._idle) and self._is_idle(next(iter(self._idle)))
 
     def _is_idle(self, connection: object) -> bool:
-        """Return whether ``connection`` has waited for so long that it may have to make room."""
+        """Return whether ``connection`` has been idle long enough to be closed for another."""
         since_s, _ = self._idle[connection]
         return self._now_s() - since_s >= IDLE_S_MIN
 
@@ -156,11 +156,11 @@ class Acceptor:
         self._accepting = asyncio.ensure_future(self._accept())
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Accept no more connections."""
         self._accepting.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when no handshake is under way any more."""
+        """Return when no handshake is under way."""
         for task in self._beginning:
             task.cancel()
         await asyncio.gather(self._accepting, *self._beginning, return_exceptions=True)
@@ -171,7 +171,7 @@ class Acceptor:
             try:
                 accepted, peer = await loop.sock_accept(self._listening)
             except OSError as error:
-                # A client that is gone already, or no descriptor left: neither ends the service.
+                # A client that has disconnected, or no descriptor left: neither ends the service.
                 if error.errno in _NO_DESCRIPTOR:
                     _LOG.error("no connection can be accepted: %s", error)
                     await asyncio.sleep(FULL_S)
@@ -189,7 +189,7 @@ class Acceptor:
             task.add_done_callback(self._beginning.discard)
 
     async def _begin(self, accepted: socket.socket, protocol: Any) -> None:
-        """Have a connection answered; until its handshake is done it is idle."""
+        """Have a connection answered; it counts as idle until its handshake is done."""
         loop = asyncio.get_running_loop()
         protocol.counted = self._connections
         timeout_s = None
@@ -202,13 +202,13 @@ class Acceptor:
                 lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=timeout_s
             )
         except OSError:
-            # The handshake failed, took too long or made room. A protocol that was never connected
-            # gets no connection_lost.
+            # The handshake failed, took too long, or was closed for another connection. A protocol
+            # that was never connected gets no connection_lost.
             if protocol.transport is None:
                 self._connections.lost(protocol)
 
 
 def _hang_up(accepted: socket.socket) -> None:
-    """End a connection whose handshake is under way: that fails by it."""
+    """Close a connection during its handshake, which then fails."""
     with suppress(OSError):
         accepted.shutdown(socket.SHUT_RDWR)

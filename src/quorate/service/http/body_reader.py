@@ -1,7 +1,7 @@
-"""Bodies of requests: read on threads of their own, in a memory that is shared by tenants.
+"""Reads bodies of requests on threads of their own, within a memory limit that tenants share.
 
-The event loop continues while a body is read. The memory of a body is counted from when its length
-is known until its request is answered.
+The event loop continues while a body is read. The memory of a body counts from when its length is
+known until its request is answered.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from quorate.service.limits.tenant_shares import (
 )
 
 THREADS: Final = 2
-"""How many bodies are read at once; the others wait, and are bounded by the memory they take."""
+"""How many bodies are read at once; others wait, limited by the memory that they take."""
 AT_ONCE_BYTES: Final = 2_048
-"""Up to this length a body is read where it is: handing it over would cost the loop more."""
+"""A body up to this length is read in the event loop: another thread would cost more."""
 
 MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
-"""How much memory all bodies take together, unless configured otherwise."""
+"""How much memory all bodies take together, unless configured."""
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 class HeldBody:
-    """The memory that the body of one request takes."""
+    """The memory for the body of one request."""
 
     def __init__(self, shares: Shares, caller: Caller) -> None:
         self._shares = shares
@@ -42,21 +42,21 @@ class HeldBody:
         self._held = 0
 
     def hold(self, length: int) -> None:
-        """Count ``length`` bytes in all; raises ``CommandError`` when there is no room for them."""
+        """Count ``length`` bytes for this body; raises ``CommandError`` if the limit is reached."""
         if length > self._held:
             self._shares.take(self._caller, length - self._held)
             self._held = length
 
     def let_go(self) -> None:
-        """Release all of it."""
+        """Release the memory."""
         self._shares.give_back(self._caller, self._held)
         self._held = 0
 
 
 class BodyReader:
-    """Make it in the event loop that its callers run in; close it before that ends.
+    """Reads bodies. Create it in the event loop of its callers; close it before the loop ends.
 
-    All bodies take ``memory_bytes_max`` together; one caller may in any case send one of
+    All bodies together may take ``memory_bytes_max``; one caller may always send one body of
     ``body_bytes_max``.
     """
 
@@ -81,12 +81,12 @@ class BodyReader:
 
     @property
     def trouble(self) -> str:
-        """Why no body is taken any more; empty while there is room."""
+        """Why no body is accepted; empty while there is room."""
         return self._shares.trouble
 
     @contextmanager
     def held(self, caller: Caller) -> Iterator[HeldBody]:
-        """Yield what counts the memory of a body of ``caller``, until its request is answered."""
+        """Yield the counter for the memory of a body of ``caller`` while its request is open."""
         found = HeldBody(self._shares, caller)
         try:
             yield found
@@ -94,14 +94,14 @@ class BodyReader:
             found.let_go()
 
     async def run(self, length: int, read: Callable[[], T]) -> T:
-        """Return what ``read`` makes of a body of ``length`` bytes; raises what it raises.
+        """Return the result of ``read`` for a body of ``length`` bytes; raises what it raises.
 
-        A body that waits for its turn is not read any more once its caller has gone.
+        A body that still waits is not read once its caller has disconnected.
         """
         if length <= AT_ONCE_BYTES:
             return read()
         return await asyncio.get_running_loop().run_in_executor(self._pool, read)
 
     def close(self) -> None:
-        """Read nothing more; what waits is cancelled."""
+        """Read no more bodies; waiting ones are cancelled."""
         self._pool.shutdown(wait=False, cancel_futures=True)

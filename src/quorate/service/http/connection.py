@@ -1,4 +1,4 @@
-"""Connections: heads of requests that are too large or too slow never become requests."""
+"""Connections: rejects request heads that are too large or too slow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.views.statuses import UNAVAILABLE, USAGE
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """HTTP/1.1, with limits on how long and how large the head of a request may be."""
+    """HTTP/1.1, with limits on the time and size of the head of a request."""
 
     header_bytes_max = 32 * 1024
     slow_s_max = 30.0
@@ -27,26 +27,29 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._heads = 0
         self._is_in_head = True
-        # Whether the parser has read a part of a request, be it of its head.
+        # Whether the parser has read a part of a request, even of its head.
         self._has_begun = False
         self._timer: TimerHandle | None = None
         self.counted: Connections | None = None
-        # The response to a rejected request, until the request has come whole.
+        # The response to a rejected request, kept until the whole request has arrived.
         self._shed_answer: bytes | None = None
-        # Ends the counting of a request that has come and is not taken yet.
+        # Called to stop counting a request that has arrived and is not processed yet.
         self._coming_over: Callable[[], None] | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Wait for a head, unless there are too many connections."""
         super().connection_made(cast("Transport", transport))
         if self.counted is not None and self.counted.is_over:
-            self._refuse(UNAVAILABLE, f"{self.counted.most} connections are open; come back later")
+            self._refuse(
+                UNAVAILABLE,
+                f"{self.counted.most} connections are open, which is the limit; try again later",
+            )
             return
         self._begin_head()
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer, and count the connection no more."""
+        """Stop the timer, and stop counting the connection."""
         self._stop_timer()
         self._end_coming()
         if self.counted is not None:
@@ -54,14 +57,14 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; refuse the request if its head is too large."""
+        """Parse ``data``; refuse the request if its head is too large."""
         if self.transport.is_closing() or self._has_rejected(data):
             return
         if self._is_in_head and self._timer is None:
             self._begin_head()
         was_in_head, heads = self._is_in_head, self._heads
         super().data_received(data)
-        # If a whole request came with ``data``, these bytes belong to more than one head.
+        # If a whole request arrived with ``data``, these bytes belong to more than one head.
         is_same = self._is_in_head and was_in_head and self._heads == heads
         if is_same and not self.transport.is_closing():
             self._head_bytes += len(data)
@@ -69,15 +72,15 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._refuse("headers-too-large", "the headers are too large; send fewer")
 
     def on_message_begin(self) -> None:
-        """Give the application a way to cut the connection off."""
+        """Give the application a way to abort the connection."""
         super().on_message_begin()
         self._has_begun = True
-        # A request that comes with a rejected one is not cut off when that one's time is over.
+        # A rejected request's timer must not abort the request that follows it.
         self._unset_keepalive_if_required()
         self.scope["extensions"] = extension(self.transport.abort, self._farewell)
 
     def on_headers_complete(self) -> None:
-        """Stop the timer: the head has come. Decide whether to reject the request unread."""
+        """Stop the timer: the head has arrived. Decide whether to reject the request unread."""
         self._is_in_head = False
         self._heads += 1
         self._stop_timer()
@@ -94,12 +97,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Read on, unless the request is rejected."""
+        """Pass the body on, unless the request is rejected."""
         if self._shed_answer is None:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Wait for the next head, from its first byte on."""
+        """Wait for the next head; its time starts with its first byte."""
         self._is_in_head, self._has_begun = True, False
         self._head_bytes = 0
         answer, self._shed_answer = self._shed_answer, None
@@ -113,20 +116,20 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def on_response_complete(self) -> None:
-        """Count the connection as idle, unless the next request has come already."""
+        """Count the connection as idle, unless the next request has already arrived."""
         self._end_coming()
         super().on_response_complete()
         if self.cycle.response_complete:
             self._wait()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP."""
+        """Refuse a request that is not HTTP."""
         self._refuse(USAGE, f"this is not valid HTTP/1.1: {msg.lower()}")
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer a request for another protocol as any other, and close the connection after it.
+        """Answer an upgrade request like any other, and close the connection after it.
 
-        What came behind it was not read, so that a later response would be taken for its answer.
+        The bytes that followed were not read, so a later response would be taken for their answer.
         """
         cycle: Any = self.cycle
         if cycle is None or cycle.response_complete:
@@ -135,7 +138,7 @@ class GuardedProtocol(HttpToolsProtocol):
             cycle.keep_alive = False
 
     def _farewell(self, last: bytes) -> None:
-        """End the response under way with ``last``, which a client reads if it reads again soon."""
+        """End the response under way with ``last``, which a client gets if it reads again soon."""
         if self.transport.is_closing() or self.cycle.response_complete:
             return
         self.transport.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(last), last))
@@ -149,7 +152,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.counted.idle(self, self.transport.abort)
 
     def _has_rejected(self, data: bytes) -> bool:
-        """Return whether ``data`` is a whole request, which was rejected without being parsed."""
+        """Return whether ``data`` is one whole request, which was rejected without being parsed."""
         cycle: Any = self.cycle
         if self.shedding is None or self._has_begun or not self.shedding.is_full:
             return False
@@ -167,9 +170,10 @@ class GuardedProtocol(HttpToolsProtocol):
         return True
 
     def _reject(self, answer: bytes) -> None:
-        """Send the response to a rejected request, and wait for the next one for a while.
+        """Send the response to a rejected request, and wait a while for the next one.
 
-        A client that sends on and does not read is cut off: its responses would fill the memory.
+        A client that sends more and does not read is disconnected: its responses would fill the
+        memory.
         """
         if self.flow.write_paused:
             self.transport.abort()
@@ -181,7 +185,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._wait()
 
     def _count_coming(self) -> None:
-        """Count the request that has come whole, unless it waits behind another one here."""
+        """Count the request that has fully arrived, unless it waits behind another one here."""
         if self.shedding is None or self._coming_over is not None or self.pipeline:
             return
         if self.shedding.is_for_ledger(self.parser.get_method(), self.url):
@@ -204,10 +208,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._timer = None
-        self._refuse("too-slow", "the request came too slowly; send it faster")
+        self._refuse("too-slow", "the request arrived too slowly; send it faster")
 
     def _refuse(self, code: str, text: str) -> None:
-        """Send the reason for which the connection is closed, and close it."""
+        """Send the reason why the connection is closed, and close it."""
         self._stop_timer()
         found = problem_of(problem(code, text), "")
         heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)

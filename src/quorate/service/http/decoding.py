@@ -1,6 +1,6 @@
-"""A request of REST read as what its operation takes: path, query, headers and body together.
+"""Decodes a REST request for its operation: path, query, headers and body together.
 
-What is unknown is refused by its name, so that no parameter is silently ignored.
+An unknown name is refused and named, so that no parameter is silently ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quorate.views.statuses import INVALID, USAGE
 UNKNOWN_MAX: Final = 20
 """How many unknown names of one request a message lists."""
 NAME_CHARS_MAX: Final = 100
-"""How long a name may be that a message repeats."""
+"""The longest name that a message repeats."""
 _KEY_HEADER: Final = ASIDE[KEY].lower().encode()
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
@@ -38,21 +38,21 @@ _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Where each field of what an operation takes travels, by its name on the wire."""
+    """Where each field of a request is sent (path, query, body), by its name in JSON."""
 
     path: Mapping[str, str]
-    """Name in the path's braces -> name on the wire."""
+    """The name in the braces of the path -> the field's name in JSON."""
     headers: Mapping[bytes, str]
     query: frozenset[str]
     many: frozenset[str]
-    """Those of the query that may be repeated."""
+    """The query parameters that may be repeated."""
     body: frozenset[str]
     dry_run: str
 
 
 @cache
 def shape_of(operation: Operation) -> Shape:
-    """Return where the fields of what ``operation`` takes travel."""
+    """Return where the fields of a request for ``operation`` are sent."""
     info = type_info(operation.takes)
     assert isinstance(info, StructType), operation
     in_path = {
@@ -99,13 +99,13 @@ def asked_of(
     headers: Mapping[bytes, str],
     body: bytes,
 ) -> Struct:
-    """Return what is asked; raises ``CommandError`` with the names of what is wrong."""
+    """Return the decoded request; raises ``CommandError`` with the names of faulty fields."""
     shape = shape_of(operation)
     if operation.repeat is Repeat.ANEW and _KEY_HEADER in headers:
         raise problem(
             USAGE,
-            f"{ASIDE[KEY]}: {operation.name} takes none, and is done anew each time; leave it out, "
-            "and look for what was done before you repeat it",
+            f"{ASIDE[KEY]}: {operation.name} does not support it, and runs again each time; leave "
+            f"it out, and check what was done before you repeat it",
         )
     values: dict[str, Any] = _query_values(shape, query)
     if has_body(operation):
@@ -145,10 +145,10 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
         if name in tree and tree[name] != value:
             raise problem(
                 INVALID,
-                f"{name}: the body says {shown(tree[name])}, and the path says {shown(value)}",
+                f"{name}: the body has {shown(tree[name])}, but the path has {shown(value)}",
             )
     if shape.dry_run in tree:
-        raise problem(INVALID, f"{shape.dry_run}: belongs into the query: ?{shape.dry_run}=true")
+        raise problem(INVALID, f"{shape.dry_run}: must be in the query: ?{shape.dry_run}=true")
     unknown = [name for name in tree if name not in shape.body and name not in in_path]
     if unknown:
         raise problem(INVALID, *_all_unknown(unknown, shape.body, "field"))
@@ -156,10 +156,10 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
 
 
 def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
-    """Return the body as fields; one that is itself a document becomes the field for documents.
+    """Return the body as fields; a body that is a document becomes the field for documents.
 
-    A tenant's document becomes the fields of a tenant: ``PUT`` takes what ``GET /tenants/{id}``
-    gives.
+    A tenant's document becomes the fields of a tenant: ``PUT`` accepts what ``GET /tenants/{id}``
+    returns.
     """
     one, many = "document", "documents"
     if one in tree or many in tree or not is_document(tree):
@@ -175,9 +175,9 @@ def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_object(body: bytes) -> dict[str, Any]:
-    """Return the object that ``body`` is; an empty body is an empty one.
+    """Return the JSON object in ``body``; an empty body is an empty object.
 
-    Read as documents are: numbers exactly, and a key that is there twice is refused.
+    It is parsed like documents: numbers stay exact, and a repeated key is refused.
     """
     found = read_object(body)
     if not isinstance(found, Unreadable):
@@ -188,11 +188,11 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list[str]:
-    """Return a line for each of ``names`` that is not ``known``; more than a few are counted."""
+    """Return a line for each of ``names`` that is not ``known``; above a limit they are counted."""
     each = list(dict.fromkeys(names))
     left = len(each) - UNKNOWN_MAX
     told = [_unknown(name, known, what) for name in each[:UNKNOWN_MAX]]
-    return [*told, f"and {left} more; mend these first"] if left > 0 else told
+    return [*told, f"and {left} more; correct these first"] if left > 0 else told
 
 
 def _unknown(name: str, known: frozenset[str], what: str) -> str:
@@ -202,11 +202,11 @@ def _unknown(name: str, known: frozenset[str], what: str) -> str:
     if near is not None:
         return f"{told}: there is no such {what}; did you mean {near!r}?"
     rest = ", ".join(sorted(known)) or "none"
-    return f"{told}: there is no such {what}; known here: {rest}"
+    return f"{told}: there is no such {what}; use one of: {rest}"
 
 
 def _told(error: msgspec.ValidationError) -> str:
-    """Return what msgspec found, with the field first, as in all other messages."""
+    """Return msgspec's message with the field first, as in all other messages."""
     name, text = misfit(error)
     text = text.replace("`", "").replace(" | ", " or ")
     text = f"{text[:1].lower()}{text[1:]}"

@@ -1,9 +1,10 @@
-"""Watching: server-sent events of what is recorded, from a cursor on, while the client reads.
+"""Watches: sends recorded events from a cursor on as server-sent events.
 
-The output of a run is sent in the same way (``log_watcher.py``).
+``log_watcher.py`` sends the output of a run in the same way.
 
-Nothing is queued for a watcher. It reads on from its cursor when something was recorded; a watcher
-that does not read is dropped, gets its cursor, and may resume from there (docs/adr/0019).
+No events are queued for a watcher. It reads from its cursor whenever something was recorded. A
+watcher that does not read is disconnected with its cursor, and may resume from there
+(docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -35,33 +36,33 @@ from quorate.views.exits import CommandError
 from quorate.views.statuses import USAGE
 
 WATCHERS_MAX: Final = 2_000
-"""How many watch at once."""
+"""How many watches may be open at once."""
 WATCHES_OF_TENANT_MAX: Final = 1_000
-"""How many of them may be of one tenant's users, all together."""
+"""How many of them one tenant's users may have together."""
 WATCHES_OF_ONE_MAX: Final = 250
 """How many of them one caller may have, as in gRPC; an admin may have more."""
 WATCHES_KEPT: Final = 100
-"""How many are kept for admins."""
+"""How many are reserved for admins."""
 READ_MAX: Final = 500
-"""How many events are read at a time, before others are answered."""
+"""How many events are read at a time, before other requests are answered."""
 STANDING_S: Final = 15.0
 """How often the permission of a gRPC stream is checked while nothing is recorded."""
 FRAMES_BYTES_MAX: Final = 8 * 1024 * 1024
-"""How much of what was sent lately is kept for the next watcher."""
+"""How many bytes of recently sent events are cached for other watchers."""
 _Key = tuple[int | str, frozenset[str] | None]
-"""An event or a notice, and the owners that are named in it where others are redacted."""
+"""An event or a notice, and the owners whose names are shown if others are redacted."""
 _SEQ_CHARS_MAX: Final = 16
 _FIRST: Final = "first"
 
 
 class Following(Protocol):
-    """Reads on for one watcher, on the ledger's thread: ``operations/ledger/following.py``."""
+    """Reads events for one watcher, on the ledger thread: ``operations/ledger/following.py``."""
 
     cursor: int
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to read at once."""
+        """Whether there are more events to read now."""
         ...
 
     def read(self, limit: int) -> list[Shown]:
@@ -83,9 +84,9 @@ class Watcher:
         self._is_behind = True
 
     async def next(self, timeout_s: float) -> list[Shown]:
-        """Return the next events that the watcher may see; none where nothing came in time.
+        """Return the next events that the watcher may see; empty if none came in time.
 
-        Raises ``CommandError`` when the watcher lost its permission.
+        Raises ``CommandError`` if the watcher lost its permission.
         """
         if not self._is_behind:
             await self._ledger_thread.moved(self.cursor, timeout_s)
@@ -101,7 +102,7 @@ class Watcher:
 async def watcher_of(
     ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
 ) -> Watcher | LogWatcher:
-    """Return a watcher; raises ``CommandError`` when it is refused."""
+    """Return a watcher; raises ``CommandError`` if it is refused."""
 
     def begin(engine: Engine) -> Following | LogFollower:
         context = ledger_thread.context(engine, caller)
@@ -117,9 +118,9 @@ async def watcher_of(
 async def follow(
     ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield events as they are recorded, or lines as they are kept, to their end if there is one.
+    """Yield events as they are recorded, or lines of output as they are stored.
 
-    It goes on for as long as the caller takes them.
+    The events of a ledger never end; the output of a run does.
     """
     watcher = await watcher_of(ledger_thread, caller, operation, asked)
     with ledger_thread.metrics.watch():
@@ -129,10 +130,10 @@ async def follow(
 
 
 def watch_share(connections: int) -> Share:
-    """Return how many watch at once, where so many ``connections`` are open at most.
+    """Return the limits on watches for at most ``connections`` open connections.
 
-    A watch keeps its connection, so half of them are left for requests, and no caller can take
-    all of the rest by watching.
+    A watch occupies its connection, so half of the connections are reserved for requests, and no
+    caller may use all of the other half.
     """
     usual = Share.of_all(max(1, min(WATCHERS_MAX, connections // 2)), "watches")
     return replace_share(
@@ -146,9 +147,10 @@ def watch_share(connections: int) -> Share:
 class WatchRegistry:
     """Serves the watchers of REST.
 
-    An event is encoded once for all watchers that get the same: the cache is keyed by what a
-    watcher may see, and never only by the sequence. While nothing is recorded, a watcher gets a
-    comment every ``heartbeat_s``: so the client can tell a quiet ledger from a lost connection.
+    An event is encoded once for all watchers with the same permissions: the key of the cache
+    contains what a watcher may see, not only the sequence. While nothing is recorded, a watcher
+    gets a comment every ``heartbeat_s``, so that the client can tell a quiet ledger from a lost
+    connection.
     """
 
     def __init__(self, ledger_thread: LedgerThread, heartbeat_s: float) -> None:
@@ -160,11 +162,11 @@ class WatchRegistry:
         self._frames_bytes = 0
 
     def fit(self, connections: int) -> None:
-        """Take no more watchers than so many ``connections`` leave room for others."""
+        """Limit the watchers, so that ``connections`` leave room for other requests."""
         self._watches.share = watch_share(connections)
 
     def close(self) -> None:
-        """Close all watchers, with their cursors."""
+        """Close all watchers; each gets its cursor."""
         self._closing.set()
 
     async def serve(
@@ -224,14 +226,15 @@ class WatchRegistry:
                 return
             found = reading.result()
             await send(_part(self._framed(found) or _beat(watcher.cursor)))
-            # Only after sending: a watcher that is dropped meanwhile has not received these events.
+            # Advanced only after sending: a watcher that disconnects meanwhile has not received the
+            # events.
             watcher.told_cursor = watcher.cursor
 
     def _framed(self, found: Sequence[Shown]) -> bytes:
         """Return the notices ``found`` as server-sent events.
 
-        Of several notices of one event only the last one moves the client's cursor: a client that
-        is cut off before that one gets all of them again.
+        If an event has several notices, only the last one moves the client's cursor: a client that
+        disconnects earlier gets all of them again.
         """
         frames: list[bytes] = []
         for shown, after in zip_longest(found, found[1:]):
@@ -241,11 +244,11 @@ class WatchRegistry:
         return b"".join(frames)
 
     def _frame(self, shown: Shown) -> bytes:
-        """Return an event or a notice as it is sent; cached for all who may see the same of it."""
+        """Return the frame of an event or a notice; cached for watchers of the same permissions."""
         tree = shown.tree
         if not shown.is_common:
             return b"event: lines\ndata: %s\n" % to_json(tree)
-        # A notice has an id of its own; an event is identified by its sequence.
+        # A notice has an id of its own; the id of an event is its sequence.
         key: _Key = (tree.get("id", shown.seq), shown.seen)
         known = self._frames.get(key)
         if known is not None:
@@ -265,7 +268,7 @@ _START: Final[Message] = {
     "status": 200,
     "headers": [
         (b"content-type", EVENT_STREAM.encode()),
-        # Proxies in between must pass on each event as it comes.
+        # Proxies in between must pass on each event at once.
         (b"x-accel-buffering", b"no"),
     ],
 }
@@ -276,7 +279,7 @@ def _part(body: bytes, *, is_last: bool = False) -> Message:
 
 
 def _beat(cursor: int) -> bytes:
-    """Return a comment, not an event, that moves the cursor of a client, if it has read any."""
+    """Return a comment, not an event, that moves the cursor of a client that has read any."""
     if cursor < 0:
         return b": nothing yet\n\n"
     return b": at %d\nid: %d\n\n" % (cursor, cursor)
@@ -290,7 +293,7 @@ def _ending(kind: str, cursor: int) -> bytes:
 
 
 def _resumed(asked: Struct, headers: Mapping[bytes, str]) -> Struct:
-    """Return the request, resumed after the last event that the client says it has."""
+    """Return the request, resumed after the last event that the client has."""
     last = headers.get(b"last-event-id", "").strip()
     if not last:
         return asked

@@ -1,4 +1,4 @@
-"""The HTTP server of a surface: each connection is counted from its first instant."""
+"""The HTTP server of a surface: each connection is counted as soon as it is accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GuardedServer(uvicorn.Server):
         self._handshake_s_max = handshake_s_max
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections at ``sockets``, each counted from its first instant."""
+        """Accept connections at ``sockets``, each counted at once."""
         assert sockets is not None, "bound before"
         config = self.config
 
@@ -41,6 +41,6 @@ class GuardedServer(uvicorn.Server):
             )
             for each in sockets
         ]
-        # They are closed as servers are, and nothing else is called.
+        # The server only calls their ``close``, as for asyncio servers.
         self.servers = acceptors
         self.started = True

@@ -1,4 +1,4 @@
-"""Where the service listens: a socket of its own, and a private key that only its owner reads."""
+"""The service's listening socket, and the check that only its owner can read the private key."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _OTHERS_BITS: Final = stat.S_IRWXG | stat.S_IRWXO
 async def bind(
     address: Address, wait_s: float = TAKEOVER_S, *, setting: str = "listen"
 ) -> socket.socket:
-    """Return a socket that listens at ``address``, tried for ``wait_s`` while it is in use.
+    """Return a socket that listens at ``address``; retry for ``wait_s`` while it is in use.
 
-    Raises ``CommandError``, which names ``setting``, when that cannot be.
+    Raises ``CommandError``, which names ``setting``, if that fails.
     """
     return await when_free(lambda: _bound(address), address, setting, wait_s)
 
@@ -45,9 +45,9 @@ async def bind(
 async def when_free(
     take: Callable[[], T], address: Address, setting: str, wait_s: float = TAKEOVER_S
 ) -> T:
-    """Return what ``take`` returns, called again for ``wait_s`` while ``address`` is in use.
+    """Return what ``take`` returns; call it again for ``wait_s`` while ``address`` is in use.
 
-    Raises ``CommandError``, which names ``setting``, when ``take`` raises OSError otherwise.
+    Raises ``CommandError``, which names ``setting``, if ``take`` raises another OSError.
     """
     until_s = monotonic() + wait_s
     is_told = False
@@ -58,7 +58,11 @@ async def when_free(
             is_in_use = error.errno == errno.EADDRINUSE
             if not is_in_use or monotonic() >= until_s:
                 why = (error.strerror or str(error)).lower()
-                tried = f" (tried for {wait_s:g} s); stop what is there, or" if is_in_use else ";"
+                tried = (
+                    (f" (tried for {wait_s:g} s); stop the program that uses it, or")
+                    if is_in_use
+                    else ";"
+                )
                 raise CommandError(
                     Exit.UNUSABLE,
                     f"{setting}: {address} cannot be used: {why}{tried} choose another with "
@@ -71,9 +75,10 @@ async def when_free(
 
 
 def check_free(address: Address) -> None:
-    """Raise OSError when a process listens at ``address``, or no process can.
+    """Raise OSError if a process listens at ``address``, or none can.
 
-    A name may resolve to several addresses: one that is in use is enough, as none may be shared.
+    A name may resolve to several addresses: if one of them is in use, it raises, as none may be
+    shared.
     """
     places = _places(address)
     errors: list[OSError] = []
@@ -118,7 +123,7 @@ def _places(address: Address) -> Sequence[_Place]:
 
 
 def check_tls(configuration: Configuration) -> None:
-    """Raise ``CommandError`` when others may read the private key."""
+    """Raise ``CommandError`` if other users may read the private key."""
     if not configuration.tls_key:
         return
     try:
@@ -130,6 +135,6 @@ def check_tls(configuration: Configuration) -> None:
     if mode & _OTHERS_BITS:
         raise CommandError(
             Exit.UNUSABLE,
-            f"tls.key: {configuration.tls_key} may be read or changed by others; run: "
-            f"chmod 600 {configuration.tls_key}",
+            f"tls.key: other users may read or change {configuration.tls_key}; run: chmod 600 "
+            f"{configuration.tls_key}",
         )

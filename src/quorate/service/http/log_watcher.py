@@ -1,7 +1,7 @@
-"""Watching the output of a run: lines are sent as they are kept, and then the stream ends.
+"""Watches the output of a run: sends lines as they are stored, until the run has ended.
 
-No file tells when it grows, so that it is looked at: often while the run writes, less often while
-it is silent. That is done beside the ledger's thread, which is asked only whether the run is over.
+A file does not report that it grows, so it is polled: often while the run writes, less often while
+it is silent. That happens outside the ledger thread, which only answers whether the run is over.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from quorate.service.ledger_thread import LedgerThread
 
 LOOK_S_MIN: Final = 0.1
 LOOK_S_MAX: Final = 1.0
-"""How often the output is looked at: from the one to the other, the longer it is silent."""
+"""The longest pause between two polls: pauses grow while the run is silent."""
 SLOWER: Final = 1.25
 CHECK_S: Final = 1.0
-"""How often the ledger is asked whether the run is over, while other things are recorded."""
+"""How often the ledger is asked whether the run is over, while other events are recorded."""
 STANDING_S: Final = 15.0
-"""How often it is asked whether the caller may still read, while nothing is recorded."""
+"""How often the caller's permission is checked while nothing is recorded."""
 
 
 class LogWatcher:
@@ -44,13 +44,13 @@ class LogWatcher:
 
     @property
     def is_over(self) -> bool:
-        """Whether all that the run has written was read, and it writes no more."""
+        """Whether all output of the run was read, and the run writes no more."""
         return self._follower.is_over
 
     async def next(self, timeout_s: float) -> list[Shown]:
-        """Return the next lines; none where none came in time.
+        """Return the next lines; empty if none came in time.
 
-        Raises ``CommandError`` when the watcher lost its permission.
+        Raises ``CommandError`` if the watcher lost its permission.
         """
         ends_s = monotonic() + timeout_s
         while True:
@@ -67,7 +67,7 @@ class LogWatcher:
             self._look_s = min(LOOK_S_MAX, self._look_s * SLOWER)
 
     async def _check(self) -> None:
-        """Ask the ledger about the run and the caller, if it may know something new."""
+        """Ask the ledger about the run and the caller, if either may have changed."""
         since_s = monotonic() - self._checked_s
         has_moved = self._ledger_thread.recorded_seq != self._seq and since_s >= CHECK_S
         if not has_moved and since_s < STANDING_S:

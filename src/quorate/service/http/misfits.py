@@ -1,4 +1,4 @@
-"""Why a request does not fit its operation, as text, for REST and gRPC alike."""
+"""Explains why a request does not fit its operation, for REST and gRPC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOO_MANY: Final = re.compile(r"Expected `array` of length <= (\d+)")
 
 
 def misfit(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return the field that does not fit, empty where it is the request itself, and why."""
+    """Return the faulty field, empty for the request itself, and the reason."""
     what, _, place = str(error).partition(" - at `")
     field = place.removesuffix("`").removeprefix("$").removeprefix(".")
     many = _TOO_MANY.match(what)

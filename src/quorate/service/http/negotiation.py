@@ -1,4 +1,4 @@
-"""The form of a response, by the ``Accept`` header."""
+"""Chooses the form of a response by the ``Accept`` header."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def media_of(operation: Operation) -> str:
 
 
 def form_of(accept: str, operation: Operation) -> Form:
-    """Return the form that ``accept`` likes best; raises ``CommandError`` where there is none."""
+    """Return the form that ``accept`` prefers; raises ``CommandError`` if none fits."""
     usual = media_of(operation)
     forms = {JSON: Form.JSON, TOLD: Form.TOLD, CSV: Form.CSV}
     if usual == JSON_LINES:
@@ -48,7 +48,7 @@ def form_of(accept: str, operation: Operation) -> Form:
     if best is None:
         raise problem(
             "not-acceptable",
-            f"Accept: {operation.name} can be given as {', '.join(forms)}; ask for one of these",
+            f"Accept: {operation.name} is available as {', '.join(forms)}; ask for one of these",
         )
     return best[1]
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of operations: docs/reference/openapi.json is this."""
+"""The OpenAPI document, made from the table of operations; see docs/reference/openapi.json."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _ALWAYS: Final = (
     "too-slow",
 )
 _WITH_BODY: Final = ("invalid", "unsupported-media-type")
-_UNCHANGED: Final = {"description": "It is still at the version that If-None-Match names."}
+_UNCHANGED: Final = {"description": "The resource still has the version that If-None-Match names."}
 _TEXT: Final = {"type": "string"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Schemas:
-    """The schemas of all that operations take and give: ``refs`` by type, ``named`` by name."""
+    """The schemas of all requests and responses: ``refs`` by type, ``named`` by name."""
 
     refs: dict[Any, dict[str, Any]]
     named: dict[str, Any]
 
     @classmethod
     def make(cls) -> _Schemas:
-        """Return those of the whole table."""
+        """Return the schemas of the whole table."""
         types = list(
             dict.fromkeys(
                 each
@@ -59,7 +59,7 @@ class _Schemas:
         return cls(dict(zip(types, refs, strict=True)), dict(named))
 
     def taken(self, operation: Operation) -> dict[str, Any]:
-        """Return the schema of what ``operation`` takes."""
+        """Return the schema of a request for ``operation``."""
         found: dict[str, Any] = self.named[self._name(operation)]
         return found
 
@@ -111,7 +111,7 @@ def openapi_tree() -> dict[str, Any]:
 
 @cache
 def openapi_bytes() -> bytes:
-    """Return the document as text that does not change from one call to the next."""
+    """Return the document as bytes, which are the same for each call."""
     encoded = msgspec.json.Encoder(order=None).encode(openapi_tree())
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
@@ -143,9 +143,10 @@ def _description(operation: Operation) -> str:
     roles = ", ".join(sorted(operation.roles))
     repeat = {
         Repeat.SAFE: "Changes nothing.",
-        Repeat.SAME: "Asking again finds everything as asked for.",
-        Repeat.KEYED: "Asking again is another request, unless both carry one Idempotency-Key.",
-        Repeat.ANEW: "Asking again does it again.",
+        Repeat.SAME: "A repeated request changes nothing more.",
+        Repeat.KEYED: "A repeated request is another one, unless both have the same "
+        "Idempotency-Key.",
+        Repeat.ANEW: "A repeated request is carried out again.",
     }[operation.repeat]
     takes = (operation.takes.__doc__ or "").strip()
     return f"{takes}\n\nFor {roles}. {repeat}"
@@ -223,7 +224,7 @@ def _responses(operation: Operation, components: _Schemas) -> dict[str, Any]:
 
 
 def _problems() -> dict[str, Any]:
-    """Return a response for each status that something may end with, and the codes it may have."""
+    """Return a response for each error status, with the codes that it may have."""
     by_status: dict[int, list[str]] = {}
     for code, status in STATUSES.items():
         by_status.setdefault(status.http, []).append(code)
@@ -248,8 +249,8 @@ def _told() -> dict[str, Any]:
 def _problem() -> dict[str, Any]:
     return {
         "title": "Problem",
-        "description": "What went wrong: `code` is public for ever, each of `lines` is one fault "
-        "with its remedy, and `refusals` have the numbers behind them.",
+        "description": "The error: `code` is public for ever, each of `lines` is one fault with "
+        "its remedy, and `refusals` have the numbers.",
         "type": "object",
         "properties": {
             "type": _TEXT,

@@ -1,4 +1,4 @@
-"""The next requests that a response enables: links of the OpenAPI document."""
+"""The links of the OpenAPI document: requests that may follow a response."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _FOLLOWS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "issue-token": ("$response.body#/token/id", ("revoke-token",)),
 }
-"""Operation -> the name that its answer has, and what may be asked about it."""
+"""Operation -> the name in its answer, and the operations that take that name."""
 
 
 @cache
 def links_of(operation: Operation) -> dict[str, dict[str, Any]]:
-    """Return the links of an answer to ``operation``, by the name of where each leads."""
+    """Return the links of an answer to ``operation``, by the name of their targets."""
     name, followers = _FOLLOWS.get(operation.name, ("", ()))
     if operation.name.startswith("list-") and not followers:
         name, followers = _FIRST, tuple(_on(operation.about))
@@ -54,7 +54,7 @@ def links_of(operation: Operation) -> dict[str, dict[str, Any]]:
 
 
 def _on(kind: str) -> list[str]:
-    """Return the operations on one thing of a kind that need its name and nothing else."""
+    """Return the operations on one object of a kind that need its name and nothing else."""
     about = "" if not kind else OPERATIONS[f"get-{kind}"].path.partition("{")[0]
     return [
         each.name
@@ -64,7 +64,7 @@ def _on(kind: str) -> list[str]:
 
 
 def _part(name: str) -> str:
-    """Return what the document calls the open part of an operation's path."""
+    """Return the document's name for the placeholder in an operation's path."""
     operation = OPERATIONS[name]
     path = next(path for path, methods in places().items() if operation in methods.values())
     (part,) = names_of(path)

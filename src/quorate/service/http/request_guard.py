@@ -1,6 +1,6 @@
-"""The guard: runs before everything else, and rejects what is too large, too slow or malformed.
+"""The guard: runs before all else, and rejects requests that are too large, too slow or malformed.
 
-It also gives each request its id, and logs how it ended.
+It also gives each request its id, and logs its result.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LOG = logging.getLogger(__name__)
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16 * 1024
 BODY_BYTES_PER_S_MIN: Final = 16 * 1024
-"""How fast a body must arrive, once the time that a slow client has anyway is over."""
+"""The lowest rate at which a body must arrive, after a first period without a rate."""
 ABORT: Final = "quorate.abort"
-"""The extension of a scope by which a connection is cut off."""
+"""The ASGI scope extension that aborts a connection."""
 COMING: Final = "quorate.coming"
-"""The extension of a scope by which its request is no longer counted as one that comes."""
+"""The ASGI scope extension that stops counting its request as arriving."""
 _ONCE: Final = frozenset(
     {
         b"authorization",
@@ -56,7 +56,7 @@ _ALWAYS: Final[Headers] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one request, and all of them together, may take."""
+    """Limits on one request, and on all of them together."""
 
     body_bytes_max: int
     header_bytes_max: int
@@ -75,7 +75,7 @@ async def gone(receive: Receive) -> None:
 
 
 class Guard:
-    """Wraps the application. Every request is counted in ``metrics`` when it is over."""
+    """Wraps the application. Counts every request in ``metrics`` when it ends."""
 
     def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics) -> None:
         self._app = app
@@ -84,7 +84,7 @@ class Guard:
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or send the reason for which it is rejected."""
+        """Answer a request, or send the reason why it is rejected."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -98,8 +98,8 @@ class Guard:
                 await exchange.refuse(
                     problem(
                         UNAVAILABLE,
-                        f"{self._limits.concurrent_max} requests are under way; ask again in a "
-                        "second",
+                        f"{self._limits.concurrent_max} requests are under way, which is the "
+                        f"limit; ask again in a second",
                     )
                 )
                 return
@@ -133,7 +133,7 @@ class _Exchange:
         scope[KEY] = self.handled
 
     async def run(self, app: ASGIApp) -> None:
-        """Have ``app`` answer; whatever it raises becomes a response to the caller."""
+        """Have ``app`` answer; an exception becomes a response to the caller."""
         try:
             _check_head(self._scope, self._limits)
             self._scope["path"] = self._scope["raw_path"].decode("ascii")
@@ -141,15 +141,15 @@ class _Exchange:
         except GoneError:
             await self._cut_off()
         except asyncio.CancelledError:
-            # The server has given up waiting, so this response is the last thing that is sent.
+            # The server has stopped waiting, so this response is the last one.
             await self.refuse(_given_up(self.handled.method))
         except Exception as error:  # noqa: BLE001 - the outermost frame of a request
             await self.refuse(error)
 
     async def refuse(self, error: Exception) -> None:
-        """Send the caller the error; if the response has begun, cut it off."""
+        """Send the error to the caller; if the response has begun, abort it."""
         if self._has_begun:
-            _LOG.error("request %s broke off", self.handled.request_id, exc_info=error)
+            _LOG.error("request %s was aborted", self.handled.request_id, exc_info=error)
             await self._cut_off()
             return
         found = problem_of(error, self.handled.request_id)
@@ -170,7 +170,7 @@ class _Exchange:
             await self._cut_off()
 
     async def receive(self) -> Message:
-        """Return the next part of the request; raises if it comes too slowly or is too large."""
+        """Return the next part of the request; raises if it arrives too slowly or is too large."""
         if self._is_read:
             return await self._receive()
         allowed_s = self._limits.slow_s_max + self._received / BODY_BYTES_PER_S_MIN
@@ -179,7 +179,7 @@ class _Exchange:
             async with asyncio.timeout(max(0.0, left_s)):
                 message = await self._receive()
         except TimeoutError:
-            raise problem("too-slow", "the request came too slowly; send it faster") from None
+            raise problem("too-slow", "the request arrived too slowly; send it faster") from None
         if message["type"] == "http.disconnect":
             raise GoneError
         self._received += len(message.get("body", b""))
@@ -189,13 +189,13 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response; a caller that does not read it is cut off."""
+        """Send a part of the response; a caller that does not read it is disconnected."""
         if message["type"] == "http.response.start":
             self._has_begun = True
             self.handled.status = message["status"]
             self._counted.answer(message["status"])
             request_id = (b"x-request-id", self.handled.request_id.encode())
-            # A copy, because the same message may be sent to others, too.
+            # A copy, because the same message may be sent to other callers, too.
             own = list(message.get("headers", ()))
             names = {name for name, _ in own}
             always = [each for each in _ALWAYS if each[0] not in names]
@@ -210,7 +210,7 @@ class _Exchange:
             self._has_ended = True
 
     def end(self) -> None:
-        """Record that the request is over, count it, and log it."""
+        """Record that the request has ended, count it, and log it."""
         self.handled.took_s = monotonic() - self.handled.began_s
         if not self._has_ended:
             self.handled.status = self.handled.status or 499
@@ -219,11 +219,11 @@ class _Exchange:
         _LOG.info("request", extra={"handled": self.handled})
 
     async def _cut_off(self) -> None:
-        """Abort the connection; the caller need not have read what was sent."""
+        """Abort the connection; the caller need not have read the response."""
         abort = self._scope.get("extensions", {}).get(ABORT)
         if abort is not None:
             abort["call"]()
-            # The server has to see the disconnection, or it would report an incomplete response.
+            # The server must see the disconnection, or it would report an incomplete response.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
@@ -234,9 +234,9 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _given_up(method: str) -> Exception:
-    text = "the service is stopping, and this was not answered in time; ask again in a moment"
+    text = "the service is stopping, and did not answer this in time; ask again in a moment"
     if method not in _READING:
-        text += "; it may be recorded yet: look first, or repeat it with its Idempotency-Key"
+        text += "; it may still be recorded: check first, or repeat it with its Idempotency-Key"
     return problem(UNAVAILABLE, text)
 
 
@@ -245,7 +245,7 @@ def _too_large(most: int) -> Exception:
 
 
 def _check_head(scope: Scope, limits: Limits) -> None:
-    """Raise ``CommandError`` unless the first line and the headers are plain and small."""
+    """Raise ``CommandError`` unless the first line and the headers are valid and small."""
     path, query, headers = scope["raw_path"], scope["query_string"], scope["headers"]
     if len(path) > PATH_BYTES_MAX or len(query) > QUERY_BYTES_MAX:
         raise problem("uri-too-long", "the address is too long; send less in it")
@@ -264,7 +264,7 @@ def _check_head(scope: Scope, limits: Limits) -> None:
 
 
 def heads_of(scope: Scope) -> dict[bytes, str]:
-    """Return the headers as text; those that are read here were found to be UTF-8 before."""
+    """Return the headers as text; those that are read here were checked to be UTF-8."""
     return {name: value.decode("utf-8", "replace") for name, value in scope["headers"]}
 
 
@@ -282,9 +282,12 @@ def _is_within(digits: bytes, most: int) -> bool:
 
 
 def _check_path(path: bytes) -> None:
-    """Raise ``CommandError`` where a path could be read in two ways."""
+    """Raise ``CommandError`` if a path is ambiguous."""
     if _BAD_ESCAPE.search(path) or not path.isascii():
-        raise problem(USAGE, "path: a % must be followed by two hex digits, and all else be ASCII")
+        raise problem(
+            USAGE,
+            "path: a % must be followed by two hex digits, and all other characters must be ASCII",
+        )
     for part in path.split(b"/")[1:]:
         plain = unquote_to_bytes(part)
         if plain in (b".", b".."):
@@ -300,16 +303,15 @@ def _check_path(path: bytes) -> None:
 def extension(
     abort: Callable[[], None], farewell: Callable[[bytes], None]
 ) -> dict[str, dict[object, object]]:
-    """Return the extension of a scope by which its connection can be cut off.
+    """Return the scope extension that aborts its connection.
 
-    ``farewell`` ends a response that is sent in parts, with a last part that is sent without
-    waiting.
+    ``farewell`` ends a streamed response with a last part that is sent without waiting.
     """
     return {ABORT: {"call": abort, "farewell": farewell}}
 
 
 def arrived(scope: Scope) -> None:
-    """Count the request of ``scope`` no more as one that comes: it is counted as taken now."""
+    """Stop counting the request of ``scope`` as arriving: it now counts as admitted."""
     coming = scope.get("extensions", {}).get(COMING)
     if coming is not None:
         coming["over"]()

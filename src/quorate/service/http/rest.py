@@ -1,6 +1,6 @@
 """REST: one route for each path of the table, and the service's own routes.
 
-There is no code for any one operation here (docs/adr/0019).
+There is no code for single operations here (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
     from quorate.service.quorum.http_forward import HttpForward
 
 FAILURES_PER_S_MAX: Final = 10
-"""How many requests a second from one address may fail to say who asks."""
+"""How many requests per second from one address may fail to authenticate."""
 NOTES_BYTES_MAX: Final = 4_096
-"""How much of what is said aside goes into a header."""
+"""How many bytes of notes are sent in a header."""
 DRAINED_BYTES_MAX: Final = 64 * 1024
-"""How long a body may be that is read though its request is turned away."""
+"""The longest body that is read although its request is rejected."""
 FIELDS_MAX: Final = 2_000
 """How many parameters a query may have."""
 SCRAPES_PER_S_MAX: Final = 5
-"""How many scrapes a second one address may ask for where no token is needed."""
+"""How many scrapes per second one address may send if no token is needed."""
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -71,7 +71,7 @@ Answering = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the application is made of."""
+    """The objects that the application needs."""
 
     ledger_thread: LedgerThread
     authenticator: Authenticator
@@ -80,13 +80,13 @@ class Parts:
     watchers: WatchRegistry
     has_public_metrics: bool = False
     code_sign_in: CodeSignIn | None = None
-    """None where the dashboard takes tokens alone."""
+    """None if the dashboard accepts only tokens."""
     forward: HttpForward | None = None
-    """Sends commands to the leader, where several services share the ledger."""
+    """Sends commands to the leader, if several services share the ledger."""
 
 
 def application(parts: Parts) -> ASGIApp:
-    """Return the application, without the guard around it that turns errors into responses."""
+    """Return the application, without the guard around it, which turns errors into responses."""
     gate = _Gate(parts)
     by_path: dict[str, Mapping[str, Answering]] = {
         f"{PREFIX}{path}": {
@@ -103,13 +103,13 @@ def application(parts: Parts) -> ASGIApp:
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """Raise that nothing is at this address."""
+    """Raise the error for an unknown path."""
     del receive, send
     raise problem("not-found", f"there is nothing at {handled(scope).path}; see /openapi.json")
 
 
 class _Known:
-    """Finds the route: a path without placeholders at once, any other by trying them in order."""
+    """Finds the route: a path without placeholders by look-up, any other by trying all in order."""
 
     def __init__(self, fixed: Mapping[str, Answering], router: ASGIApp) -> None:
         self._fixed = fixed
@@ -142,7 +142,7 @@ class _Place:
             await answering(scope, receive, send)
             return
         known = handled(scope)
-        text = f"{method} is not for {known.path}; it takes {self._allowed}"
+        text = f"{known.path} does not support {method}; it supports {self._allowed}"
         found = problem_of(problem("method-not-allowed", text), known.request_id)
         response = Response(found.body, found.status, {"allow": self._allowed})
         response.raw_headers += found.headers
@@ -150,7 +150,7 @@ class _Place:
 
 
 class _Gate:
-    """Admits authenticated callers that do not ask too often."""
+    """Admits authenticated callers within the rate limit."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -159,11 +159,12 @@ class _Gate:
         self.under_way = Shares(Share.of_all(parts.concurrent_max, "requests"))
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
-        """Return the caller; raises ``CommandError`` if it is unknown, or asks too often."""
+        """Return the caller; raises ``CommandError`` if it is unknown or exceeds the rate limit."""
         try:
             caller = await self.parts.authenticator.caller_of(authorization_of(headers))
         except Exception:
-            # Only then: an authenticated caller may share an address with one that guesses.
+            # Checked after authentication: a valid caller may share an address with one that
+            # guesses.
             self._failures.take(_address(scope))
             raise
         handled(scope).caller = caller.shown
@@ -172,16 +173,16 @@ class _Gate:
 
 
 def waits_first(headers: Mapping[bytes, str], body_bytes: int) -> bool:
-    """Return whether a whole request waits for something else before the ledger's thread takes it.
+    """Return whether a request must wait for something before the ledger thread takes it.
 
-    It does for a sequence, and for a body that is read on another thread. A tenant could otherwise
-    have twice its share: so many that wait, and so many that are taken.
+    It waits for a sequence, or for its body, which another thread reads. Waiting requests count,
+    too: otherwise a tenant could have twice its share.
     """
     return MIN_SEQUENCE.encode() in headers or body_bytes > AT_ONCE_BYTES
 
 
 class _Asked:
-    """One operation, requested by REST."""
+    """One operation as a REST endpoint."""
 
     def __init__(self, gate: _Gate, path: str, operation: Operation) -> None:
         self._gate = gate
@@ -224,7 +225,7 @@ class _Asked:
         ledger_thread = self._gate.parts.ledger_thread
         least = headers.get(MIN_SEQUENCE.encode())
         if waits_first(headers, len(body)):
-            # What waits here takes no place that others could have.
+            # A request that waits here does not count as under way.
             arrived(scope)
         asked = await ledger_thread.bodies.run(
             len(body), lambda: asked_of(operation, path, query, headers, body)
@@ -247,10 +248,10 @@ class _Asked:
         try:
             with ledger_thread.admission.taken(caller) if is_written else nullcontext():
                 asking = ledger_thread.ask(caller, operation, asked, form)
-                # A write is carried out though its caller has disconnected: it may be half done.
+                # A write is carried out although its caller has disconnected: it may be half done.
                 reply = await (_while_there(asking, receive) if is_read else asking)
         except CommandError:
-            # That there is no such run, for example, is true of a state of some age.
+            # A refusal, such as an unknown run, also depends on a state that may be old.
             handled(scope).said = freshness(ledger_thread, before, is_order=False)
             raise
         said = freshness(ledger_thread, before, is_order=not is_read)
@@ -258,14 +259,14 @@ class _Asked:
 
 
 async def _drained(headers: Mapping[bytes, str], receive: Receive) -> None:
-    """Read a short body that is not used, so that its connection is kept."""
+    """Read and drop a short body, so that its connection can be reused."""
     if int(headers.get(b"content-length", DRAINED_BYTES_MAX + 1)) <= DRAINED_BYTES_MAX:
         while (await receive()).get("more_body", False):
             pass
 
 
 async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Return the answer; raises ``GoneError`` once the caller has disconnected, and abandons it."""
+    """Return the answer; if the caller disconnects, abandon it and raise ``GoneError``."""
     answering = asyncio.ensure_future(asking)
     leaving = asyncio.ensure_future(gone(receive))
     try:
@@ -283,7 +284,7 @@ async def _body_of(
 ) -> bytes:
     """Return the body of a request; a body for an operation without one is refused, not ignored.
 
-    It is ``held`` before it is received, where its length is known: what begins can end.
+    Its memory is reserved before it is received, if its length is known.
     """
     # The guard has checked the length: it is a number, and not too large.
     held.hold(int(headers.get(b"content-length", "0")))
@@ -333,7 +334,7 @@ async def _respond(
 ) -> None:
     """Send an answer, whole or in parts as they are made.
 
-    ``heads`` are the headers of the request, and those that the answer has beside its own.
+    ``heads`` has the headers of the request, and additional headers of the answer.
     """
     headers, more = heads
     head = [(b"content-type", MEDIA_OF[form].encode()), (b"vary", b"accept")]
@@ -341,7 +342,7 @@ async def _respond(
     if reply.notes and form not in (Form.TOLD, Form.WIDE):
         head.append((NOTES.encode(), _notes(reply.notes)))
     if reply.cpu_s is not None:
-        # So that a caller that asks again and again can do so in proportion.
+        # Lets a caller that polls adapt its rate.
         head.append((b"server-timing", b"cpu;dur=%.1f" % (1e3 * reply.cpu_s)))
     status = 200
     body = reply.body
@@ -394,11 +395,11 @@ class _Own:
         }
 
     async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say that the program answers."""
+        """Answer that the program runs."""
         await _json({"status": "alive"})(scope, receive, send)
 
     async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say whether the ledger can be used, and which executors are away."""
+        """Answer whether the ledger can be used, and which executors are unavailable."""
         ledger_thread = self._parts.ledger_thread
         trouble = ledger_thread.trouble or ledger_thread.crowding
         if trouble:
@@ -412,15 +413,15 @@ class _Own:
         await _json(tree)(scope, receive, send)
 
     async def _version(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say which version answers."""
+        """Answer the version of the service."""
         await _json({"version": __version__, "api": "v1"})(scope, receive, send)
 
     async def _describe(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Describe everything that can be asked."""
+        """Send the OpenAPI document."""
         await Response(self._openapi, media_type=JSON)(scope, receive, send)
 
     async def _metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the metrics: to overseers, or to any caller where so configured."""
+        """Send the metrics: to admins and auditors, or to any caller if so configured."""
         if self._parts.has_public_metrics:
             self._scrapes.take(_address(scope))
         else:
@@ -429,7 +430,7 @@ class _Own:
             if caller.role not in OVERSEERS:
                 raise problem(
                     FORBIDDEN,
-                    "metrics are for admins and auditors; send the token of one, or say "
+                    "metrics are for admins and auditors; send the token of one, or set "
                     "metrics.public in the configuration",
                 )
         text = await _while_there(_scraped(self._parts.ledger_thread), receive)
@@ -437,7 +438,7 @@ class _Own:
 
 
 async def _scraped(ledger_thread: LedgerThread) -> bytes:
-    """Return all metrics; what is read from a state that cannot be read is left out."""
+    """Return all metrics; those of the state are left out if the state cannot be read."""
     standing = await ledger_thread.run(lambda engine: _standing(ledger_thread, engine))
     ledger_thread.metrics.ready(is_ready=standing is not None and not ledger_thread.trouble)
     led = ledger_thread.leadership
@@ -451,7 +452,7 @@ def _standing(ledger_thread: LedgerThread, engine: Engine) -> Sequence[GaugeMetr
     try:
         return ledger_thread.metrics.collect(engine.view, engine.now_ms())
     except QuorateError as error:
-        # That the service is not ready must be reported, most of all then.
+        # Metrics are needed most when the service is not ready.
         _LOG.warning("metrics of the state are left out: %s", error)
         return None
 
@@ -467,7 +468,7 @@ def _named(operation: str, answering: Answering) -> Answering:
 
 
 def _address(scope: Scope) -> str:
-    """Return where a request comes from."""
+    """Return the address of the client."""
     return scope["client"][0] if scope.get("client") else ""
 
 

@@ -20,7 +20,7 @@ _READS: Final = frozenset({b"GET", b"HEAD"})
 _OPEN_PART: Final = re.compile(r"\\{\w+\\}")
 _TOKEN_PARTS: Final = 3
 _LENGTH_DIGITS_MAX: Final = 5
-"""A body of more digits is turned away where its connection is closed for it."""
+"""A body whose length has more digits is rejected by closing its connection."""
 _SHED_ROLES: Final = frozenset({Role.USER, Role.TENANT_ADMIN})
 _SHED_TEXTS: Final = {
     UNAVAILABLE: "too many requests are under way; ask again in a second",
@@ -34,20 +34,20 @@ _BEGIN: Final = re.compile(rb"(POST|PUT|PATCH|DELETE) (/api/[!-~]+) HTTP/1\.1\r\
 _SPECIAL: Final = re.compile(
     rb"\r\n(?:connection|expect|transfer-encoding|upgrade)\b", re.IGNORECASE
 )
-"""Headers that say how to go on after the request, or how long it is."""
+"""Headers that change how the connection continues, or the length of the request."""
 _LINE_ENDS: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
-"""Characters at which parsers do not agree whether a header ends there."""
+"""Characters for which parsers disagree whether they end a header."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length\b(?:: ?([0-9]{1,5})(?=\r\n))?", re.IGNORECASE)
-"""A length, with its number where it is written plainly."""
+"""A Content-Length header, with its number if that has only digits."""
 _WAITING: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
-"""Headers of requests whose end the client sends only after an answer, or that have none."""
+"""Headers of requests without a length, or whose client waits before it sends the body."""
 _TOKEN: Final = re.compile(
     rb"\r\nauthorization: bearer [A-Za-z0-9]+_([A-Za-z0-9]+)_[A-Za-z0-9]+\r\n", re.IGNORECASE
 )
 
 
 def _reads_with_bodies() -> re.Pattern[bytes]:
-    """Return what matches the method and path of each request that reads by another method."""
+    """Return a pattern for the method and path of each read that has a body."""
     reads = [
         f"{method} {_OPEN_PART.sub('[^/?]+', re.escape(PREFIX + path))}"
         for path, methods in places().items()
@@ -58,10 +58,10 @@ def _reads_with_bodies() -> re.Pattern[bytes]:
 
 
 class Shedding:
-    """Rejects requests that would wait for too long, before they are processed.
+    """Rejects requests that would wait too long, before they are processed.
 
-    ``holder_of`` returns the holder of an access token by its id, proven or not: a request that may
-    be an admin's passes, and is authenticated later.
+    ``holder_of`` returns the holder of an access token by its id, without checking the secret: a
+    request that may be an admin's passes, and is authenticated later.
     """
 
     def __init__(self, admission: Admission, holder_of: Callable[[str], Caller | None]) -> None:
@@ -69,19 +69,19 @@ class Shedding:
         self._holder_of = holder_of
         self.rests = admission.rests
         self._reads = _reads_with_bodies()
-        # Made once: a rejection has to be cheap.
+        # Made once, because a rejection must be cheap.
         self._answers = {code: _answer(code, text) for code, text in _SHED_TEXTS.items()}
 
     @property
     def is_full(self) -> bool:
-        """Whether every request for the ledger is rejected now, but those of admins."""
+        """Whether every request for the ledger is rejected now, except those of admins."""
         return self._admission.is_full
 
     def answer_to_whole(self, data: bytes) -> bytes | None:
-        """Return the response to the request in ``data``, rejected as it came; else None.
+        """Return the response to a rejected request in ``data``; None if it is not rejected here.
 
-        It is the shortest way to reject, for a service in which there is no place. It reads only
-        one whole, plain request; anything else takes the usual way through the parser.
+        This is the cheapest way to reject requests while the service is full. It handles only a
+        single complete request with plain headers; the parser handles any other.
         """
         end = data.find(_HEAD_END)
         begin = _BEGIN.match(data)
@@ -100,16 +100,16 @@ class Shedding:
         return self._rejection_of(token[1].decode("ascii"))
 
     def is_for_ledger(self, method: bytes, url: bytes) -> bool:
-        """Return whether the ledger's thread answers this request."""
+        """Return whether the ledger thread answers this request."""
         if method in _READS or not url.startswith(_API):
             return False
         return not self._reads.match(b"%s %s" % (method, url))
 
     def coming(self, headers: Sequence[tuple[bytes, bytes]]) -> Callable[[], None]:
-        """Count a request for the ledger's thread that has come whole; see ``Admission``.
+        """Count a request for the ledger thread that has fully arrived; see ``Admission``.
 
-        One without a token, or with one that was never issued, is not counted: it will be refused,
-        and must take no place until then.
+        A request without a token, or with an unknown one, is not counted: it will be refused, and
+        must take no place until then.
         """
         sent = dict(headers)
         token = _token_of(sent)
@@ -121,9 +121,9 @@ class Shedding:
     def answer_to(
         self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]]
     ) -> bytes | None:
-        """Return the response to the request with this head if it is rejected unread; else None.
+        """Return the response to a request that is rejected by its head; None if it is not.
 
-        Reads are not: the ledger's thread does not answer them.
+        Reads are never rejected here: the ledger thread does not answer them.
         """
         if not self._admission.is_crowded or not self.is_for_ledger(method, url):
             return None
@@ -148,7 +148,7 @@ class Shedding:
 
 
 def _not_counted() -> None:
-    """End the counting of a request that was not counted."""
+    """Do nothing: the request was not counted."""
 
 
 def _token_of(headers: Mapping[bytes, bytes]) -> str | None:

@@ -1,4 +1,4 @@
-"""Paths of the table: operations whose paths differ only in names of placeholders share one."""
+"""Paths of the table: operations whose paths differ only in the names of placeholders share one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def names_of(path: str) -> tuple[str, ...]:
 
 @cache
 def places() -> Mapping[str, Mapping[str, Operation]]:
-    """Return every path, with its first names in the table, and its operations."""
+    """Return every path with its operations; placeholders have the names of the first operation."""
     called: dict[str, str] = {}
     found: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS.values():

@@ -1,14 +1,14 @@
-"""Rests of the event loop while requests are rejected, so that it rejects many in one turn.
+"""Pauses the event loop while requests are rejected, so that it rejects many in one turn.
 
-The event loop and the ledger's thread share the interpreter. While the ledger decides, the loop
-waits for the interpreter at each request that comes, and the ledger when the loop is done with it:
-these switches cost several times what a rejection does. So the loop rests for some milliseconds
-after a turn in which it rejected, while the ledger decides, and then answers all that has come;
-and neither thread asks the other for the interpreter as early as usual.
+The event loop and the ledger thread share the interpreter lock. While the ledger decides, the loop
+waits for the lock at each request that arrives, and the ledger waits for it when the loop is done.
+These switches cost several times as much as a rejection. So after a turn with rejections, while the
+ledger decides, the loop sleeps for some milliseconds and then answers all requests that have
+arrived; and both threads request the lock later than usual.
 
-A request that is answered takes twenty times as long as one that is rejected. A loop that is behind
-with its turns rejects while there are many requests for the ledger to decide: if it admitted each
-for which there is a place, it would come to the others later and later.
+Answering a request takes twenty times as long as rejecting one. So a loop that is late with its
+turns rejects requests while the ledger has many to decide: if it admitted every request for which
+there is a place, it would fall further and further behind.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from time import monotonic, sleep
 from typing import Final
 
 SWITCH_S: Final = 0.0001
-"""How long a thread waits before it asks another for the interpreter."""
+"""How long a thread waits before it requests the interpreter lock from another."""
 BATCH_SWITCH_S: Final = 0.005
 """How long it waits while requests are rejected."""
 REST_S: Final = 0.004
-"""How long the loop rests after a turn in which it rejected."""
+"""How long the loop sleeps after a turn with rejections."""
 LOOK_S: Final = 0.01
-"""How often the loop notes that it goes on, while requests are rejected."""
+"""How often the loop records that it makes progress, while requests are rejected."""
 BEHIND_S: Final = 0.04
-"""A loop that has not noted so for this long is behind."""
+"""A loop that has not recorded progress for this long is behind."""
 CALM_S: Final = 0.25
-"""For so long no request has to be rejected before threads ask as early as usual again."""
+"""How long no request must be rejected before threads request the lock as usual again."""
 
 
 class LoopRests:
-    """The rests of one event loop; for that loop only.
+    """The pauses of one event loop; for that loop only.
 
-    ``switch_after`` sets how long threads wait for the interpreter; ``rest`` sleeps.
+    ``switch_after`` sets how long threads wait for the interpreter lock; ``rest`` sleeps.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class LoopRests:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the loop takes long for its turns while requests are rejected."""
+        """Whether the turns of the loop take long while requests are rejected."""
         return self._is_busy and self._now_s() - self._looked_s > BEHIND_S
 
     def rejected(self, loop: AbstractEventLoop) -> None:
-        """Have ``loop`` rest once when this turn is over, however many requests it rejects."""
+        """Have ``loop`` sleep once after this turn, however many requests it rejects."""
         if not self._is_due:
             self._is_due = True
             loop.call_soon(self._begin, loop)
@@ -74,7 +74,7 @@ class LoopRests:
         self._rest(REST_S)
 
     def _look(self, loop: AbstractEventLoop) -> None:
-        """Note that the loop goes on; switch as usual once nothing was rejected for a while."""
+        """Record progress of the loop; after a while without rejections, switch as usual."""
         self._looked_s = self._now_s()
         if self._looked_s < self._last_s + CALM_S:
             loop.call_later(LOOK_S, self._look, loop)

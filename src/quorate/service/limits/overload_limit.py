@@ -1,14 +1,16 @@
-"""How many requests for the ledger are admitted at once, by how many are answered a second.
+"""Limits the requests for the ledger by how many are answered per second.
 
-More are rejected before they are read, which costs little, so that an overloaded service keeps its
-throughput. How many are answered a second is measured in intervals in which requests wait all the
-time; of the last few the best counts, so that one long commit changes nothing. The limit is what is
-answered in the time that an answer may take, and half of that while the event loop is behind. What
-was measured is forgotten once nothing has been under way for a while.
+Requests above the limit are rejected before they are read, which costs little, so that an
+overloaded service keeps its throughput. The rate of answers is measured in intervals in which
+requests wait all the time. The highest rate of the last few intervals counts, so that one long
+commit changes nothing. The limit is the number of answers in the longest time that an answer may
+take, and half of that while the event loop is behind. The measurements are dropped once nothing has
+been under way for a while.
 
-Of the limit one tenant has half at most, and one caller a fourth: a burst of one tenant leaves
-places to the others, which are admitted and answered in turns with it. While the loop is behind,
-what a tenant has beyond its half of the half is not counted, so that none keeps the others out.
+One tenant may have half of the limit at most, and one caller a quarter: a burst of one tenant
+leaves places to the others, which are admitted and answered in turns with it. While the loop is
+behind, requests of a tenant above half of its share do not count towards the limit, so that other
+tenants are still admitted.
 """
 
 from __future__ import annotations
@@ -33,28 +35,28 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 1.0
-"""How long an answer may take; a queue in which one takes longer is too long."""
+"""How long an answer may take; a queue with longer waits is too long."""
 INTERVAL_S: Final = 0.5
-"""How long responses are counted, at least, before the rate is read."""
+"""The shortest interval in which responses are counted."""
 INTERVALS: Final = 3
-"""The best of so many intervals counts; before there are so many, nothing is known."""
+"""The highest rate of this many intervals counts; with fewer intervals, the rate is unknown."""
 WAITING_MIN: Final = 32
-"""So many requests are under way all the time of an interval that tells what can be answered."""
+"""An interval counts only if this many requests were under way all the time."""
 FORGET_S: Final = 10.0
-"""How long nothing is under way before what was measured is forgotten."""
+"""How long nothing must be under way before the measurements are dropped."""
 LIMIT_MIN: Final = 128
-"""So many are let in, however long answers take."""
+"""The lowest limit, however long answers take."""
 LIMIT_FIRST: Final = 512
-"""So many are let in while it is not known how many are answered a second."""
+"""The limit while the rate of answers is unknown."""
 BEHIND_PART: Final = 2
-"""Which part of the limit is given while the event loop is behind: half."""
+"""The limit is divided by this while the event loop is behind."""
 LIMIT_MAX: Final = 4_096
-"""So many are let in at most: as many as may wait for the ledger."""
+"""The highest limit: as many requests as may wait for the ledger."""
 TOLD_S: Final = 1.0
 
 
 class Admission:
-    """Admits requests for the ledger; for the event loop only. ``now_s`` never runs back.
+    """Admits requests for the ledger; for the event loop only. ``now_s`` is a monotonic clock.
 
     ``shed`` is called with the stage of each rejected request: unread, or read. ``rests`` are those
     of the loop.
@@ -86,7 +88,7 @@ class Admission:
         """Why no tenant's request is admitted; empty while some are."""
         if not self._shares.trouble:
             return ""
-        return f"{self._shares.open} requests are under way, as many as are answered in time"
+        return f"{self._shares.open} requests are under way, as many as can be answered in time"
 
     @property
     def is_crowded(self) -> bool:
@@ -95,7 +97,7 @@ class Admission:
 
     @property
     def is_full(self) -> bool:
-        """Whether the request of every caller but an admin is rejected now."""
+        """Whether the requests of all callers except admins are rejected now."""
         taken, most = self._shares.open + self._coming, self._shares.share.most
         if taken >= most:
             return True
@@ -111,16 +113,16 @@ class Admission:
         self._shed(UNREAD)
         self._turned_away += 1
         if self._now_s() >= self._told_s + TOLD_S:
-            _LOG.warning("%d requests were turned away unread: %s", self._turned_away, error)
+            _LOG.warning("%d requests were rejected unread: %s", self._turned_away, error)
             self._turned_away, self._told_s = 0, self._now_s()
 
     def coming(self, tenant: str) -> Callable[[], None]:
-        """Count a request that has come whole; what is returned ends that, also if called twice.
+        """Count a request that has fully arrived; return a function that ends the counting.
 
-        It is to be called when the request is ``taken`` or ends. Many requests may come before the
-        first of them is taken, and they have to fit in together. ``tenant`` is not proven yet, and
-        empty where it is not known: what comes beyond one tenant's share takes no place, and is
-        rejected once it has been authenticated.
+        Call that function, once or more often, when the request is ``taken`` or ends. Many requests
+        may arrive before the first of them is taken, and all of them must fit. ``tenant`` is not
+        authenticated yet, and empty if unknown: requests above one tenant's share take no place,
+        and are rejected once they are authenticated.
         """
         of_tenant = self._shares.open_of(tenant) + self._coming_of[tenant]
         is_counted = of_tenant < self._shares.share.of_tenant_max
@@ -154,7 +156,7 @@ class Admission:
     def check(self, caller: Caller) -> None:
         """Raise ``CommandError`` if too many requests are under way to admit one of ``caller``.
 
-        Admins are admitted: they have to repair the situation.
+        Admins are always admitted, so that they can repair the situation.
         """
         if caller.role is Role.ADMIN:
             return
@@ -166,9 +168,9 @@ class Admission:
 
     @contextmanager
     def taken(self, caller: Caller) -> Iterator[None]:
-        """Count a request of ``caller`` until it is answered; raises as ``check`` does.
+        """Count a request of ``caller`` until it is answered; raises like ``check``.
 
-        To be entered once the whole request has come: a request that a client sends slowly does not
+        Enter it once the whole request has arrived: a request that a client sends slowly does not
         wait for the ledger. A refusal counts as an answer; a cancelled request does not.
         """
         self.check(caller)
@@ -209,10 +211,10 @@ class Admission:
         self._begin_interval()
 
 
-_FULL: Final = problem(UNAVAILABLE, "too many requests are under way; come back later")
-"""Made once: a rejection has to be cheap."""
+_FULL: Final = problem(UNAVAILABLE, "too many requests are under way; try again later")
+"""Made once, because a rejection must be cheap."""
 
 
 def _share(limit: int) -> Share:
-    """Return the usual shares in ``limit``; none is kept for admins, who are let in beyond it."""
+    """Return the usual shares in ``limit``; admins need no reserve: they may exceed it."""
     return replace(Share.of_all(limit, "requests for the ledger"), kept=0)

@@ -1,4 +1,4 @@
-"""How often one caller may ask: a bucket for each, which fills as time passes."""
+"""How often one caller may send requests: a token bucket for each caller."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from quorate.service.problem_json import problem
 from quorate.views.statuses import TOO_MANY_REQUESTS
 
 CALLERS_MAX: Final = 10_000
-"""How many callers are kept in mind; the one that was silent longest is forgotten."""
+"""How many callers are remembered; the one that was silent longest is dropped."""
 BURST_S: Final = 2
-"""How many seconds' worth may be asked at once."""
+"""The size of a bucket, in seconds of its rate."""
 
 
 class Rate:
-    """``per_s`` requests a second for each key. ``now_s`` never runs back."""
+    """``per_s`` requests per second for each key. ``now_s`` is a monotonic clock."""
 
     def __init__(self, per_s: int, now_s: Callable[[], float]) -> None:
         self._per_s = per_s
         self._burst = per_s * BURST_S
         self._now_s = now_s
-        # Key -> what is left in the bucket, and as of when.
+        # Key -> the content of the bucket, and when it was computed.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str) -> None:
-        """Take one from the bucket of ``key``; raises ``CommandError`` when it is empty."""
+        """Take one from the bucket of ``key``; raises ``CommandError`` if it is empty."""
         left = self._left(key)
         if left < 1:
             raise problem(
                 TOO_MANY_REQUESTS,
-                f"more than {self._per_s} requests a second; ask again in a second, or less often",
+                f"more than {self._per_s} requests per second; ask again in a second, or less "
+                f"often",
             )
         self._buckets[key] = (left - 1, self._now_s())
         self._buckets.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Shares: how much of what is open at once may be one tenant's, and one user's of it."""
+"""Shares: how many of the open requests or streams one tenant, and one user, may have."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from quorate.service.problem_json import problem
 from quorate.views.statuses import TOO_MANY_REQUESTS, UNAVAILABLE
 
 OF_TENANT_PART: Final = 2
-"""Which part of what is open at once may be one tenant's, however many tokens it has: half."""
+"""One tenant may have 1/OF_TENANT_PART of the limit, however many tokens it has."""
 OF_ONE_PART: Final = 4
-"""Which part of it may be one caller's: a fourth."""
+"""One caller may have 1/OF_ONE_PART of the limit."""
 KEPT_PART: Final = 20
-"""Which part of it is kept for admins: a twentieth."""
+"""1/KEPT_PART of the limit is reserved for admins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """``most`` may be open at once, ``of_tenant_max`` of one tenant, ``of_one_max`` of one caller.
 
-    ``kept`` of them are for admins alone, whom only ``most`` binds: admins put things right when
-    others have too much open. ``what`` says in words what is counted.
+    ``kept`` of them are reserved for admins, whom only ``most`` limits: admins must be able to act
+    when other callers have reached the limit. ``what`` names the counted objects.
     """
 
     most: int
@@ -47,9 +47,9 @@ class Share:
 
 
 class Shares:
-    """How much each tenant and each caller has open; for one thread at a time.
+    """How many requests or streams each tenant and caller has open; for one thread at a time.
 
-    ``share`` may be replaced: what is open stays open, and counts against the new one.
+    ``share`` may be replaced: open objects stay open, and count against the new one.
     """
 
     def __init__(self, share: Share) -> None:
@@ -61,28 +61,28 @@ class Shares:
 
     @property
     def open(self) -> int:
-        """How much is open."""
+        """How many are open."""
         return self._open
 
     def open_of(self, tenant: str) -> int:
-        """Return how much ``tenant`` has open."""
+        """Return how many ``tenant`` has open."""
         return self._of_tenant[tenant]
 
     @property
     def most_of_tenant(self) -> int:
-        """How much the tenant has open that has most."""
+        """The largest number that one tenant has open."""
         return max(self._of_tenant.values(), default=0)
 
     @property
     def trouble(self) -> str:
-        """Why callers other than admins get nothing more; empty while they do."""
+        """Why callers other than admins are refused; empty while they are not."""
         if self._open < self.share.most - self.share.kept:
             return ""
-        return f"{self._open} {self.share.what} are open, of {self.share.most} at most"
+        return f"{self._open} {self.share.what} are open, the limit is {self.share.most}"
 
     @contextmanager
     def taken(self, caller: Caller, amount: int = 1) -> Iterator[None]:
-        """Count ``amount`` of ``caller`` while this is entered; raises as ``take`` does."""
+        """Count ``amount`` of ``caller`` while this is entered; raises like ``take``."""
         self.take(caller, amount)
         try:
             yield
@@ -90,15 +90,15 @@ class Shares:
             self.give_back(caller, amount)
 
     def take(self, caller: Caller | None, amount: int = 1) -> None:
-        """Count ``amount`` of ``caller``; raises ``CommandError`` beyond a share.
+        """Count ``amount`` for ``caller``; raises ``CommandError`` above its share.
 
-        Without a caller the amount is the service's own, which is bound as an admin's is.
+        Without a caller the amount is the service's own, which is limited like an admin's.
         """
         self.check(caller, amount)
         self.count(caller, amount)
 
     def count(self, caller: Caller | None, amount: int = 1) -> None:
-        """Count ``amount`` of ``caller``, also beyond a share."""
+        """Count ``amount`` for ``caller`` without checking its share."""
         self._open += amount
         if caller is not None:
             self._of_one[caller.whose] += amount
@@ -115,22 +115,25 @@ class Shares:
                 del counts[key]
 
     def check(self, caller: Caller | None, amount: int = 1) -> None:
-        """Raise ``CommandError`` if ``amount`` more of ``caller`` is beyond a share."""
+        """Raise ``CommandError`` if ``amount`` more of ``caller`` exceeds a share."""
         share = self.share
         is_bound = caller is not None and caller.role is not Role.ADMIN
         if caller is not None and is_bound:
             if self._of_one[caller.whose] + amount > share.of_one_max:
                 raise problem(
                     TOO_MANY_REQUESTS,
-                    f"{share.of_one_max} {share.what} of yours may be open at once; end one, or "
-                    "come back later",
+                    f"you may have {share.of_one_max} {share.what} open at once; end one, or try "
+                    f"again later",
                 )
-            # Callers without a tenant do not share anything.
+            # Callers without a tenant share nothing.
             if caller.tenant and self._of_tenant[caller.tenant] + amount > share.of_tenant_max:
                 raise problem(
                     TOO_MANY_REQUESTS,
-                    f"{share.of_tenant_max} {share.what} of {caller.tenant} may be open at once; "
-                    "end one, or come back later",
+                    f"tenant {caller.tenant} may have {share.of_tenant_max} {share.what} open at "
+                    f"once; end one, or try again later",
                 )
         if self._open + amount > share.most - (share.kept if is_bound else 0):
-            raise problem(UNAVAILABLE, f"{self._open} {share.what} are open; come back later")
+            raise problem(
+                UNAVAILABLE,
+                f"{self._open} {share.what} are open, which is the limit; try again later",
+            )

@@ -1,4 +1,4 @@
-"""What events add to counters and histograms, once they are committed."""
+"""What committed events add to counters and histograms."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _ZEROES: Final[dict[m.Metric, tuple[tuple[str, ...], ...]]] = {
     m.CONFLICTS: tuple((outcome,) for outcome in ConflictOutcome),
     m.THRESHOLDS: tuple((str(p), way) for p in PERCENTS for way in (m.ABOVE, m.BELOW)),
 }
-"""Series that are there from the start, so that the first of a kind is seen as an increase."""
+"""Series that exist from the start, so that the first count of each is seen as an increase."""
 
 
 class Counting:
-    """Counters and histograms of what happens in a ledger."""
+    """Counters and histograms of the events of a ledger."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counted = [metric for metric in m.EVENTS if metric.kind is m.Kind.COUNTER]
@@ -58,7 +58,7 @@ class Counting:
                 self._more[metric, labels] = child.inc
 
     def seen(self, events: Iterable[Event], view: StateView) -> None:
-        """Count ``events``, which ``view`` has."""
+        """Count ``events``, which ``view`` includes."""
         found = Counts[Series]()
         for event in events:
             count = _COUNTED.get(type(event))
@@ -71,13 +71,13 @@ class Counting:
             self._more[series](more)
 
     def refused(self, refusals: Iterable[Refusal]) -> None:
-        """Count requests that were refused before deciding."""
+        """Count requests that were refused before a decision."""
         for refusal in refusals:
             self._more[m.REFUSALS, (refusal.code, m.DOOR)](1)
 
 
 def _is_first(event: LeaseStarted) -> bool:
-    """Return whether a lease is the first that its run ever had: they are numbered from 0."""
+    """Return whether a lease is the first of its run: leases are numbered from 0."""
     return event.lease.rpartition("/")[2] == "0"
 
 

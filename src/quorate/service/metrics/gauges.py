@@ -1,8 +1,8 @@
 """Gauges: the present values of the state, read at each scrape.
 
-They are made on the thread that owns the ledger, and may be written out on another thread while the
-state changes. Nothing here walks the runs or the leases. Tenants and envelopes are walked, and the
-first of them by name have labels of their own.
+The thread that owns the ledger makes them; another thread may write them out while the state
+changes. Nothing here iterates over runs or leases. It iterates over tenants and envelopes, of which
+the first by name have labels of their own.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _tenants(standing: Standing) -> Told:
 
 @dataclass(slots=True)
 class _Limits:
-    """Limits and use of tenants, added up; None where no tenant has that limit."""
+    """The summed limits and usage of tenants; None if no tenant has the limit."""
 
     nodes: int | None = None
     nodes_limit: int | None = None
@@ -176,9 +176,9 @@ _LIMITS: Final = {
 
 
 def _hours(standing: Standing, own: Iterable[str]) -> Told:
-    """Yield the use of soft budgets by the tenants with labels of their own, and by no others.
+    """Yield the usage of soft budgets, but only of tenants with labels of their own.
 
-    Adding up what thousands have used takes longer than a commit should wait.
+    Adding up the usage of thousands of tenants would delay commits.
     """
     view = standing.view
     gpu_used, node_used = dict[tuple[str, ...], float](), dict[tuple[str, ...], float]()
@@ -216,7 +216,7 @@ def _envelopes(standing: Standing) -> Told:
 
 @dataclass(slots=True)
 class _Money:
-    """What envelopes pay for and have paid, added up."""
+    """The summed concurrency and hours of envelopes."""
 
     active: int = 0
     reserved: int = 0
@@ -240,7 +240,7 @@ class _Money:
 
 
 def _may_pay(account: EnvelopeAccount, now_ms: int) -> bool:
-    """Return whether an envelope's window is open, or it pays for something all the same."""
+    """Return whether an envelope's window is open, or it still pays for a lease."""
     if account.gpus_active or account.gpus_reserved:
         return True
     return not account.retired and account.spec.start_ms <= now_ms < account.spec.end_ms

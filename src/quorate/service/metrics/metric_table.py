@@ -1,8 +1,8 @@
-"""The table of metrics: all there are. docs/reference/metrics.md lists the same.
+"""The table of all metrics; docs/reference/metrics.md lists them.
 
-Base units only (seconds, bytes, GPU-seconds). A label's values come from a closed list or are
-bounded by a named limit; what is beyond it is counted under ``other``. Runs and users are never
-labels: there is no end of them.
+Base units only (seconds, bytes, GPU-seconds). A label's values come from a closed list or have a
+named limit; values above it are counted under ``other``. Runs and users are never labels: their
+number has no limit.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from quorate.model.refusal import RefusalCode
 from quorate.model.state.crossings import PERCENTS
 
 TENANTS_MAX: Final = 100
-"""How many tenants have series of their own: the first by name of those that have a quota."""
+"""How many tenants have series of their own: the first by name of those with a quota."""
 ENVELOPES_MAX: Final = 200
 """How many envelopes have series of their own: the first by name of those that may pay now."""
 PLACES_MAX: Final = 100
 """How many pools, and how many flavors, have series of their own: the first by name."""
 OPERATIONS_MAX: Final = 200
-"""How many operations there may be; the table of them is far shorter."""
+"""How many operations may have series; the table of operations is far shorter."""
 WEBHOOKS_MAX: Final = 20
 """How many webhooks may be configured: each has a thread of its own."""
 MAIL_RECEIVERS_MAX: Final = 20
-"""How many receivers of mail may be configured, beside the addresses of runs."""
+"""How many mail receivers may be configured, beside the addresses of runs."""
 OUTAGES_MAX: Final = 100
-"""How many clusters, and parts of them, may have outages: the first that had one."""
+"""How many clusters, and parts of them, may have series for outages, in order of occurrence."""
 OTHER: Final = "other"
-"""The label of whatever is beyond a limit, added up."""
+"""The label value for the sum of all values above a limit."""
 NO_CODE: Final = "none"
-"""The code of a run that waits and has not been refused: it is about to be tried."""
+"""The code of a waiting run that has not been refused: it is about to be tried."""
 
 SURFACES: Final = ("rest", "grpc")
 STATUS_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
@@ -85,7 +85,7 @@ class MoneyState(StrEnum):
 
 
 class DeliveryResult(StrEnum):
-    """The result of trying to deliver a notice."""
+    """The result of an attempt to deliver a notice."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
@@ -108,7 +108,7 @@ class Way(StrEnum):
 
 UNREAD: Final = "unread"
 READ: Final = "read"
-"""At which stage a request was turned away: before its body was received, or after."""
+"""The stage at which a request was rejected: before its body was received, or after."""
 
 LABELS: Final[dict[str, int]] = {
     "code": len(RefusalCode) + 1,
@@ -136,7 +136,7 @@ LABELS: Final[dict[str, int]] = {
     "of": OUTAGES_MAX,
     "version": 1,
 }
-"""Every label, and the most values it may have in one metric."""
+"""Every label, and the largest number of its values in one metric."""
 
 
 class Kind(StrEnum):
@@ -149,7 +149,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``buckets``, in the metric's unit, are a histogram's."""
+    """A metric; ``buckets`` are those of a histogram, in the metric's unit."""
 
     name: str
     kind: Kind
@@ -185,7 +185,7 @@ ADMISSION = _histogram(
 )
 REFUSALS = _counter(
     "refusals",
-    "Refusals: at the door, where nothing was recorded, or in the queue, where a run waits.",
+    "Refusals: of requests, with nothing recorded, or in the queue, where the run waits.",
     "code",
     "where",
 )
@@ -195,12 +195,12 @@ LEASES_ENDED = _counter("leases_ended", "Leases whose slots are free again.", "r
 INVOCATIONS = _counter("resolver_invocations", "Conflicts declared: calls of the resolver.")
 SPARES_DROPPED = _counter("resolver_spares_dropped", "Spares dropped by the resolver.")
 SHRINKS = _counter("resolver_shrinks", "Steps taken from malleable runs by the resolver.")
-DRAWS = _counter("resolver_lottery_draws", "Draws of lotteries, those spared included.")
-LOST = _counter("resolver_lost_gpu_seconds", "Work that cuts are estimated to have cost.")
+DRAWS = _counter("resolver_lottery_draws", "Lottery draws, including those whose run was spared.")
+LOST = _counter("resolver_lost_gpu_seconds", "Estimated work lost by cuts.")
 CONFLICTS = _counter("conflicts_resolved", "Conflicts settled.", "outcome")
 THRESHOLDS = _counter(
     "thresholds_crossed",
-    "Times that a tenant's use of a soft budget rose above a threshold or fell below it again.",
+    "How often a tenant's usage of a soft budget crossed a threshold, upwards or downwards.",
     "percent",
     "direction",
 )
@@ -208,17 +208,17 @@ EVENTS: Final = (
     *(RUNS_SUBMITTED, ADMISSION, REFUSALS, RUNS_ENDED, RUNS_REQUEUED, LEASES_ENDED),
     *(INVOCATIONS, SPARES_DROPPED, SHRINKS, DRAWS, LOST, CONFLICTS, THRESHOLDS),
 )
-"""What is counted as events are committed."""
+"""Metrics of committed events."""
 
-QUEUE_RUNS = _gauge("queue_runs", "Runs that wait, by what they were last refused for.", "code")
+QUEUE_RUNS = _gauge("queue_runs", "Waiting runs, by the code of their last refusal.", "code")
 QUEUE_OLDEST = _gauge(
     "queue_oldest_seconds",
-    "Seconds since the submission of the run that was submitted first of those that wait.",
+    "Seconds since the submission of the waiting run that was submitted first.",
     "code",
 )
 RUNNING = _gauge("running_runs", "Runs that have leases.")
 RESERVATIONS = _gauge("reservations", "Firm starts in the future.", "status")
-RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of firm starts that are ahead.", "status")
+RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of future firm starts.", "status")
 CONFLICTS_OPEN = _gauge("conflicts_open", "Conflicts declared and not settled yet.")
 GPUS = _gauge(
     "gpus",
@@ -228,13 +228,17 @@ GPUS = _gauge(
     "state",
 )
 NODES = _gauge("nodes", "Nodes of the fleet.", "status")
-UNWIPED = _gauge("unwiped_nodes", "Nodes that a claim has, or has had since a wipe.", "state")
+UNWIPED = _gauge(
+    "unwiped_nodes", "Nodes that a claim has, or has had since they were last wiped.", "state"
+)
 STOPS = _gauge(
-    "stops", "Leases told to stop that have not ended; overdue: past their deadline.", "state"
+    "stops", "Leases ordered to stop that have not ended; overdue: past their deadline.", "state"
 )
 TENANTS = _gauge("tenants", "Tenants.")
 TENANTS_OVER = _gauge(
-    "tenants_over_threshold", "Tenants that have used that much of a soft budget.", "percent"
+    "tenants_over_threshold",
+    "Tenants whose usage of a soft budget is at or above the threshold.",
+    "percent",
 )
 TENANT_NODES = _gauge("tenant_nodes", "Nodes that count against max_nodes.", "tenant")
 TENANT_NODES_LIMIT = _gauge("tenant_nodes_limit", "max_nodes.", "tenant")
@@ -258,7 +262,7 @@ ENVELOPE_GPU_SECONDS = _gauge(
     "envelope_gpu_seconds", "GPU-seconds of an envelope, spent or held.", "envelope", "state"
 )
 ENVELOPE_GPU_SECONDS_GRANTED = _gauge(
-    "envelope_gpu_seconds_granted", "What an envelope may pay in all.", "envelope"
+    "envelope_gpu_seconds_granted", "The GPU-seconds that an envelope may pay in all.", "envelope"
 )
 LEDGER_SEQ = _gauge("ledger_sequence", "Sequence of the last event.")
 LEDGER_HEIGHT = _gauge("ledger_height", "Height of the last block.")
@@ -269,43 +273,44 @@ STANDING: Final = (
     *(TENANT_NODE_SECONDS, TENANT_NODE_SECONDS_BUDGET, ENVELOPE_GPUS, ENVELOPE_GPUS_LIMIT),
     *(ENVELOPE_GPU_SECONDS, ENVELOPE_GPU_SECONDS_GRANTED, LEDGER_SEQ, LEDGER_HEIGHT),
 )
-"""What is read from the state at a scrape."""
+"""Metrics that are read from the state at a scrape."""
 
 REQUESTS = _counter("requests", "Requests answered.", "surface", "operation", "status_class")
 IN_FLIGHT = _gauge("requests_in_flight", "Requests that are being answered.", "surface")
 REQUESTS_SHED = _counter(
     "requests_shed",
-    "Requests turned away because as many are under way as are answered in time: unread, or read.",
+    "Requests rejected because the service cannot answer more in time, before or after their "
+    "bodies were read.",
     "stage",
 )
 REQUEST_SECONDS = _histogram(
     "request_seconds",
-    "Seconds from a request's arrival to its answer; of a stream, to its first event.",
+    "Seconds from a request's arrival to its answer; for a stream, to its first event.",
     _REPLIES,
     "surface",
     "operation",
 )
 COMMIT_SECONDS = _histogram(
     "commit_seconds",
-    "Seconds that a block of requests takes to become durable, deciding included.",
+    "Seconds from deciding a block of requests until it is durable.",
     _REPLIES,
 )
 COMMIT_COMMANDS = _histogram("commit_commands", "Commands that were committed together.", _SIZES)
-COMMIT_FAILURES = _counter("commit_failures", "Blocks that the store did not take.")
+COMMIT_FAILURES = _counter("commit_failures", "Blocks that the store refused or failed to write.")
 LEDGER_EVENTS = _counter("ledger_events", "Events committed.")
 LAG = _histogram(
     "ledger_lag_seconds",
-    "Seconds from an event's time to when it is durable and can be read and watched.",
+    "Seconds from an event's time until it is durable and can be read and watched.",
     _REPLIES,
 )
-DISK_FREE = _gauge("disk_free_bytes", "Bytes left on the disk that holds the ledger.")
+DISK_FREE = _gauge("disk_free_bytes", "Free bytes on the disk that holds the ledger.")
 WATCHERS = _gauge("watchers", "Open watches.")
 WATCHERS_DROPPED = _counter("watchers_dropped", "Watches ended because they were too slow.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryMetrics:
-    """The metrics of receivers of one kind, which is also the label of their names."""
+    """The metrics of one kind of receiver; the kind is also the label of their names."""
 
     deliveries: Metric
     waiting: Metric
@@ -315,7 +320,7 @@ class DeliveryMetrics:
 
     @property
     def all(self) -> tuple[Metric, ...]:
-        """Return them, in the order of the reference."""
+        """Return the metrics, in the order of the reference."""
         return (self.deliveries, self.waiting, self.oldest, self.failing, self.up)
 
 
@@ -323,17 +328,17 @@ def _deliveries(kind: str, failing: Metric) -> DeliveryMetrics:
     return DeliveryMetrics(
         deliveries=_counter(
             f"{kind}_deliveries",
-            "Attempts to deliver a notice; given-up: one that will not be delivered.",
+            "Attempts to deliver a notice; given-up: a notice that will not be delivered.",
             kind,
             "result",
         ),
         waiting=_gauge(f"{kind}_waiting", "Notices that wait to be delivered.", kind),
         oldest=_gauge(
-            f"{kind}_oldest_seconds", "Seconds that the oldest of them has waited.", kind
+            f"{kind}_oldest_seconds", "Seconds that the oldest waiting notice has waited.", kind
         ),
         failing=failing,
         up=_gauge(
-            f"{kind}_up", "1 while notices are sent, 0 after the receiver wanted no more.", kind
+            f"{kind}_up", "1 while notices are sent, 0 after the receiver asked for no more.", kind
         ),
     )
 
@@ -342,14 +347,16 @@ DELIVERY_METRICS: Final[dict[str, DeliveryMetrics]] = {
     "webhook": _deliveries(
         "webhook",
         _gauge(
-            "webhook_failing_owners", "Owners of whom nothing could be delivered lately.", "webhook"
+            "webhook_failing_owners",
+            "Owners whose notices could not be delivered lately.",
+            "webhook",
         ),
     ),
     "mail": _deliveries(
         "mail",
         _gauge(
             "mail_failing_lines",
-            "Owners, or addresses of runs, of whom no mail could be delivered lately.",
+            "Owners, or addresses of runs, whose mail could not be delivered lately.",
             "mail",
         ),
     ),
@@ -359,28 +366,32 @@ ACCOUNTING_REQUESTS = _counter(
     "accounting_requests", "Requests to an accounting system.", "purpose", "way"
 )
 ACCOUNTING_OWNERS = _gauge(
-    "accounting_owners", "Linked owners, by whose figure of their budget counts.", "source"
+    "accounting_owners",
+    "Linked owners, by the source of the budget that counts for them.",
+    "source",
 )
 ACCOUNTING_ANSWERED = _gauge(
     "accounting_answered_timestamp_seconds",
-    "When the owner that was answered for longest ago was; 0: one has never been.",
+    "Time of the oldest of the owners' last answers; 0 if an owner has had none.",
 )
 ACCOUNTING_WAITING = _gauge(
     "accounting_waiting", "Amounts that wait to be reported to an accounting system."
 )
 ACCOUNTING_OLDEST = _gauge(
-    "accounting_oldest_seconds", "Seconds that the oldest of them has waited."
+    "accounting_oldest_seconds", "Seconds that the oldest waiting amount has waited."
 )
-READY = _gauge("ready", "1 when the service takes orders, else 0.")
-LEADING = _gauge("leading", "1 when the service decides, 0 when another one of its ledger does.")
-LEADER_TERM = _gauge("leader_term", "Term of the leader; 0 where there is no election.")
-FOLLOW_LAG = _gauge("follow_lag_seconds", "How old the state of a service that follows may be.")
+READY = _gauge("ready", "1 if the service accepts commands, else 0.")
+LEADING = _gauge("leading", "1 if the service decides, 0 if another service of its ledger does.")
+LEADER_TERM = _gauge("leader_term", "Term of the leader; 0 if there is no election.")
+FOLLOW_LAG = _gauge(
+    "follow_lag_seconds", "Greatest possible age of the state of a service that follows."
+)
 OUTAGE = _gauge(
     "outage",
-    "1 while a cluster, or what is followed there, cannot be used; /readyz says why; 0 after that.",
+    "1 while a cluster, or a part of it, cannot be used, else 0; /readyz says why.",
     "of",
 )
-BUILD = _gauge("build_info", "1, under the version that runs.", "version")
+BUILD = _gauge("build_info", "1, with the running version as a label.", "version")
 SERVING: Final = (
     *(
         REQUESTS,
@@ -398,7 +409,7 @@ SERVING: Final = (
     *(ACCOUNTING_REQUESTS, ACCOUNTING_OWNERS, ACCOUNTING_ANSWERED),
     *(ACCOUNTING_WAITING, ACCOUNTING_OLDEST),
 )
-"""What the service notes about itself."""
+"""Metrics of the service itself."""
 
 METRICS: Final = {metric.name: metric for metric in (*EVENTS, *STANDING, *SERVING)}
-"""Name -> metric, in the order of the page."""
+"""Name -> metric, in the order of the reference page."""

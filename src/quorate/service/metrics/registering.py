@@ -1,4 +1,4 @@
-"""Metrics of the table, registered as Prometheus's client has them."""
+"""Registers the metrics of the table with Prometheus's client."""
 
 from __future__ import annotations
 

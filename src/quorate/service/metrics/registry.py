@@ -1,8 +1,8 @@
 """Metrics for Prometheus: counters of events and requests, and gauges read at a scrape.
 
-Events are counted on the thread that owns the ledger, after their block is durable. Requests are
-counted wherever they are answered. A scrape has two halves: ``collect`` reads the state on that
-thread, ``render`` writes it out on any. ``metric_table.py`` has every name.
+The thread that owns the ledger counts events after their block is durable. Requests are counted on
+the thread that answers them. A scrape has two halves: ``collect`` reads the state on the ledger
+thread, ``render`` writes it out on any thread. ``metric_table.py`` has every name.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from quorate.service.metrics.tallies import Tallies
 from quorate.service.receivers.delivery_counts import DeliveryCounts
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-"""What the answer of a scrape is."""
+"""The content type of a scrape."""
 UNKNOWN: Final = "unknown"
-"""What is asked where a request is for nothing that there is, or was turned away before."""
+"""The operation of a request that has no route, or was rejected before routing."""
 OWN: Final = (
     *("healthz", "readyz", "version", "openapi", "metrics"),
     *("page", "page-file", "session", "sign-in", "sign-out"),
@@ -52,7 +52,7 @@ OWN: Final = (
 """Requests to the service that are not operations of the table."""
 _MS: Final = 1_000
 _STATUS_UNKNOWN: Final = 500
-"""What a request has come to that ended without an answer."""
+"""The status of a request that ended without an answer."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Request:
     """A request that is being answered; its handler sets the HTTP status.
 
     A gRPC call has the status that the same response would have in REST. The operation may become
-    known on the way.
+    known later.
     """
 
     operation: str
@@ -68,14 +68,14 @@ class Request:
     answered_s: float | None = None
 
     def answer(self, status: int) -> None:
-        """Record its status; a stream does so when it begins."""
+        """Record the status; a stream does so when it begins."""
         self.status, self.answered_s = status, perf_counter()
 
 
 class Metrics:
     """All metrics of one daemon, in a registry of their own.
 
-    ``operations`` are the names that requests may be counted under. ``disk`` is a folder on the
+    ``operations`` are the names under which requests may be counted. ``disk`` is a folder on the
     disk whose free space is reported.
     """
 
@@ -118,18 +118,18 @@ class Metrics:
     # --- On the thread that owns the ledger ---
 
     def opened(self, engine: Engine) -> None:
-        """Begin with a ledger as it is: earlier events are not counted."""
+        """Start with the present ledger: earlier events are not counted."""
         self._tallies.read(engine.view)
         self._head = engine.head
 
     def follow(self, engine: Engine) -> None:
-        """Count all that was recorded since the last call, by any writer."""
+        """Count all events recorded since the last call, by any writer."""
         blocks = engine.seen.blocks(from_height=self._head.height + 1)
         for head, events in open_blocks(blocks, after=self._head):
             self.seen(events, engine.view, head, now_ms=engine.now_ms())
 
     def seen(self, events: Sequence[Event], view: StateView, head: Head, *, now_ms: int) -> None:
-        """Count events that have just become durable under ``head``, and that ``view`` has."""
+        """Count events that have just become durable under ``head``, and that ``view`` includes."""
         self._head = head
         self._counting.seen(events, view)
         self._tallies.seen(events, view)
@@ -138,16 +138,16 @@ class Metrics:
             self._lag.observe(max(0, now_ms - events[0].at_ms) / _MS)
 
     def committed(self, *, commands: int, seconds: float) -> None:
-        """Count a block of so many commands that took so long, from deciding to durable."""
+        """Count a block of ``commands`` commands that took ``seconds`` until it was durable."""
         self._commit_commands.observe(commands)
         self._commit_seconds.observe(seconds)
 
     def commit_failed(self) -> None:
-        """Count a block that the store did not take."""
+        """Count a block that the store refused or failed to write."""
         self._commit_failures.inc()
 
     def refused(self, refusals: Sequence[Refusal]) -> None:
-        """Count requests that were refused before deciding."""
+        """Count requests that were refused before a decision."""
         self._counting.refused(refusals)
 
     def collect(self, view: StateView, now_ms: int) -> list[GaugeMetricFamily]:
@@ -157,12 +157,12 @@ class Metrics:
     # --- On any thread ---
 
     def render(self, standing: Sequence[Family]) -> bytes:
-        """Return the text of a scrape: what was collected, and all that was counted."""
+        """Return the text of a scrape: the collected gauges, and all counters."""
         return generate_latest(_Joined(self.registry, standing))
 
     @contextmanager
     def request(self, surface: str, operation: str = UNKNOWN) -> Iterator[Request]:
-        """Yield a request while it is answered, and count it when the block ends, however it does.
+        """Yield a request while it is answered, and count it when the block ends in any way.
 
         A name that is not an operation's is counted under ``other``.
         """
@@ -178,7 +178,7 @@ class Metrics:
             self.answered(surface, asked.operation, asked.status, seconds=ended_s - start_s)
 
     def answered(self, surface: str, operation: str, status: int, *, seconds: float) -> None:
-        """Count a request that was timed elsewhere; ``request`` does this by itself."""
+        """Count a request that was timed elsewhere; ``request`` calls this itself."""
         name = operation if operation in self._operations else m.OTHER
         self._request_seconds.labels(surface, name).observe(seconds)
         self._requests.labels(surface, name, _status_class(status)).inc()
@@ -208,7 +208,7 @@ class Metrics:
         self._follow_lag.set(lag_s)
 
     def outages(self, names: Collection[str]) -> None:
-        """Record which clusters, and what of them, cannot be used now."""
+        """Record which clusters, or parts of them, cannot be used now."""
         self._outages.update(sorted(names)[: m.OUTAGES_MAX - len(self._outages)])
         for each in self._outages:
             self._outage.labels(each).set(each in names)
@@ -221,7 +221,7 @@ def service_metrics(ledger: Path | None = None) -> Metrics:
 
 
 class _Joined(Collector):
-    """A registry and what was collected beside it, as one."""
+    """A registry together with the collected gauges."""
 
     def __init__(self, registry: CollectorRegistry, standing: Sequence[Family]) -> None:
         self._registry = registry
@@ -233,6 +233,6 @@ class _Joined(Collector):
 
 
 def _status_class(status: int) -> str:
-    """Return the class of an HTTP status; whatever is none of ours counts as a fault of ours."""
+    """Return the class of an HTTP status; an unknown one counts as an error of the service."""
     found = f"{status // 100}xx"
     return found if found in m.STATUS_CLASSES else m.STATUS_CLASSES[-1]

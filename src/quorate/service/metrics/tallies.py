@@ -1,8 +1,8 @@
-"""Tallies: which runs wait for what, which run, and which leases are stopping, kept up to date.
+"""Tallies of waiting runs by reason, of running runs, and of stopping leases.
 
-The state has no index of these by reason, and walking a queue of 100,000 runs for every scrape
-would hold up the next commit. So each commit names the runs and leases it touched, and they are
-looked up in the state again, which corrects any earlier omission.
+The state has no index of these by reason, and iterating over a queue of 100,000 runs for every
+scrape would delay the next commit. So each commit names the runs and leases that it changed, and
+the tallies look them up in the state again, which also corrects earlier omissions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from quorate.model.state.state_view import StateView
 from quorate.service.metrics.metric_table import NO_CODE
 
 _OUTDATED_MAX: Final = 1_024
-"""How many outdated entries, beyond as many as wait, a heap may carry."""
+"""How many outdated entries a heap may have beyond the number of waiting runs."""
 
 
 class Tallies:
-    """Belongs to the thread that owns the ledger; not for use from several threads."""
+    """For the thread that owns the ledger only."""
 
     __slots__ = ("_codes", "_heaps", "deadlines_ms", "running", "waiting")
 
@@ -38,14 +38,14 @@ class Tallies:
         self._codes: dict[str, str] = {}
         self._heaps: dict[str, list[tuple[int, str]]] = {}
         self.waiting: dict[str, int] = {}
-        """How many runs wait, by the code of their refusal; codes without runs are left out."""
+        """The number of waiting runs by refusal code; codes without runs are left out."""
         self.running: set[str] = set()
-        """The runs that run."""
+        """The running runs."""
         self.deadlines_ms: dict[str, int] = {}
         """The deadline of each stopping lease."""
 
     def read(self, view: StateView) -> None:
-        """Rebuild everything from the state: once, when a ledger was opened."""
+        """Rebuild all tallies from the state, once, when a ledger was opened."""
         self._codes, self._heaps, self.waiting = {}, {}, {}
         runs = view.runs
         for name in view.pending:
@@ -60,7 +60,7 @@ class Tallies:
         }
 
     def seen(self, events: Iterable[Event], view: StateView) -> None:
-        """Update the tallies by ``events``, which ``view`` has."""
+        """Update the tallies by ``events``, which ``view`` includes."""
         runs: dict[str, None] = {}
         leases: dict[str, None] = {}
         for event in events:
@@ -79,7 +79,7 @@ class Tallies:
             self._look_at_lease(lease, view)
 
     def oldest_ms(self, code: str) -> int:
-        """Return when the oldest run that waits for ``code`` was submitted."""
+        """Return the submission time of the oldest run that waits for ``code``."""
         heap, codes = self._heaps[code], self._codes
         while codes.get(heap[0][1]) != code:
             heappop(heap)

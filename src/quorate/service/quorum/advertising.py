@@ -1,4 +1,4 @@
-"""Where a service is reached by the others that serve the same ledger."""
+"""The address at which other services of the same ledger reach this one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from quorate.service.config_values import Address
 from quorate.service.quorum.leader_role import CandidateAddress
 
 GRPC_SCHEME: Final = "grpc://"
-"""What the surface of gRPC begins with when it says where it listens."""
+"""The prefix of the gRPC surface's description, before its address."""
 
 
 def candidate_address(
     configuration: Configuration, listening: Address, grpc: str
 ) -> CandidateAddress:
-    """Return the name and the addresses of a service that listens there; ``grpc`` may be empty."""
+    """Return the name and the addresses of this service; ``grpc`` may be empty."""
     scheme = "https" if configuration.tls_cert else "http"
     address = configuration.quorum_advertise or f"{scheme}://{listening}"
     given = configuration.quorum_grpc_advertise

@@ -1,8 +1,8 @@
-"""What a service that follows does with a command: it is sent to the leader, by one hop at most.
+"""Forwards the commands of a following service to the leader, over one hop at most.
 
 The leader authenticates the caller by the caller's own token, and decides at its own head. The
-service that forwarded answers when its own state has what the leader recorded, so that the caller
-reads its own writes there (docs/adr/0051).
+forwarding service answers once its own state has what the leader recorded, so that the caller reads
+its own writes there (docs/adr/0051).
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from quorate.views.statuses import USAGE
 T = TypeVar("T")
 
 FORWARDED_BY: Final = "quorate-forwarded-by"
-"""Says which service has forwarded a command: it is not forwarded again."""
+"""Names the service that forwarded a command; such a command is not forwarded again."""
 SEQUENCE: Final = "quorate-sequence"
 """The last event that an answer includes, in a header or in trailing metadata."""
 LAG_MS: Final = "quorate-lag-ms"
-"""How old the state may be that a service answers from which does not lead."""
+"""The greatest possible age of the state that a following service answers from."""
 MIN_SEQUENCE: Final = "quorate-min-sequence"
-"""Asks for an answer that includes this event."""
+"""Requests an answer that includes this event."""
 CONNECT_S: Final = 2.0
 """How long connecting to the leader may take."""
 ANSWER_S: Final = 60.0
 """How long the leader may take to answer."""
 CAUGHT_UP_S: Final = 10.0
-"""How long an answer waits for the state to have a sequence."""
+"""How long an answer waits until the state has a sequence."""
 _SEQ_CHARS_MAX: Final = 18
 
 
 def leader_for(ledger_thread: LedgerThread, forwarded_by: str) -> LeaderRecord:
     """Return the leader to which a command is forwarded; raises ``CommandError`` without one.
 
-    ``forwarded_by`` is the service that has sent the command here; empty where a caller has.
+    ``forwarded_by`` is the service that sent the command here; empty if a caller did.
     """
     found = ledger_thread.leadership
     if forwarded_by:
         raise unavailable(
-            f"{NOT_LEADING} any more, to which {forwarded_by} has forwarded this; nothing was "
-            "recorded: ask again in a moment"
+            f"{NOT_LEADING} any longer, although {forwarded_by} forwarded this to it; nothing was "
+            f"recorded: ask again in a moment"
         )
     if found.leads:
         raise unavailable(
-            "this service leads no longer: it has not reached etcd for as long as its lease "
-            "lasts, and knows of no other leader; nothing was recorded: ask again in a moment, "
-            "or ask another service"
+            "this service no longer leads: it could not reach etcd before its lease expired, and "
+            "knows of no other leader; nothing was recorded: ask again in a moment, or ask "
+            "another service"
         )
     if found.leader is None:
         why = f": {found.why_not}" if found.why_not else ""
         raise unavailable(
-            f"no service leads at this moment, and one is being elected{why}; nothing was "
-            "recorded: ask again in a moment"
+            f"no service leads at this moment; an election is under way{why}; nothing was "
+            f"recorded: ask again in a moment"
         )
     return found.leader
 
@@ -71,27 +71,28 @@ def unreached(leader: LeaderRecord, why: str) -> CommandError:
 
 
 def untrusted(leader: LeaderRecord, why: str, ca_file: str) -> CommandError:
-    """Return the error for a command that was not sent, since ``leader`` cannot prove its name.
+    """Return the error for a command that was not sent, because ``leader`` cannot prove its name.
 
-    ``ca_file`` is what this service checks certificates by; empty for what the machine trusts.
+    ``ca_file`` has the authorities that this service trusts; empty means those of the machine.
     """
     trusts = f"quorum.ca, {ca_file}" if ca_file else "this machine, because quorum.ca is not set"
     return unavailable(
         f"the certificate of the leader, {leader.name}, is not accepted ({why}); nothing was sent "
-        f"or recorded. It is checked by {trusts}: give quorum.ca a file with the authority that "
-        f"signed the leader's tls.cert, and let that certificate name the host of {leader.address}"
+        f"or recorded. It was checked with {trusts}: set quorum.ca to a file with the authority "
+        f"that signed the leader's tls.cert, and let that certificate name the host of "
+        f"{leader.address}"
     )
 
 
 def unanswered(leader: LeaderRecord, why: str) -> CommandError:
-    """Return the error for a command that was sent to ``leader``, and had no whole answer."""
+    """Return the error for a command that was sent to ``leader``, and got no complete answer."""
     return unsure(f"the leader, {leader.name}, has not answered ({why})")
 
 
 async def while_it_leads(
     ledger_thread: LedgerThread, leader: LeaderRecord, asking: Coroutine[Any, Any, T]
 ) -> T:
-    """Return the answer of ``leader``; raises ``CommandError`` once it leads no longer.
+    """Return the answer of ``leader``; raises ``CommandError`` once it no longer leads.
 
     A leader that hangs keeps its callers waiting no longer than it keeps its lease.
     """
@@ -102,7 +103,7 @@ async def while_it_leads(
     try:
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not answering.done():
-            raise unanswered(leader, "it leads no longer")
+            raise unanswered(leader, "it no longer leads")
         return answering.result()
     finally:
         answering.cancel()
@@ -112,7 +113,7 @@ async def while_it_leads(
 async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
     """Return when this service has what the leader recorded, or when that takes too long.
 
-    The command is recorded in any case, so its answer is given; a later read may ask for the
+    The command is recorded in any case, so its answer is returned; a later read may require the
     sequence.
     """
     if seq.isascii() and seq.isdecimal() and len(seq) <= _SEQ_CHARS_MAX:
@@ -120,7 +121,7 @@ async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
 
 
 async def wait_for_sequence(ledger_thread: LedgerThread, asked: str) -> None:
-    """Return when the state has the sequence that a caller asks for; raises ``CommandError``."""
+    """Return when the state has the sequence that a caller requires; raises ``CommandError``."""
     if not (asked.isascii() and asked.isdecimal() and len(asked) <= _SEQ_CHARS_MAX):
         raise CommandError(
             Exit.USAGE,
@@ -130,5 +131,6 @@ async def wait_for_sequence(ledger_thread: LedgerThread, asked: str) -> None:
     if not await ledger_thread.reached(int(asked), CAUGHT_UP_S):
         raise unavailable(
             f"{MIN_SEQUENCE}: this service has read up to sequence {ledger_thread.recorded_seq}, "
-            f"and sequence {asked} has not come within {CAUGHT_UP_S:g} s; ask again, or ask another"
+            f"and did not receive sequence {asked} within {CAUGHT_UP_S:g} s; ask again, or ask "
+            f"another service"
         )

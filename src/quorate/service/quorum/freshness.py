@@ -1,4 +1,4 @@
-"""What a service says about the age of its answers, and about who leads."""
+"""What a service reports about the age of its answers, and about the leader."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ _MS = 1_000
 
 
 def lag_ms(ledger_thread: LedgerThread) -> int:
-    """Return how old the state may be, in whole milliseconds; 0 at a service that leads."""
+    """Return the greatest possible age of the state in milliseconds; 0 at a service that leads."""
     return round(ledger_thread.lag_s * _MS)
 
 
 class KnownState(Protocol):
-    """What answers are made of, as the event loop of a service knows it."""
+    """The state that answers are made from, as the event loop of a service knows it."""
 
     @property
     def recorded_seq(self) -> int:
-        """The sequence up to which the state has everything."""
+        """The sequence up to which the state is complete."""
         ...
 
     @property
     def whole_s(self) -> float:
-        """When the state was all that the ledger had, by the steady clock."""
+        """When the state last had all events of the ledger, by the monotonic clock."""
         ...
 
     @property
     def held_term(self) -> int:
-        """The term in which the service leads at this instant, by its lease; 0 where it may not."""
+        """The term in which the service holds the leader's lease now; 0 if it does not."""
         ...
 
     @property
     def is_led(self) -> bool:
-        """Whether its ledger has a leader: other services may serve it, too."""
+        """Whether the services of the ledger elect a leader."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a service knew when it began to answer: all up to ``seq``, which was all at ``whole_s``.
+    """What a service knew when it began to answer: complete up to ``seq`` at ``whole_s``.
 
-    ``term`` is the one in which it led then, by its lease; 0 where it did not.
+    ``term`` is the term in which it led then, by its lease; 0 if it did not.
     """
 
     seq: int
@@ -54,16 +54,16 @@ class Begun:
 
 
 def begun(known: KnownState) -> Begun:
-    """Return what the service knows, for an answer that is made from now on."""
+    """Return what the service knows now, for an answer that is about to be made."""
     return Begun(seq=known.recorded_seq, whole_s=known.whole_s, term=known.held_term)
 
 
 def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple[str, str]]:
-    """Return the headers of an answer that has been made since ``before``.
+    """Return the headers on the age of an answer that was begun at ``before``.
 
-    It lags, unless this service has led all the while: what the answer was made of is no older
-    than the request, and no other service can have acknowledged anything meanwhile. A read includes
-    what was recorded before it began, an order what it has recorded.
+    The answer may lag, unless this service has led the whole time: then its data is no older than
+    the request, and no other service can have acknowledged anything meanwhile. A read includes all
+    events recorded before it began; a command includes its own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term
@@ -74,9 +74,9 @@ def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple
 
 
 def standing_tree(ledger_thread: LedgerThread) -> dict[str, object]:
-    """Return which part this service has beside the others of its ledger."""
+    """Return the role of this service among the services of its ledger."""
     found, leads = ledger_thread.leadership, ledger_thread.may_decide
-    # One whose lease is over, and which has not settled that yet, knows of no leader.
+    # A service whose lease has expired, but which has not stepped down yet, knows of no leader.
     is_known = found.leader is not None and found.leads == leads
     return {
         "name": ledger_thread.own_name,

@@ -1,4 +1,4 @@
-"""Forwards a command of REST to the leader as it came, and its answer back."""
+"""Forwards a REST command to the leader unchanged, and returns its answer."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from quorate.views.exits import CommandError, Exit
 
 CONNECTIONS_MAX: Final = 200
 _SENT: Final = ("accept", "content-type", "idempotency-key", "if-match", "if-none-match")
-"""Headers of the caller that go to the leader, beside those that are made here."""
+"""Headers of the caller that are sent to the leader, beside those that are added here."""
 _GIVEN: Final = (
     *("content-type", "vary", "etag", "retry-after", "www-authenticate", "quorate-notes"),
     SEQUENCE,
 )
-"""Headers of the leader that go to the caller."""
+"""Headers of the leader that are sent to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpForward:
     """Sends commands to the leader of the ledger that ``ledger_thread`` follows.
 
-    ``ca_file`` is named where the leader's certificate is not accepted.
+    Errors name ``ca_file`` if the leader's certificate is not accepted.
     """
 
     ledger_thread: LedgerThread
@@ -54,7 +54,7 @@ class HttpForward:
     ) -> None:
         """Send a request to the leader, and the leader's answer to the caller.
 
-        Raises ``CommandError`` where there is no leader, or no answer of it.
+        Raises ``CommandError`` if there is no leader, or it does not answer.
         """
         leader = leader_for(self.ledger_thread, headers.get(FORWARDED_BY.encode(), ""))
         sent = {name: headers[name.encode()] for name in _SENT if name.encode() in headers}
@@ -92,9 +92,9 @@ class HttpForward:
 
 @asynccontextmanager
 async def http_forward(ledger_thread: LedgerThread, ca_file: str) -> AsyncIterator[HttpForward]:
-    """Yield what forwards; ``ca_file`` has what the leader's certificate is checked by, if given.
+    """Yield the forwarder; ``ca_file``, if given, has the authorities for the leader's certificate.
 
-    Raises ``CommandError`` where that file cannot be used.
+    Raises ``CommandError`` if that file cannot be used.
     """
     timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
     limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
@@ -106,7 +106,7 @@ async def http_forward(ledger_thread: LedgerThread, ca_file: str) -> AsyncIterat
 
 
 def _certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """Return what is wrong with a certificate, if that has led to ``error``."""
+    """Return the certificate error that caused ``error``, if one did."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
@@ -114,7 +114,7 @@ def _certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | N
 
 
 def trusted(ca_file: str) -> ssl.SSLContext:
-    """Return how the leader's certificate is checked; raises ``CommandError``."""
+    """Return the TLS context for the leader; raises ``CommandError``."""
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as error:

@@ -1,7 +1,7 @@
-"""What only the leader does beside deciding: webhooks, reports, looking after clusters.
+"""Runs the parts that only the leader has beside deciding: webhooks, reports, clusters.
 
-Each part is entered when this service begins to lead, and left when it leads no longer. A service
-that has its ledger to itself always leads.
+Each part is entered when this service begins to lead, and left when it no longer leads. A service
+that shares its ledger with no other always leads.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 5.0
-"""How long until a part is entered again that could not be."""
+"""How long until a part that failed is entered again."""
 
 Part = Callable[[], AbstractAsyncContextManager[object]]
 
 
 @asynccontextmanager
 async def while_leading(ledger_thread: LedgerThread, part: Part) -> AsyncIterator[None]:
-    """Have ``part`` entered for as long as this service leads, each time that it does."""
+    """Enter ``part`` whenever this service leads, and leave it when it no longer leads."""
     if not ledger_thread.is_led:
         async with part():
             yield
@@ -48,8 +48,8 @@ async def _entered_by_leader(ledger_thread: LedgerThread, part: Part) -> None:
                     lambda found: not found.leads or found.term != term  # noqa: B023 - awaited here
                 )
         except (QuorateError, CommandError, TimeoutError) as error:
-            _LOG.warning("what the leader does beside deciding is tried again: %s", error)
+            _LOG.warning("a part of the leader failed and is started again: %s", error)
             await asyncio.sleep(AGAIN_S)
         except Exception:  # noqa: BLE001 - the task's top frame: one bug must not silence it
-            _LOG.exception("what the leader does beside deciding has met a bug; it is tried again")
+            _LOG.exception("a part of the leader has a bug and is started again")
             await asyncio.sleep(AGAIN_S)

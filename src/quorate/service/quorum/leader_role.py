@@ -1,8 +1,8 @@
-"""The leader's role: taken when this service wins the election, and left when it leads no longer.
+"""The leader's role: taken when this service wins the election, and left when it no longer leads.
 
-The election runs on a thread of its own (``ports/leader_port.py``); here its result becomes what
-the engine does. A leader has an executor of its own making, which it closes when it steps down, so
-that a follower holds nothing that the next leader needs (docs/adr/0051).
+The election runs on a thread of its own (``ports/leader_port.py``); this module applies its result
+to the engine. A leader makes its own executor, and closes it when it steps down, so that a follower
+holds nothing that the next leader needs (docs/adr/0051).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 UNUSED_S: Final = 2.0
-"""How long a leadership is kept in which this service does not decide: then another gets it."""
-NO_ELECTION: Final = "this service has not stood for leader yet"
+"""How long this service keeps a leadership without deciding; then it steps down."""
+NO_ELECTION: Final = "this service has not stood for election yet"
 FOLLOWING: Final = "another service leads, or none does yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """Whether this service leads, its term, and which service leads as far as it knows.
+    """Whether this service leads, its term, and which service leads, if known.
 
-    A service that has its ledger to itself leads in term 0. ``why_not`` says what keeps this one
-    from leading, if anything does.
+    A service that shares its ledger with no other leads in term 0. ``why_not`` says why this one
+    does not lead; empty if it does.
     """
 
     leads: bool = True
@@ -50,7 +50,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateAddress:
-    """What a service is called among the others, and where they reach it."""
+    """The name of a service, and the addresses at which other services reach it."""
 
     name: str
     address: str
@@ -67,20 +67,20 @@ class ExecutorSupply:
         self.has_executor: Final = self._ready is not None
 
     def take(self) -> ServedExecutor | None:
-        """Return an executor that the caller closes; None where nothing here runs work."""
+        """Return an executor, which the caller closes; None if this service runs no work."""
         ready, self._ready = self._ready, None
         is_ready, self._is_ready = self._is_ready, False
         return ready if is_ready else self._make()
 
     def close(self) -> None:
-        """Close the executor that no leadership has taken, if there is one."""
+        """Close the executor that no leadership has used, if there is one."""
         ready, self._ready = self._ready, None
         if ready is not None:
             ready.close()
 
 
 class LeaderRole:
-    """Takes and leaves the leadership for one engine; for the ledger's thread only.
+    """Takes and leaves the leadership for one engine; for the ledger thread only.
 
     ``leadership`` is replaced, never changed, so that other threads may read it.
     """
@@ -100,7 +100,7 @@ class LeaderRole:
         engine.step_down(NO_ELECTION)
 
     def stand(self, store: LedStore, own: CandidateAddress) -> None:
-        """Stand for leader from now on."""
+        """Stand for election from now on."""
         assert self._candidacy is None, "stands already"
         self._candidacy = store.stand_for_leader(
             own.name, own.address, grpc=own.grpc, on_change=lambda _: self._wake()
@@ -112,15 +112,15 @@ class LeaderRole:
         )
 
     def resign(self) -> None:
-        """Leave the leadership to another service, and stand again after a while."""
+        """Step down in favour of another service, and stand for election again after a while."""
         if self._candidacy is not None:
             self._candidacy.step_down()
 
     @property
     def held_term(self) -> int:
-        """The term in which this service leads at this instant, by its lease; 0 where it may not.
+        """The term in which this service holds the leader's lease now; 0 if it does not.
 
-        Any thread may read it, also while the ledger's thread waits for the store.
+        Any thread may read it, even while the ledger thread waits for the store.
         """
         candidacy, term = self._candidacy, self._term
         is_held = candidacy is not None and candidacy.term == term and not self._engine.deposed
@@ -138,13 +138,13 @@ class LeaderRole:
             self._take(term)
         is_unused = term not in (0, self._term)
         if is_unused and monotonic() - self._left_s > UNUSED_S:
-            # The election is won, and the engine may not decide: an executor refused its orders.
+            # The election is won, but the engine may not decide: an executor refused its orders.
             self._left_s = monotonic()
             candidacy.step_down()
         return self._publish(candidacy.leader)
 
     def close(self) -> None:
-        """Stand no longer, and close the executor; after this another service can lead at once."""
+        """Stop standing for election, and close the executor; another service can then lead."""
         if self._term:
             self._leave("this service is stopping")
         if self._candidacy is not None:
@@ -154,7 +154,7 @@ class LeaderRole:
         self._supply.close()
 
     def _take(self, term: int) -> None:
-        """Lead in ``term``; where that cannot be, the leadership is left to another service."""
+        """Lead in ``term``; if that fails, step down in favour of another service."""
         engine = self._engine
         self._newest_term = term
         executor = None
@@ -179,7 +179,7 @@ class LeaderRole:
         engine = self._engine
         if not engine.deposed:
             engine.step_down(why)
-        _LOG.warning("leads no longer in term %d: %s", self._term, engine.deposed)
+        _LOG.warning("no longer leads in term %d: %s", self._term, engine.deposed)
         executor, self.executor = self.executor, None
         self._term, self._left_s = 0, monotonic()
         if executor is not None:
@@ -189,7 +189,7 @@ class LeaderRole:
         """Replace ``leadership`` if it has changed; return whether it has."""
         leads = self._term > 0
         if not leads and leader is not None and leader.term == self._newest_term:
-            # Its own victory, in which it does not decide yet, or no longer.
+            # This service has won the election, but does not decide yet, or no longer does.
             leader = None
         term = leader.term if leader is not None else self._term
         found = Leadership(leads=leads, term=term, leader=leader, why_not=self._why_not)

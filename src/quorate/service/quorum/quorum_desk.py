@@ -1,4 +1,4 @@
-"""What an operator is shown of the services of one ledger, and has the leader do."""
+"""The quorum commands of an operator: the status of the services of one ledger, and step-down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.service.quorum.leader_role import LeaderRole
 
 @dataclass(frozen=True, slots=True)
 class QuorumDesk:
-    """The ``QuorumControl`` of one service; ``role`` is None where it has its ledger to itself."""
+    """Implements ``QuorumControl``; ``role`` is None if no other service shares the ledger."""
 
     engine: Engine
     role: LeaderRole | None
@@ -20,7 +20,7 @@ class QuorumDesk:
     lag_s: float
 
     def status(self) -> QuorumStatus:
-        """Return what this service is among those of its ledger."""
+        """Return the role of this service among the services of its ledger."""
         seq = self.engine.head.seq
         if self.role is None:
             return QuorumStatus(
@@ -38,11 +38,11 @@ class QuorumDesk:
         )
 
     def members(self) -> Sequence[MemberRecord]:
-        """Return the services of the ledger, by name; none where it has only this one."""
+        """Return the services of the ledger, by name; empty if there is only this one."""
         store = self.engine.store
         return store.members() if self.role is not None and isinstance(store, LedStore) else ()
 
     def step_down(self) -> None:
-        """Leave the leadership to another service."""
-        assert self.role is not None, "a service that is alone is refused before"
+        """Step down in favour of another service."""
+        assert self.role is not None, "a service without others is refused before"
         self.role.resign()

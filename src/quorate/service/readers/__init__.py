@@ -1,1 +1,1 @@
-"""Readers: processes beside the ledger that answer questions. Start at ``read_pool.py``."""
+"""Readers: processes beside the ledger thread that answer reads. Start at ``read_pool.py``."""

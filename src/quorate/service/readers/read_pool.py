@@ -1,9 +1,9 @@
-"""The read pool: questions are answered beside the ledger's thread, and hold up no commit.
+"""The read pool: answers reads beside the ledger thread, so that they delay no commit.
 
-A question gets one of a few readers, and is answered from the ledger's head at that moment:
-everything acknowledged before the question is included. A reader is a process of its own
-(``reader_process.py``), so that its work takes no turn of the interpreter that commits. This module
-decides whose question is next, and how many may wait; one thread hands questions to one process
+One of a few readers answers a read, from the ledger's head at that moment: the answer includes
+everything acknowledged before the request. A reader is a process of its own
+(``reader_process.py``), so that its work does not compete for the interpreter lock with commits.
+This module decides which read is next, and how many may wait; one thread sends reads to one process
 (docs/adr/0032).
 """
 
@@ -28,22 +28,22 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""How many questions are answered at once; all but one at most are long, or of one tenant.
+"""How many readers there are. Long reads, or reads of one tenant, may use all but one.
 
-Of the long ones, all but one at most are of one tenant, too.
+Of the readers for long reads, one tenant may use all but one.
 """
 WAITING_MAX: Final = 256
-"""How many questions may wait; callers of more have to come back."""
+"""How many reads may wait; above that, callers must try again later."""
 OF_TENANT_MAX: Final = 128
-"""How many of one tenant may wait or be under way, so that none has the room to itself."""
+"""How many reads of one tenant may wait or be under way, so that no tenant fills the pool."""
 OF_ONE_MAX: Final = 64
-"""How many of one caller may wait or be under way."""
+"""How many reads of one caller may wait or be under way."""
 LONG_OF_TENANT_MAX: Final = 32
-"""How many long questions of one tenant may wait or be under way."""
+"""How many long reads of one tenant may wait or be under way."""
 LONG_OF_ONE_MAX: Final = 16
-"""How many long questions of one caller may wait or be under way."""
+"""How many long reads of one caller may wait or be under way."""
 OPEN_MAX: Final = 1_000
-"""How many are not answered yet, those among them that go on with an answer."""
+"""How many reads may be open, including those that continue a streamed answer."""
 KEEP_S: Final = 600.0
 """How long an unused state is kept: it takes as much memory as the ledger's own."""
 
@@ -51,14 +51,14 @@ T = TypeVar("T")
 
 
 class AnyReader(Protocol):
-    """Answers questions, for one thread at a time."""
+    """Answers reads, for one thread at a time."""
 
     def reply(self, question: Question) -> Reply:
-        """Return the answer; raises ``CommandError`` when it is refused."""
+        """Return the answer; raises ``CommandError`` if the request is refused."""
         ...
 
     def follow(self) -> None:
-        """Get ready for the next question."""
+        """Prepare for the next read."""
         ...
 
     def forget(self) -> None:
@@ -66,15 +66,15 @@ class AnyReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Answer nothing more; from any thread."""
+        """Answer no more reads; may be called from any thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Slip:
-    """A question that waits.
+    """A waiting read.
 
-    ``is_long``: it takes long. ``is_apart``: it reads no ledger.
+    ``is_long``: it takes long. ``is_apart``: it does not read the ledger.
     """
 
     done: asyncio.Future[Any]
@@ -85,7 +85,7 @@ class _Slip:
 
 
 class ReadPool:
-    """Open it in the event loop that its callers run in; close it before that ends."""
+    """Answers reads. Open it in the event loop of its callers; close it before the loop ends."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class ReadPool:
         self._waiting_max = waiting_max
         self._wake = Condition()
         self._slips: deque[_Slip] = deque()
-        # Questions that are being answered.
+        # Reads that are being answered.
         self._under_way: list[_Slip] = []
-        # Callers whose questions are not answered yet, in the event loop only.
+        # Callers whose reads are not answered yet; for the event loop only.
         self._shares = Shares(
             Share(
                 most=OPEN_MAX,
@@ -116,7 +116,7 @@ class ReadPool:
                 of_tenant_max=LONG_OF_TENANT_MAX,
                 of_one_max=LONG_OF_ONE_MAX,
                 kept=0,
-                what="questions that take long",
+                what="reads that take long",
             )
         )
         self._is_closing = False
@@ -133,7 +133,7 @@ class ReadPool:
             Thread(target=self._read, args=(reader,), name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Accept nothing more, and refuse those that wait or are being answered."""
+        """Accept no more reads, and refuse those that wait or are being answered."""
         with self._wake:
             self._is_closing = True
             left, self._slips = list(self._slips), deque()
@@ -151,13 +151,13 @@ class ReadPool:
         is_long: bool = True,
         is_apart: bool = False,
     ) -> T:
-        """Return what ``do`` returns on a thread of the pool, for ``caller``.
+        """Run ``do`` on a thread of the pool for ``caller``, and return its result.
 
-        Questions that are ``is_long``, and those that read no ledger (``is_apart``), always leave
-        one reader to others. Of the latter, each tenant has one answered at a time.
+        Reads with ``is_long``, and those that do not read the ledger (``is_apart``), always leave
+        one reader free. Of the latter, each tenant has one answered at a time.
 
-        Raises ``CommandError`` when too many questions wait, or too many of the caller. An admin's
-        question waits though all places are taken, up to ``OPEN_MAX``.
+        Raises ``CommandError`` if too many reads wait, or too many of the caller. An admin's read
+        may wait even if all places are taken, up to ``OPEN_MAX``.
         """
         shares = self._long_shares if is_long else self._shares
         with shares.taken(caller):
@@ -167,10 +167,10 @@ class ReadPool:
             return found
 
     async def run(self, do: Callable[[AnyReader], T], *, goes_on: bool = False) -> T:
-        """Return what ``do`` returns on a thread of the pool.
+        """Run ``do`` on a thread of the pool, and return its result.
 
-        Raises ``CommandError`` when too many questions wait, unless this one ``goes_on`` with an
-        answer that has begun: each such answer has at most one waiting question.
+        Raises ``CommandError`` if too many reads wait, unless this one ``goes_on`` with an answer
+        that has begun: each such answer has at most one waiting read.
         """
         found: T = await self._run(_Slip(self._future(), do), is_let_in=goes_on)
         return found
@@ -189,7 +189,7 @@ class ReadPool:
             if len(self._slips) >= self._waiting_max and not is_let_in:
                 raise CommandError(
                     Exit.UNUSABLE,
-                    f"{len(self._slips)} questions wait; ask again later",
+                    f"{len(self._slips)} reads wait, which is the limit; ask again later",
                     fault=UNAVAILABLE,
                 )
             self._slips.append(queued)
@@ -212,29 +212,29 @@ class ReadPool:
                 self._tell(queued, None, error)
             with self._wake:
                 self._under_way.remove(queued)
-                # A question that was skipped may begin now.
+                # A read that was skipped may begin now.
                 self._wake.notify_all()
 
     def _begin(self, reader: AnyReader) -> None:
         try:
             reader.follow()
         except Exception:  # noqa: BLE001 - a thread's top frame: logged
-            # A reader that ends at once raises ``EOFError``, and this thread must go on in any
-            # case. The first question starts the reader again, and its caller gets the error.
+            # A reader that ends at once raises ``EOFError``, and this thread must continue in any
+            # case. The first read starts the reader again, and its caller gets the error.
             _LOG.exception("a reader could not be started")
 
     def _next(self, reader: AnyReader) -> _Slip | None:
-        """Return the next question; None when the pool is closing."""
+        """Return the next read; None when the pool is closing."""
         while True:
             with self._wake:
                 found = self._wait(KEEP_S)
             if found is not None or self._is_closing:
                 return found
-            # Not under the lock, so that no caller waits for it.
+            # Outside the lock, so that no caller waits for it.
             reader.forget()
 
     def _wait(self, within_s: float) -> _Slip | None:
-        """Return the next question; None when none came in time, or the pool is closing."""
+        """Return the next read; None if none came in time, or the pool is closing."""
         end_s = monotonic() + within_s
         while (queued := self._take()) is None:
             left_s = end_s - monotonic()
@@ -244,9 +244,9 @@ class ReadPool:
         return queued
 
     def _take(self) -> _Slip | None:
-        """Return the first question that may begin now; None where there is none.
+        """Return the first read that may begin now; None if there is none.
 
-        Questions of disconnected callers are dropped on the way.
+        Reads of disconnected callers are dropped on the way.
         """
         left: deque[_Slip] = deque()
         found: _Slip | None = None
@@ -263,7 +263,7 @@ class ReadPool:
         return found
 
     def _may_begin(self, queued: _Slip) -> bool:
-        """Return whether ``queued`` may begin: others, and short questions, have a reader left."""
+        """Return whether ``queued`` may begin: a reader stays free for others and short reads."""
         most = max(1, len(self._readers) - 1)
         mine = [each for each in self._under_way if queued.whose and each.whose == queued.whose]
         if len(mine) >= most:

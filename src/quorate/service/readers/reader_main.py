@@ -1,8 +1,8 @@
-"""The program that reader processes are forked from, and what each of them does.
+"""The program from which reader processes are forked, and the main loop of each reader.
 
 It has imported everything that readers need, and waits for orders on a socket (``reader_server``).
-When that is closed, because the service has ended in whatever way, it kills its readers and ends;
-when it is killed itself, they end with it, in the midst of an answer, too.
+When the socket is closed, because the service has ended in any way, it kills its readers and ends.
+When it is killed itself, its readers end with it, even during an answer.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from quorate.views.failures import as_command_error
 _LOG = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 0.5
-"""How long a process that has nothing to answer waits before it reads on, at least."""
+"""The shortest pause before an idle reader follows the ledger again."""
 FOLLOW_S_MAX: Final = 4.0
-"""How long it waits at most: reading ten commits costs hardly more than looking for one."""
+"""The longest such pause: reading ten commits costs hardly more than checking for one."""
 FEW_EVENTS: Final = 50
-"""How many events are read on so quickly that as many more may wait for the next question."""
+"""So few events take little time, so an idle reader leaves them for the next question."""
 GLANCE_S: Final = 1.0
-"""How long an idle reader waits for its store: a question that comes meanwhile waits, too."""
+"""How long an idle reader waits for its store: a read that arrives meanwhile waits, too."""
 NICE: Final = 5
-"""By how much commits go before reads where both want the same core."""
+"""The nice value of readers, so that commits come first if both need the same core."""
 _PR_SET_PDEATHSIG: Final = 1
 
 Prctl = Callable[..., Any]
 
 
 def main() -> None:
-    """Take orders from standard input, which is a socket, until it is closed."""
-    # The service ends it, whatever a terminal or a supervisor sends to both.
+    """Carry out orders from standard input, which is a socket, until it is closed."""
+    # Only the service ends this process, whatever signal a terminal or a supervisor sends to both.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     control = socket.socket(fileno=os.dup(0))
@@ -62,27 +62,27 @@ def main() -> None:
         os.dup2(nothing.fileno(), 0)
     for operation in OPERATIONS.values():
         if operation.effect is not Effect.STREAM:
-            # Imports what answers it.
+            # Imports the modules that answer questions.
             operation.handle()
-    # Readers' collectors skip what they share, because a visit would copy it.
+    # The collectors of readers skip objects shared by the fork, because a visit would copy them.
     gc.collect()
     gc.freeze()
     _Server(control).run()
 
 
 class _Server:
-    """Forks readers and reaps them; has one thread, so that a fork copies no lock that is held."""
+    """Forks readers and reaps them; has one thread, so that a fork copies no held lock."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._prctl = find_prctl()
-        # Readers have the reading end, and read end-of-file there when this process is gone.
+        # Readers hold the reading end, and get end-of-file there when this process ends.
         self._alive = os.pipe()
         self._woken, self._wakes = socket.socketpair()
         self._pids: dict[int, int] = {}
 
     def run(self) -> None:
-        """Carry out orders until the service is gone."""
+        """Carry out orders until the service has ended."""
         self._woken.settimeout(0)
         self._wakes.settimeout(0)
         # Only a signal that has a handler writes to the wake-up descriptor.
@@ -99,14 +99,14 @@ class _Server:
                     self._reap()
                 if self._control in ready and not self._take_order():
                     break
-        # No reader is reaped any more, and the wake-up socket is closed soon.
+        # No more readers are reaped, and the wake-up socket is closed soon.
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for pid in self._pids.values():
             os.kill(pid, signal.SIGKILL)
 
     def _take_order(self) -> bool:
-        """Carry out one order; return False where there is none because the service is gone."""
+        """Carry out one order; return False if the service has ended."""
         try:
             data, passed, _, _ = socket.recv_fds(self._control, ORDER.size, 1)
             while data and len(data) < ORDER.size:
@@ -119,7 +119,7 @@ class _Server:
         if kind == START and passed:
             self._fork(number, passed[0])
         if kind == END and number in self._pids:
-            # The reader runs or has not been reaped, so no other process has its number.
+            # The reader runs or has not been reaped, so no other process has its process id.
             os.kill(self._pids[number], signal.SIGKILL)
         for descriptor in passed:
             os.close(descriptor)
@@ -130,7 +130,7 @@ class _Server:
         try:
             pid = os.fork()
         except OSError as error:
-            # The service finds the reader's socket closed, and asks for another.
+            # The service finds the reader's socket closed, and requests another reader.
             sys.stderr.write(f"quorate: no reader can be started: {error}\n")
             return
         if pid == 0:
@@ -138,7 +138,7 @@ class _Server:
         self._pids[number] = pid
 
     def _become_reader(self, server: int, descriptor: int) -> NoReturn:
-        """Answer questions, and end."""
+        """Answer questions in this process, then end it."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -174,13 +174,13 @@ def find_prctl() -> Prctl | None:
 def end_with_parent(parent: int, alive: int, prctl: Prctl | None) -> None:
     """Have this process end as soon as ``parent`` does, whatever it is doing then.
 
-    The kernel does it where it can (``prctl``); elsewhere a thread waits for the end of the pipe
+    The kernel does it if it can (``prctl``); otherwise a thread waits for the end of the pipe
     ``alive``, whose other end only the parent has open.
     """
     if prctl is None or prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
         Thread(target=_end_at_end_of, args=(alive,), name="parent", daemon=True).start()
     if os.getppid() != parent:
-        # It has ended before this was in place.
+        # The parent has ended before this was set up.
         os._exit(1)
 
 
@@ -193,7 +193,7 @@ def _end_at_end_of(alive: int) -> None:
 
 
 class _WorkSpentError(BaseException):
-    """The CPU that an answer may take is spent; no handler of errors is to catch it."""
+    """An answer has used up its CPU time; no error handler may catch this."""
 
 
 class _SentClock:
@@ -261,7 +261,7 @@ def _answered(reader: Reader, sent: SentQuestion) -> Reply | Exception:
 
 @contextmanager
 def _bounded(cpu_s_max: float) -> Iterator[None]:
-    """Raise ``_WorkSpentError`` in the midst of what takes more CPU than this."""
+    """Raise ``_WorkSpentError`` in the body once it has used more CPU time than this."""
     signal.setitimer(signal.ITIMER_PROF, cpu_s_max)
     try:
         yield
@@ -275,12 +275,12 @@ def _spent(number: int, frame: FrameType | None) -> None:
 
 
 def next_wait_s(waited_s: float, events: int) -> float:
-    """Return how long to wait before reading on again, where ``waited_s`` brought ``events``."""
+    """Return the next pause before following, after a pause of ``waited_s`` brought ``events``."""
     return FOLLOW_S if events > FEW_EVENTS else min(2 * waited_s, FOLLOW_S_MAX)
 
 
 def _try_to(read_on: Callable[[], int]) -> int:
-    """Return how many events were read on."""
+    """Return how many events were read."""
     try:
         return read_on()
     except (QuorateError, OSError):
@@ -290,7 +290,7 @@ def _try_to(read_on: Callable[[], int]) -> int:
 
 
 def _as_sent(error: Exception) -> Exception:
-    """Return ``error`` as it is sent: as text for the caller, or as a bug with its trace."""
+    """Return ``error`` as it is sent: as text for the caller, or as a bug with its traceback."""
     refusal = as_command_error(error)
     if refusal is not None:
         return refusal

@@ -12,29 +12,29 @@ from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
 from quorate.service.reply import Form, Reply
 
 PART_BYTES: Final = 64 * 1024
-"""How much of a long answer is made at a time, before others are answered."""
+"""The size of one part of a long answer, after which others are answered."""
 
 
 class ReaderPools:
-    """Readers as ``config`` says: processes, where ``ledger`` is the URL of its store."""
+    """The reader pools; their readers are processes if ``ledger``, the store's URL, is given."""
 
     def __init__(self, config: ReaderConfig, ledger: str | None) -> None:
-        # Answers that are made in parts, as their callers read them, are made in this process.
+        # Answers in parts are made in this process, as their callers read them.
         self._streams = ReadPool(lambda: Reader(config))
         self._pages = ReadPool(_maker(config, ledger))
 
     def open(self) -> None:
-        """Take questions."""
+        """Start accepting questions."""
         self._streams.open()
         self._pages.open()
 
     def close(self) -> None:
-        """Take no more questions, and end the readers."""
+        """Accept no more questions, and end the readers."""
         self._pages.close()
         self._streams.close()
 
     async def ask(self, question: Question, place: Place) -> Reply:
-        """Return the answer of a reader; raises ``CommandError`` when it is refused."""
+        """Return the answer of a reader; raises ``CommandError`` if the request is refused."""
         room = self._streams if question.form is Form.LINES else self._pages
         return await room.ask(
             question.caller,
@@ -44,7 +44,7 @@ class ReaderPools:
         )
 
     async def part_of(self, lines: Iterator[str]) -> bytes:
-        """Return the next part of a long answer; nothing at its end."""
+        """Return the next part of a long answer; empty at its end."""
         return await self._streams.run(lambda _: next_part(lines), goes_on=True)
 
 
@@ -65,7 +65,7 @@ def _maker(config: ReaderConfig, ledger: str | None) -> Callable[[], AnyReader]:
 
 
 def next_part(lines: Iterator[str]) -> bytes:
-    """Return the next lines, about ``PART_BYTES`` of them; nothing at the end."""
+    """Return the next lines, about ``PART_BYTES`` of them; empty at the end."""
     found: list[str] = []
     size = 0
     for line in lines:

@@ -1,10 +1,10 @@
-"""A reader in a process of its own: its work never takes the interpreter from commits.
+"""A reader in a process of its own, so that it never takes the interpreter lock from commits.
 
-The service sends one question after another over a socket and is sent each answer. The process
-follows the ledger's file by itself (``reader_main.py``). An answer that takes more CPU than its
-place allows is given up, and the caller is refused; the state is then read anew, because the work
-may have been cut off anywhere. A process that does not take a question or does not answer in time
-is ended, and another one is started.
+The service sends one question after another over a socket, and receives the answers. The process
+follows the ledger's file by itself (``reader_main.py``). If an answer needs more CPU time than its
+place allows, it is aborted, and the caller is refused. Then the process reads the state again,
+because the work may have been interrupted anywhere. A process that does not accept a question or
+answer in time is ended, and another one is started.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from quorate.views.statuses import TIMED_OUT, UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 WALL_PER_CPU: Final = 10
-"""How many seconds may pass for each that an answer may take of CPU, on a busy machine."""
+"""The time limit of an answer as a multiple of its CPU time limit, for a busy machine."""
 STARTS_MAX: Final = 2
 """How often a process is started for one question."""
 START_S_MAX: Final = 60.0
-"""How long a process may take to start, with the server that it is forked from."""
+"""How long a process may take to start, including the server from which it is forked."""
 READY: Final = b"ready"
-"""What a process sends first."""
+"""The first message of a process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessConfig:
-    """What a reader process is started with; sent to it once."""
+    """The settings of a reader process; sent to it once."""
 
     ledger: str
     name: str
@@ -77,7 +77,7 @@ class _Process:
 
 
 class RemoteReader:
-    """A reader process, started when it is first asked; for one thread at a time, but ``close``."""
+    """A reader process, started by the first question; for one thread, except ``close``."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class RemoteReader:
         self._is_closed = False
 
     def reply(self, question: Question) -> Reply:
-        """Return the answer; raises ``CommandError`` when it is refused."""
+        """Return the answer; raises ``CommandError`` if the request is refused."""
         cpu_s_max = self._cpu_s_max[place_of(question.operation, question.asked)]
         sent = SentQuestion(
             question.caller,
@@ -118,7 +118,7 @@ class RemoteReader:
     def follow(self) -> None:
         """Start the process, if there is none, so that the first question does not wait for it.
 
-        Raises ``OSError`` or ``EOFError`` when it cannot be started.
+        Raises ``OSError`` or ``EOFError`` if it cannot be started.
         """
         with self._in_use:
             try:
@@ -129,12 +129,12 @@ class RemoteReader:
                     raise
 
     def forget(self) -> None:
-        """End the process, which is started again by the next question; waits for nothing."""
+        """End the process; the next question starts it again. Does not wait."""
         with self._in_use:
             self._end()
 
     def close(self) -> None:
-        """End the process, and start no other; from any thread, and waits for nothing."""
+        """End the process, and start no other; may be called from any thread, and does not wait."""
         self._is_closed = True
         if self._in_use.acquire(blocking=False):
             try:
@@ -170,7 +170,7 @@ class RemoteReader:
         )
 
     def _running(self) -> MessageSocket:
-        """Return the socket of a process that takes questions."""
+        """Return the socket of a process that accepts questions."""
         if self._process is None:
             number, connected = self._server.start()
             process = self._process = _Process(number, MessageSocket(connected))
@@ -197,9 +197,10 @@ class RemoteReader:
 
 
 def too_long(cpu_s_max: float) -> CommandError:
-    """Return the refusal of a question that takes more than ``cpu_s_max`` to answer."""
+    """Return the refusal of a question that needs more than ``cpu_s_max`` of CPU time."""
     return CommandError(
         Exit.UNUSABLE,
-        f"answering takes more than {cpu_s_max:g} s of CPU, which is the most; narrow the question",
+        f"answering takes more than {cpu_s_max:g} s of CPU time, which is the limit; narrow the "
+        f"question",
         fault=TIMED_OUT,
     )

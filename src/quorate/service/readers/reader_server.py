@@ -1,9 +1,8 @@
-"""The server that reader processes are forked from, as the service has it: start one, end one.
+"""The service's side of the server from which reader processes are forked.
 
-It is a program of its own that imports what readers need, and nothing else: never the module that
-the service was started from, which need not be made for it. All services of one process share it.
-It is started with the first reader, and ends with the process, however that ends
-(``reader_main.py``).
+The server is a program of its own that imports only what readers need, never the module that the
+service was started from. All services of one process share it. It starts with the first reader, and
+ends when the process does, in any way (``reader_main.py``).
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from typing import Final
 _LOG = logging.getLogger(__name__)
 
 ORDER: Final = struct.Struct("!cQ")
-"""What the server is sent: an order, and the number of the reader that it is about."""
+"""A message to the server: an order, and the number of the reader."""
 START: Final = b"S"
-"""Fork a reader; its end of a socket comes with the order."""
+"""Fork a reader; its end of a socket is sent with the order."""
 END: Final = b"E"
 """Kill a reader, if it has not ended."""
 ORDER_S_MAX: Final = 10.0
@@ -34,7 +33,7 @@ _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from {module} import main
 
 
 class ReaderServer:
-    """Starts and ends readers; for any thread."""
+    """Starts and ends readers; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -42,10 +41,10 @@ class ReaderServer:
         self._started: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
     def start(self) -> tuple[int, socket.socket]:
-        """Return the number of a new reader and the socket that it answers at.
+        """Start a reader; return its number and the socket at which it answers.
 
-        A reader that cannot be forked is one whose socket is at its end. Raises ``OSError`` when
-        there is no server and none can be started.
+        If the reader cannot be forked, its socket is at its end. Raises ``OSError`` if there is no
+        server and none can be started.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -71,7 +70,7 @@ class ReaderServer:
                 self._started[1].sendall(ORDER.pack(END, number))
             except OSError as error:
                 # Its readers end with it.
-                _LOG.warning("the server of readers takes no orders, and is ended: %r", error)
+                _LOG.warning("the server of readers accepts no orders, and is ended: %r", error)
                 self._stop()
 
     def close(self) -> None:
@@ -80,7 +79,7 @@ class ReaderServer:
             self._stop()
 
     def leave_to_parent(self) -> None:
-        """Release the server, in a process that was forked from the one that has it.
+        """Release the server in a forked child of its process.
 
         The lock may be held by a thread that does not exist here.
         """
@@ -93,15 +92,15 @@ class ReaderServer:
             process.returncode = 0
 
     def _running(self) -> socket.socket:
-        """Return the socket of a server that runs."""
+        """Return the socket of a running server."""
         if self._started is not None and self._started[0].poll() is not None:
-            _LOG.warning("the server of readers ended by %s", self._started[0].returncode)
+            _LOG.warning("the server of readers ended with %s", self._started[0].returncode)
             self._stop()
         if self._started is None:
             ours, theirs = socket.socketpair()
             ours.settimeout(ORDER_S_MAX)
             with theirs:
-                # With this process's path, and with no folder put before it (-P).
+                # With this process's path, and with no folder added before it (-P).
                 program = _PROGRAM.format(path=sys.path, module=_MODULE)
                 words = [sys.executable, "-P", "-c", program]
                 try:

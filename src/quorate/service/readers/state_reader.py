@@ -1,8 +1,8 @@
-"""A reader: one state of its own that follows the ledger, from which questions are answered.
+"""A reader: one state of its own that follows the ledger, and from which it answers questions.
 
-It reads the ledger up to its head at that moment, so that everything acknowledged before the
-question is included. What follows from a state (the plan, the order of the queue) is computed once
-for all questions about one sequence, and is at most ``INSTANT_MS_MAX`` old.
+It reads the ledger up to its head at that moment, so that the answer includes everything
+acknowledged before the question. Results derived from a state (the plan, the order of the queue)
+are computed once for all questions about one sequence, and are at most ``INSTANT_MS_MAX`` old.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from quorate.ports.store_port import EventStore
 from quorate.service.reply import Form, Reply, reply_of
 
 READ_ON_EVENTS_MAX: Final = 4 * SNAPSHOT_EVENTS
-"""How far a state is read on before it is opened anew, to stay as small as what is live."""
+"""After this many events a state is read again from a snapshot, to stay small."""
 INSTANT_MS_MAX: Final = 1_000
-"""How old what follows from a state may be: until then questions about one sequence share it."""
+"""How old results derived from a state may be before they are computed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderConfig:
-    """What readers read: ``reading`` opens the ledger for reading, from any thread.
+    """The settings of readers: ``reading`` opens the ledger for reading, on any thread.
 
-    ``glancing`` does that, too, for a reader that is idle, and gives up early.
+    ``glancing`` does so for an idle reader, with a short time limit.
 
-    ``is_executed`` says whether an executor runs the work, which readers plan with. Without
-    ``logs`` no output of runs is kept here, and without ``reports`` none of simulations.
-    ``mail_domains`` as in ``RequestContext``.
+    ``is_executed`` says whether an executor runs the work; plans depend on it. Without ``logs``
+    there is no output of runs here, and without ``reports`` there are no simulation reports. For
+    ``mail_domains`` see ``RequestContext``.
     """
 
     reading: Callable[[], EventStore]
@@ -57,7 +57,7 @@ class ReaderConfig:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of ``caller``, and the least sequence that the answer must include."""
+    """A question of ``caller``, and the lowest sequence that the answer must include."""
 
     caller: Caller
     operation: Operation
@@ -72,24 +72,24 @@ class Reader:
     def __init__(self, config: ReaderConfig) -> None:
         self._config = config
         self._engine: Engine | None = None
-        # The store that the state was first read from, which has the archived runs.
+        # The store from which the state was first read; it has the archived runs.
         self._opened: EventStore | None = None
         self._opened_seq = 0
         self._instant: tuple[int, Instant] | None = None
 
     def reply(self, question: Question) -> Reply:
-        """Return the answer; raises ``CommandError`` when it is refused."""
+        """Return the answer; raises ``CommandError`` if the request is refused."""
         context = self.context(question.caller, question.operation, question.seq)
-        # Without reading the state, which other questions need as well.
+        # Answered without the state, which other questions need as well.
         begun_s = thread_time()
         found = answer(context, question.operation, question.asked)
         reply = reply_of(found, question.operation, question.form, is_long=True)
         return replace(reply, cpu_s=thread_time() - begun_s)
 
     def context(self, caller: Caller, operation: Operation, seq: int | None = None) -> AnyDesk:
-        """Return the context in which ``caller`` is answered, with all that is recorded by now.
+        """Return the context for requests of ``caller``, with all events recorded by now.
 
-        With ``seq``, it may be older, but has everything up to that sequence.
+        With ``seq`` it may be older, but has all events up to that sequence.
         """
         config = self._config
         if operation.of_blocks:
@@ -115,33 +115,33 @@ class Reader:
         )
 
     def follow(self) -> None:
-        """Read on in the ledger, so that the next question has little left to read."""
+        """Follow the ledger, so that the next question has little left to read."""
         self.read_on()
 
     def read_on(self) -> int:
-        """Return how many events were read on; none where there is no state yet."""
+        """Follow the ledger; return how many events were read, 0 if there is no state yet."""
         if self._engine is None:
             return 0
         before = self._engine.head.seq
         return self._followed(None, self._config.glancing).head.seq - before
 
     def forget(self) -> None:
-        """Release the state, which is read again by the next question."""
+        """Release the state; the next question reads it again."""
         self._engine = self._instant = None
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
 
     def close(self) -> None:
-        """Do nothing: a question that is being answered changes nothing, and may end by itself."""
+        """Do nothing: a question under way changes nothing, and may end by itself."""
 
     def _followed(self, seq: int | None, reading: Callable[[], EventStore] | None = None) -> Engine:
-        """Return an engine for reading, over the state at the ledger's end or at least ``seq``."""
+        """Return a read-only engine whose state is at the ledger's end or at least at ``seq``."""
         known = self._engine
         if known is not None and seq is not None and known.head.seq >= seq:
             return known
         store = (reading or self._config.reading)()
-        # If reading on fails within a block, the state must not be used again.
+        # If reading fails within a block, the state must not be used again.
         self._engine = self._instant = None
         if known is not None and known.head.seq - self._opened_seq >= READ_ON_EVENTS_MAX:
             # Runs that ended since then are in memory; a state from a later snapshot has them in
@@ -156,7 +156,7 @@ class Reader:
             try:
                 engine.follow()
             except StoreError:
-                # What was read before is of use while the store is out of reach.
+                # The present state is still useful while the store cannot be reached.
                 if engine.is_whole:
                     self._engine = engine
                 raise
@@ -164,7 +164,7 @@ class Reader:
         return engine
 
     def _now(self, engine: Engine) -> Instant:
-        """Return this instant, or one that is not too old, of the state of ``engine``."""
+        """Return the present instant, or a recent one, of the state of ``engine``."""
         known, seq, now_ms = self._instant, engine.head.seq, engine.now_ms()
         if known is not None and known[0] == seq:
             is_recent = 0 <= now_ms - known[1].now_ms < INSTANT_MS_MAX

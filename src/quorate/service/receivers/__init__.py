@@ -1,5 +1,5 @@
 """Receivers of notices: webhooks, which get signed POSTs, and mail; each at least once.
 
-``notice_sink`` reads the ledger and delivers by the outbox, whatever the receiver is. Start reading
-at ``receiver_threads``.
+``notice_sink`` reads the ledger and delivers through the outbox, for every kind of receiver. Start
+reading at ``receiver_threads``.
 """

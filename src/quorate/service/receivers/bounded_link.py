@@ -1,4 +1,4 @@
-"""Connections to one host, one at a time, each with a time limit for all of it."""
+"""Connections to one host, one at a time, each with a limit on its total time."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from threading import Lock, Timer
 from typing import Any, Final
 
 CONNECT_PARTS: Final = 3
-"""One address of several may take this part of the time: behind it is one that answers, maybe."""
+"""One of several addresses may take 1/CONNECT_PARTS of the time: the next one may answer."""
 
 Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
-"""One address of a host, as ``getaddrinfo`` has it."""
+"""One address of a host, as ``getaddrinfo`` returns it."""
 
 
 def addresses(host: str, port: int) -> Sequence[Found]:
-    """Return the addresses of ``host``, the first to be tried first; raises ``OSError``."""
+    """Return the addresses of ``host``, in the order to try them; raises ``OSError``."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 class BoundedLink:
     """Opens connections that end after ``timeout_s``, however slowly the other side answers.
 
-    ``resolve`` finds the host's addresses.
+    ``resolve`` returns the host's addresses.
     """
 
     def __init__(
@@ -45,17 +45,17 @@ class BoundedLink:
 
     @property
     def is_late(self) -> bool:
-        """Whether the connection was cut because its time was over."""
+        """Whether the connection was closed because its time was over."""
         return self._is_late
 
     @property
     def late_words(self) -> str:
-        """Why nothing came of a connection that was cut."""
+        """The error text for a connection that was closed for its time limit."""
         return "stopping" if self._is_aborted else f"no answer within {self.timeout_s:g} s"
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
-        """Bound what is done inside, and close the connection behind it."""
+        """Limit the time of the body, and close the connection after it."""
         self._is_late = False
         timer = Timer(self.timeout_s, self._cut_late)
         timer.daemon = True
@@ -70,9 +70,9 @@ class BoundedLink:
                 reached.close()
 
     def connect(self) -> socket.socket:
-        """Return a connection to the first address that takes it; raises ``OSError`` of the last.
+        """Return a connection to the first address that accepts it; raises the last ``OSError``.
 
-        Raises ``TimeoutError`` where the time is over, or the link was aborted.
+        Raises ``TimeoutError`` if the time is over, or the link was aborted.
         """
         found = self._resolve(self.host, self.port)
         part_s = self.timeout_s if len(found) == 1 else self.timeout_s / CONNECT_PARTS
@@ -93,7 +93,7 @@ class BoundedLink:
 
     def secured(self, reached: socket.socket, context: SSLContext) -> socket.socket:
         """Return the connection with TLS over it; raises ``OSError``."""
-        # Kept before the handshake, so that it can be cut meanwhile.
+        # Stored before the handshake, so that it can be closed meanwhile.
         wrapped = context.wrap_socket(
             reached, server_hostname=self.host, do_handshake_on_connect=False
         )
@@ -102,14 +102,14 @@ class BoundedLink:
         return wrapped
 
     def abort(self) -> None:
-        """Cut what is under way, from another thread, and connect no more."""
+        """Close the connection under way, from another thread, and connect no more."""
         with self._guard:
             self._is_aborted = True
             reached = self._socket
         _shut(reached)
 
     def _held(self, reached: socket.socket) -> socket.socket:
-        """Keep a connection, so that it can be cut while it is connecting; return it."""
+        """Store a connection, so that it can be closed while it is connecting; return it."""
         with self._guard:
             if not self._is_late and not self._is_aborted:
                 self._socket = reached

@@ -1,4 +1,4 @@
-"""What receivers report to metrics: what was delivered, what waits, and since when."""
+"""Metrics of receivers: what was delivered, what waits, and since when."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MS: Final = 1_000
 
 
 class DeliveryCounts:
-    """For every thread, of receivers of one kind. Each has series from when it was begun."""
+    """The metrics of receivers of one kind; safe for several threads. ``begun`` adds a receiver."""
 
     def __init__(self, registry: CollectorRegistry, of: m.DeliveryMetrics) -> None:
         self._deliveries = counter(registry, of.deliveries)
@@ -24,7 +24,7 @@ class DeliveryCounts:
         self._up = gauge(registry, of.up)
 
     def begun(self, name: str) -> None:
-        """Record that a receiver is served, so that the first of each kind is an increase."""
+        """Add the series of a receiver at 0, so that its first count is seen as an increase."""
         for result in m.DeliveryResult:
             self._deliveries.labels(name, result)
         self._up.labels(name).set(1)
@@ -46,7 +46,7 @@ class DeliveryCounts:
         self._deliveries.labels(name, m.DeliveryResult.GIVEN_UP).inc()
 
     def stands(self, name: str, waiting: Waiting, now_ms: int) -> None:
-        """Record what waits at ``now_ms``."""
+        """Record the waiting notices at ``now_ms``."""
         since_ms = now_ms if waiting.since_ms is None else waiting.since_ms
         self._waiting.labels(name).set(waiting.parcels)
         self._oldest.labels(name).set(max(0, now_ms - since_ms) / _MS)

@@ -7,22 +7,22 @@ from enum import Enum, auto
 
 
 class Result(Enum):
-    """What became of it."""
+    """What the receiver did with the notice."""
 
     DELIVERED = auto()
     REFUSED = auto()
-    """This one is not taken now; another may be."""
+    """It did not accept this notice now; it may accept another."""
     REJECTED = auto()
-    """This one will never be taken; another may be."""
+    """It will never accept this notice; it may accept another."""
     UNREACHABLE = auto()
-    """Nothing is taken now."""
+    """It accepts nothing now."""
     GONE = auto()
-    """Nothing will be taken any more: the receiver said so."""
+    """It will accept nothing any more, and has said so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """``why`` is for the log: a status, or the system's error. Nothing of what was sent."""
+    """``why`` is for the log: a status, or the system's error; never content that was sent."""
 
     result: Result
     why: str = ""

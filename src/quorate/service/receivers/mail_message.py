@@ -19,11 +19,11 @@ _MS: Final = 1_000
 
 
 def mail_of(sender: str, to: str, message: str, at_ms: int, data: Mapping[str, Any]) -> bytes:
-    """Return the mail of a notice, as it goes over the wire.
+    """Return the mail of a notice, in the form that is sent.
 
-    ``message`` is the notice's id for ever, so its Message-ID is the same whenever it is sent, and
-    the date is that of the event. ``data`` is the notice for programs, with its ledger. A line
-    break in it never begins a header: control characters in a subject are spaces.
+    ``message`` is the permanent id of the notice, so its Message-ID is the same whenever it is
+    sent, and the date is that of the event. ``data`` is the notice as JSON, with its ledger. A line
+    break in it never starts a header: control characters in a subject become spaces.
     """
     found = EmailMessage(policy=_POLICY)
     user, _, domain = sender.rpartition("@")
@@ -32,14 +32,14 @@ def mail_of(sender: str, to: str, message: str, at_ms: int, data: Mapping[str, A
     found["Subject"] = subject_of(data)
     found["Date"] = datetime.fromtimestamp(at_ms / _MS, UTC)
     found["Message-ID"] = f"<{message}@{domain_of(sender)}>"
-    # No answering machine answers it (RFC 3834).
+    # Auto-responders do not answer it (RFC 3834).
     found["Auto-Submitted"] = "auto-generated"
     found.set_content(_text(at_ms, data))
     return found.as_bytes()
 
 
 def subject_of(data: Mapping[str, Any]) -> str:
-    """Return one line: the kind, and which run or owner it is about."""
+    """Return one line: the kind, and the run or owner of the notice."""
     about = f"run/{data['run']}" if data["run"] else data["owner"]
     line = f"{data['kind']}: {about}"
     plain = "".join(letter if letter.isprintable() else " " for letter in line)

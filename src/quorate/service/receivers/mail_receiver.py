@@ -1,4 +1,4 @@
-"""Mail as a receiver: one address of the configuration, or the address that each run names."""
+"""Mail as a receiver: one configured address, or the address that each run names."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ KIND: Final = "mail"
 
 
 class _Mail:
-    """Sends what was addressed: the address and the notice, of which a mail is made each time.
+    """Sends an addressed notice: the mail is made from the address and the notice each time.
 
-    So a mail that waits is sent from the sender that is configured now.
+    So a waiting mail is sent from the presently configured sender.
     """
 
     kind = KIND
@@ -36,19 +36,19 @@ class _Mail:
         self._sender = sender
 
     def send(self, message: str, body: bytes, now_ms: int) -> Posted:
-        """Return the result of handing the mail in."""
+        """Send the mail to the server, and return the result."""
         del now_ms
         tree: dict[str, Any] = msgspec.json.decode(body)
         mail = mail_of(self._sender, tree["to"], message, tree["at_ms"], tree["data"])
         return self._mailer.send(tree["to"], mail)
 
     def abort(self) -> None:
-        """Cut what is under way, from another thread, and send nothing more."""
+        """Close the connection under way, from another thread, and send nothing more."""
         self._mailer.abort()
 
 
 class ConfiguredMail(_Mail):
-    """Mails one address of the configuration, in the order of each owner's notices."""
+    """Mails one configured address; the notices of each owner keep their order."""
 
     def __init__(self, receiver: MailReceiver, mailer: Mailer, sender: str) -> None:
         super().__init__(mailer, sender)
@@ -58,7 +58,7 @@ class ConfiguredMail(_Mail):
         self.tenant = receiver.tenant
 
     def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
-        """Return the notice for this address; None where it does not want its kind."""
+        """Return the notice for this address; None if the address does not want its kind."""
         del known
         if self._receiver.kinds and notice.kind not in self._receiver.kinds:
             return None
@@ -66,7 +66,7 @@ class ConfiguredMail(_Mail):
 
 
 class RunMails(_Mail):
-    """Mails the address that a run names, where its domain is allowed; each address in order."""
+    """Mails the address that a run names, if its domain is allowed; each address in order."""
 
     name = RUNS
     digest = identity(RUNS)
@@ -77,14 +77,14 @@ class RunMails(_Mail):
         self._domains = frozenset(domains)
 
     def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
-        """Return the notice for the address of its run; None where that wants none of it."""
+        """Return the notice for the address of its run; None if the run does not want its kind."""
         mail = known.run(notice.run).mail if notice.kind in RUN_KINDS else None
         if mail is None or notice.kind not in mail.kinds:
             return None
         if domain_of(mail.to) not in self._domains:
             _LOG.warning(
-                "mail %s: notice %s of run %s is not sent: %s is not among mail.domains; add it, "
-                "or tell the submitter",
+                "mail %s: notice %s of run %s is not sent: %s is not in mail.domains; "
+                "add it, or tell the submitter",
                 *(RUNS, notice.name, notice.run, domain_of(mail.to)),
             )
             return None

@@ -1,4 +1,4 @@
-"""One mail to a server: whether it took it, or the error; never longer than its time limit."""
+"""Sends one mail to a server, and returns the result; never longer than its time limit."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _WORDS_MAX: Final = 200
 
 
 class _UnusableServerError(Exception):
-    """Nothing can be handed in at the server now; says why."""
+    """The server accepts no mail now; says why."""
 
 
 class Mailer:
-    """Hands mail in at one server, one at a time, each on a connection of its own.
+    """Sends mail to one server, one at a time, each on a connection of its own.
 
-    The time limit is for all of it, however slowly the server answers. Mail is delivered when the
-    server has taken it: what becomes of it behind is the server's to report.
+    The time limit is for the whole exchange, however slowly the server answers. A mail counts as
+    delivered when the server has accepted it; later failures are the server's to report.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Mailer:
         self._link = BoundedLink(at.host, at.port, server.timeout_s, resolve)
 
     def send(self, to: str, mail: bytes) -> Posted:
-        """Return the result of handing ``mail`` in, for the one address ``to``."""
+        """Send ``mail`` to the one address ``to``, and return the result."""
         link = self._link
         try:
             with link.bounded():
@@ -66,23 +66,23 @@ class Mailer:
         except _UnusableServerError as error:
             return Posted(Result.UNREACHABLE, str(error))
         except (OSError, smtplib.SMTPException) as error:
-            # smtplib hides that the time was over behind an error of its own.
+            # smtplib hides the time-out behind an error of its own.
             is_late = link.is_late or isinstance(error.__context__, TimeoutError)
             return Posted(Result.UNREACHABLE, link.late_words if is_late else _words(error))
 
     def abort(self) -> None:
-        """Cut what is under way, from another thread, and send nothing more."""
+        """Close the connection under way, from another thread, and send nothing more."""
         self._link.abort()
 
     def _greet(self, smtp: smtplib.SMTP, reached: socket.socket) -> None:
-        """Have mail be handed in next, over the connection ``reached``."""
+        """Prepare the connection ``reached`` for sending mail: greeting, TLS and login."""
         server = self._server
         if self._tls is not None and server.tls is MailTls.TLS:
             reached = self._link.secured(reached, self._tls)
         smtp.sock = reached
         code, words = smtp.getreply()
         if code != _READY:
-            raise _UnusableServerError(f"the server takes no mail now: {_reply(code, words)}")
+            raise _UnusableServerError(f"the server accepts no mail now: {_reply(code, words)}")
         smtp.ehlo_or_helo_if_needed()
         if self._tls is not None and server.tls is MailTls.STARTTLS:
             self._start_tls(smtp, reached, self._tls)
@@ -98,7 +98,7 @@ class Mailer:
         code, words = smtp.docmd("STARTTLS")
         if code != _READY:
             raise _UnusableServerError(f"the server starts no TLS: {_reply(code, words)}")
-        # What the server said without TLS counts no more (RFC 3207), nor what is still unread.
+        # The server's answers before TLS are void (RFC 3207), as are bytes that are still unread.
         if smtp.file is not None:
             smtp.file.close()
             smtp.file = None
@@ -120,7 +120,7 @@ class Mailer:
             ) from None
         except smtplib.SMTPNotSupportedError:
             raise _UnusableServerError(
-                "the server takes no login; leave out mail.user and mail.password_file"
+                "the server supports no login; leave out mail.user and mail.password_file"
             ) from None
 
     def _handed_in(self, smtp: smtplib.SMTP, to: str, mail: bytes) -> Posted:
@@ -138,7 +138,9 @@ class Mailer:
             return _refused("the mail", error.smtp_code, error.smtp_error)
         if code not in _OK:
             return _refused("the mail", code, words)
-        with suppress(OSError, smtplib.SMTPException):  # It has been taken, whatever follows.
+        with suppress(
+            OSError, smtplib.SMTPException
+        ):  # The mail has been accepted, whatever follows.
             smtp.quit()
         return Posted(Result.DELIVERED)
 
@@ -151,7 +153,7 @@ def _refused(what: str, code: int, words: bytes | str) -> Posted:
 
 
 def _own_name(reached: socket.socket) -> str:
-    """Return how this machine introduces itself: by its name, or by the address it comes from."""
+    """Return the name of this machine for the greeting: its host name, or its address."""
     name = socket.gethostname()
     if "." in name:
         return name
@@ -160,7 +162,7 @@ def _own_name(reached: socket.socket) -> str:
 
 
 def _reply(code: int, words: bytes | str) -> str:
-    """Return what a server answered, on one line."""
+    """Return the server's answer on one line."""
     text = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return f"{code} {plain}".strip()[:_WORDS_MAX]

@@ -1,4 +1,4 @@
-"""Mail in the configuration: the server that takes it, and who gets which notices."""
+"""Mail in the configuration: the SMTP server, and which address gets which notices."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from quorate.service.receivers.receiver_tables import (
 )
 
 RUNS: Final = "runs"
-"""The name of the receiver that is each run's own address."""
+"""The name of the receiver for the addresses that runs name."""
 _PASSWORD_CHARS_MAX: Final = 1_024
 
 
 class MailTls(StrEnum):
-    """How the way to the server is encrypted: from the first byte, after a command, or not."""
+    """How the connection is encrypted: from the first byte, by STARTTLS, or not."""
 
     TLS = "tls"
     STARTTLS = "starttls"
@@ -38,10 +38,10 @@ class MailTls(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
-    """Where mail is handed in, and as whom.
+    """The SMTP server and its login.
 
-    ``user`` empty is no login, ``ca`` empty the authorities of the system. Runs may name addresses
-    of ``domains``, no others.
+    An empty ``user`` means no login, an empty ``ca`` the system's authorities. Runs may only name
+    addresses of ``domains``.
     """
 
     address: Address
@@ -56,13 +56,13 @@ class MailServer:
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """What the user logs in with; never shown."""
+    """The password of the user; never shown."""
 
     text: str = field(repr=False)
 
     @classmethod
     def of_file(cls, path: str) -> Password:
-        """Return the one line of a file of the operator; raises ``KeyFileError``."""
+        """Return the password in a file of one line; raises ``KeyFileError``."""
         found = read_private(Path(path), "mail password file", "without it no mail is sent")
         try:
             text = found.decode("utf-8").removesuffix("\n").removesuffix("\r")
@@ -78,7 +78,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailReceiver:
-    """``tenant`` empty is all of them, else it and those below; no ``kinds`` is all kinds."""
+    """A mail receiver. Empty ``tenant``: all, else it and those below; no ``kinds``: all kinds."""
 
     name: str
     to: str
@@ -92,9 +92,9 @@ class MailReceiver:
 
 
 def mail_receivers_of(given: object, where: str) -> tuple[tuple[MailReceiver, ...], list[str]]:
-    """Return who is mailed by a configuration, and everything that is wrong with it.
+    """Return the mail receivers of a configuration, and all faults.
 
-    ``where`` says where it was given.
+    ``where`` names the place of the configuration.
     """
     found, wrong = tables_of(given, f"{where}: mail.receivers", MAIL_RECEIVERS_MAX, _readers)
     return tuple(MailReceiver(**each) for each in found), wrong
@@ -113,17 +113,15 @@ def _readers(tree: Mapping[str, Any]) -> Readers:
 def _name(value: object) -> str:
     found = receiver_name(value)
     if found == RUNS:
-        raise WrongSettingError(
-            f"must not be {RUNS}: that is what the addresses of runs are called"
-        )
+        raise WrongSettingError(f"must not be {RUNS}: this name means the addresses of runs")
     return found
 
 
 def mail_faults(server: MailServer | None, given: Mapping[str, object]) -> list[str]:
-    """Return which settings about mail do not go together; ``given`` are those by their keys."""
+    """Return the faults of mail settings that contradict each other; ``given`` has them by key."""
     if server is None:
         return [
-            f"{key}: no mail is sent without a server; give mail.server too, or leave it out"
+            f"{key}: has no effect without a mail server; give mail.server too, or leave it out"
             for key, value in given.items()
             if value
         ]
@@ -131,24 +129,24 @@ def mail_faults(server: MailServer | None, given: Mapping[str, object]) -> list[
     if not server.sender:
         wrong.append("mail.from: mail.server needs a sender; give its address")
     if bool(server.user) != bool(server.password_file):
-        wrong.append("mail.user and mail.password_file go together; give both, or none")
+        wrong.append("mail.user and mail.password_file belong together; give both, or neither")
     if server.tls is MailTls.NONE and server.ca:
-        wrong.append("mail.ca: without TLS no certificate is checked; leave it out")
+        wrong.append("mail.ca: without TLS Quorate checks no certificate; leave it out")
     if server.tls is MailTls.NONE and server.user and not server.address.is_loopback:
         wrong.append(
-            "mail.tls: none: the password could be read on the way; say starttls or tls, or leave "
+            "mail.tls: none: the password could be read on the way; set starttls or tls, or leave "
             "out mail.user and mail.password_file"
         )
     if not server.domains and not given["mail.receivers"]:
         wrong.append(
-            "mail.server: nothing would be mailed; give mail.domains, the domains whose addresses "
-            "runs may name, or [[mail.receivers]]"
+            "mail.server: has no effect without receivers; give mail.domains, the domains whose "
+            "addresses runs may name, or [[mail.receivers]]"
         )
     return wrong
 
 
 def mail_address(value: object) -> str:
-    """Return a mail address, alone."""
+    """Return a mail address without a display name."""
     if isinstance(value, str) and is_address(value):
         return value
     raise WrongSettingError(
@@ -157,13 +155,13 @@ def mail_address(value: object) -> str:
 
 
 def mail_domains(value: object) -> str:
-    """Return domains, with commas between them, from such text or from a list."""
+    """Return domains, separated by commas, from such text or from a list."""
     found = value.split(",") if isinstance(value, str) else value
     words = found if isinstance(found, list) else []
     cleaned = [each.strip().lower() if isinstance(each, str) else "" for each in words]
     if cleaned and all(map(DOMAIN.fullmatch, cleaned)):
         return ",".join(dict.fromkeys(cleaned))
-    raise WrongSettingError("must be domains with commas between them, such as lab.example")
+    raise WrongSettingError("must be domains separated by commas, such as lab.example")
 
 
 FIELDS: Final = tuple(_readers({}))

@@ -1,8 +1,8 @@
-"""One receiver as a sink: reads the ledger on from its cursor, and delivers what concerns it.
+"""One receiver as a sink: reads the ledger from its cursor, and delivers the notices for it.
 
-Everything here happens on the receiver's own thread. Notices are taken into the outbox together
-with the cursor, and leave it when the receiver has said that it has them; whatever is cut off in
-between is sent again, under the same id (ADR-0021).
+All this runs on the receiver's own thread. Notices are stored in the outbox together with the
+cursor, and removed when the receiver has confirmed them. After an interruption they are sent again
+with the same id (ADR-0021).
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ _LOG = logging.getLogger(__name__)
 GIVE_UP_MS: Final = 3 * DAY_MS
 """How long a notice is retried, while its owner's notices are refused, before it is given up."""
 PAUSE_MS_MAX: Final = 60_000
-"""How long a receiver that takes nothing is left alone, at most."""
+"""The longest pause for a receiver that accepts nothing."""
 TAKEN_EVENTS_MAX: Final = 1_000
 """How many events, in whole blocks, are read for one transaction of the outbox."""
 CURSOR_LAG_EVENTS: Final = 1_000
-"""How far the stored cursor may lag where nothing was sent: the events are only read again."""
+"""How far the stored cursor may lag if nothing was sent: the events are only read again."""
 DELIVERIES_MAX: Final = 200
 """How many parcels are sent before the ledger is read again."""
 DUE_MAX: Final = 20
 """How many lines are looked up at a time."""
 SLEEP_S_MAX: Final = 60.0
-"""How long the thread sleeps at most: the clock may have been set meanwhile."""
+"""The longest sleep of the thread: the clock may have been set meanwhile."""
 
 
 class Receiver(Protocol):
-    """Where a sink delivers: which notices, as which bytes, and how one of them is sent.
+    """The target of a sink: which notices it gets, as which bytes, and how one is sent.
 
-    ``kind`` is what the log calls it, and ``digest`` its identity beside its name: what waits for
-    one receiver is not for another of the same name. ``tenant`` empty is all of them.
+    ``kind`` is its name in the log, and ``digest`` its identity beside its name: parcels that wait
+    for one receiver are not sent to another of the same name. An empty ``tenant`` means all
+    tenants.
     """
 
     kind: str
@@ -56,21 +57,21 @@ class Receiver(Protocol):
     tenant: str
 
     def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
-        """Return what is sent of ``notice``; None where it is not for this receiver."""
+        """Return what to send for ``notice``; None if it is not for this receiver."""
         ...
 
     def send(self, message: str, body: bytes, now_ms: int) -> Posted:
-        """Return the result of sending ``body``, whose id for ever is ``message``."""
+        """Send ``body``, which has the permanent id ``message``, and return the result."""
         ...
 
     def abort(self) -> None:
-        """Cut what is under way, from another thread, and send nothing more."""
+        """Close the connection under way, from another thread, and send nothing more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
-    """``line`` is what it waits in line with, ``body`` what is sent."""
+    """``line`` is the line in which it waits, ``body`` the content to send."""
 
     line: str
     body: bytes
@@ -78,11 +79,11 @@ class Addressed:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What notices need beside the events: the few runs and conflicts they name, and the family."""
+    """What notices need beside the events: the runs and conflicts they name, and the family."""
 
     known: KnownFew
     owners: frozenset[str] | None
-    """The owners that the receiver is for; None for all of them."""
+    """The owners whose notices the receiver gets; None for all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +91,7 @@ class Source:
     """What a sink reads: the ledger, and its state.
 
     ``reading`` opens the ledger, on any thread. ``look_up`` returns runs, conflicts and the owners
-    below a tenant; it waits for the thread that owns the ledger, for as long as that takes to find
-    them in its tables.
+    below a tenant; it waits until the ledger thread has looked them up.
     """
 
     ledger_id: str
@@ -100,7 +100,7 @@ class Source:
 
 
 class NoticeSink:
-    """Reads and delivers in steps; for one thread. ``is_gone`` says that it has ended."""
+    """Reads and delivers in steps; for one thread. ``is_gone`` says that the receiver has ended."""
 
     def __init__(
         self,
@@ -116,8 +116,9 @@ class NoticeSink:
         self._outbox = outbox
         self._clock = clock
         self._counts = counts
-        # Another ledger in the same place begins anew: its sequences mean other events.
-        # So does another receiver under the same name: what waits is not for it.
+        # The name has the ledger's id, because sequences of another ledger mean other events, and
+        # the receiver's digest, because waiting parcels are not for another receiver of the same
+        # name.
         kind, name, digest = receiver.kind, receiver.name, receiver.digest
         self.name: Final = f"{kind}/{source.ledger_id}/{name}/{digest}"
         self._label: Final = f"{kind} {name}"
@@ -129,18 +130,18 @@ class NoticeSink:
         self.is_stopping = False
 
     def begin(self) -> None:
-        """Record for a new receiver that it gets the notices of what is recorded from now on.
+        """Record that a new receiver gets notices of events from now on.
 
-        Raises ``QuorateError`` as ``step`` does, which then records the same instant.
+        Raises ``QuorateError`` like ``step``, which then records the same instant.
         """
         store = self._source.reading()
         self._begins_at = store.head()
         self._find_place(store)
 
     def step(self) -> float:
-        """Take in and deliver what waits; return after how many seconds to call this again.
+        """Read new events and deliver waiting notices; return the seconds until the next call.
 
-        Raises ``QuorateError`` where the ledger or the outbox cannot be read or written.
+        Raises ``QuorateError`` if the ledger or the outbox cannot be read or written.
         """
         if self._has_ended():
             return SLEEP_S_MAX
@@ -162,10 +163,10 @@ class NoticeSink:
     def _has_ended(self) -> bool:
         return self.is_gone or self.is_stopping
 
-    # --- Taking in ---
+    # --- Reading the ledger ---
 
     def _take_in(self) -> bool:
-        """Read on, up to ``TAKEN_EVENTS_MAX`` events; return whether there are more."""
+        """Read up to ``TAKEN_EVENTS_MAX`` events; return whether there are more."""
         store = self._source.reading()
         end = store.head()
         if self._cursor == 0:
@@ -187,7 +188,7 @@ class NoticeSink:
         return cursor < end.seq
 
     def _find_place(self, store: EventStore) -> None:
-        """Find up to where the receiver was sent events; a new one begins where ``begin`` said."""
+        """Find the last event that was sent to the receiver; a new one starts as ``begin`` says."""
         check_place(self._outbox, self.name, store)
         cursor = self._outbox.cursor(self.name)
         if cursor == 0:
@@ -197,7 +198,7 @@ class NoticeSink:
         self._cursor = cursor
 
     def _parcels(self, block: Block) -> Iterator[Parcel]:
-        """Yield what the events of a block cause for this receiver."""
+        """Yield the parcels that the events of a block cause for this receiver."""
         before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
         events: list[Event] = list(open_block(block, after=before))
         lookup = self._source.look_up(*names_in(events), self._receiver.tenant)
@@ -218,11 +219,11 @@ class NoticeSink:
     # --- Delivering ---
 
     def _deliver(self) -> None:
-        """Send what is due, in turns, until nothing is, or the receiver takes nothing."""
+        """Send due parcels, line by line, until none is due, or the receiver accepts nothing."""
         sent = 0
         while sent < DELIVERIES_MAX and not self.is_stopping:
             now_ms = self._clock.now_ms()
-            # A pause longer than the longest possible one is from before the clock was set back.
+            # A pause longer than the longest one means that the clock was set back.
             if 0 < self._pause_until_ms - now_ms <= PAUSE_MS_MAX:
                 return
             due = self._outbox.due(self.name, now_ms, DUE_MAX)
@@ -238,7 +239,7 @@ class NoticeSink:
         message = f"msg_{self._source.ledger_id}_{parcel.key}"
         posted = self._receiver.send(message, parcel.body, self._clock.now_ms())
         if self.is_stopping and posted.result is not Result.DELIVERED:
-            return False  # We cut it off: it is sent again after the next start.
+            return False  # Aborted by this service: it is sent again after the next start.
         match posted.result:
             case Result.DELIVERED:
                 self._outbox.delivered(self.name, parcel.key)
@@ -260,17 +261,17 @@ class NoticeSink:
         due_ms = self._outbox.failed(self.name, parcel.key, now_ms, posted.why)
         self._counts.failed(name)
         if posted.result is Result.REJECTED:
-            self._give_up(parcel, f"it will never be taken: {posted.why}")
+            self._give_up(parcel, f"it will never be accepted: {posted.why}")
             return
         if parcel.attempts == 0:
             _LOG.warning(
-                "%s: notice %s of %s was not taken (%s); it is tried again at %s",
+                "%s: notice %s of %s was not accepted (%s); trying again at %s",
                 *(self._label, parcel.key, parcel.line, posted.why, time_text(due_ms)),
             )
         since_ms = parcel.failing_since_ms
         is_old = now_ms - parcel.at_ms >= GIVE_UP_MS
         if is_old and since_ms is not None and now_ms - since_ms >= GIVE_UP_MS:
-            self._give_up(parcel, f"not taken since {time_text(since_ms)}, last: {posted.why}")
+            self._give_up(parcel, f"not accepted since {time_text(since_ms)}, last: {posted.why}")
 
     def _give_up(self, parcel: Parcel, why: str) -> None:
         self._outbox.given_up(self.name, parcel.key)
@@ -285,7 +286,7 @@ class NoticeSink:
         self.is_gone = True
         self._counts.ended(self._receiver.name)
         _LOG.error(
-            "%s has ended: the receiver wants nothing more (%s). What waits is kept; "
-            "take it out of the configuration, or start the service anew to try again",
+            "%s has ended: the receiver asked for no more notices (%s). Waiting notices are kept; "
+            "remove the receiver from the configuration, or restart the service to try again",
             *(self._label, posted.why),
         )

@@ -1,4 +1,4 @@
-"""Tables of a configuration that name receivers: each field read, and everything wrong listed."""
+"""Parses tables of a configuration that name receivers, and lists all faults."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _DIGEST_CHARS: Final = 16
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 Readers = Mapping[str, tuple[Callable[[Any], Any], Any]]
-"""Of each field how it is read, and its default; None where it is needed."""
+"""For each field its parser, and its default; None if it is required."""
 
 
 def tables_of(
     given: object, place: str, most: int, readers: Callable[[Mapping[str, Any]], Readers]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the fields of each table that is right, and everything that is wrong with the others.
+    """Return the fields of each valid table, and all faults of the others.
 
-    ``place`` is where they were given and their key, ``readers`` how a table's fields are read.
-    Each table has a ``name``, which no other one may have.
+    ``place`` has the place of the tables and their key, ``readers`` the parsers of their fields.
+    Each table has a unique ``name``.
     """
     key = place.rpartition(" ")[2]
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
@@ -39,7 +39,7 @@ def tables_of(
             found.append(fields)
     names = [each["name"] for each in found]
     wrong += [
-        f"{place}: {name!r} is there twice; each needs a name of its own"
+        f"{place}: {name!r} is given twice; each needs a name of its own"
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
     return found, wrong
@@ -48,10 +48,10 @@ def tables_of(
 def _read(
     tree: Mapping[str, Any], readers: Readers, place: str, wrong: list[str]
 ) -> dict[str, Any] | None:
-    """Return the fields of one table; None where something is wrong, which is added."""
+    """Return the fields of one table; None if it has faults, which are added to ``wrong``."""
     before = len(wrong)
     wrong += [
-        f"{place}.{key}: there is no such field; there are: {', '.join(readers)}"
+        f"{place}.{key}: is not a field; the fields are: {', '.join(readers)}"
         for key in tree
         if key not in readers
     ]
@@ -72,7 +72,7 @@ def receiver_name(value: object) -> str:
     """Return the permanent name of a receiver."""
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
-    raise WrongSettingError("must be up to 63 small letters, digits and dashes")
+    raise WrongSettingError("must be up to 63 lower-case letters, digits and dashes")
 
 
 def kinds(value: object) -> tuple[NoticeKind, ...]:

@@ -1,7 +1,7 @@
-"""Receivers as a part of the daemon: each on a thread of its own, from the start to the stop.
+"""The receivers in the daemon: each runs on a thread of its own, from start to stop.
 
-A slow or dead receiver blocks its own thread only. The ledger's thread does two things for
-receivers: it wakes them when something was recorded, and looks names up in its tables.
+A slow or dead receiver blocks only its own thread. The ledger thread does two things for receivers:
+it wakes them when something was recorded, and looks up names in its tables.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from quorate.views.notices.notice import KnownFew
 _LOG = logging.getLogger(__name__)
 
 TROUBLE_S: Final = 5.0
-"""How long to wait until a ledger or an outbox is tried again that could not be used."""
+"""How long until a failed ledger or outbox is tried again."""
 LOOK_UP_S_MAX: Final = 60.0
-"""How long the ledger's thread may take to have a turn for a receiver."""
+"""How long a receiver waits for a turn of the ledger thread."""
 
 
 def webhook_receivers(hooks: Sequence[Webhook]) -> list[Receiver]:
-    """Return each webhook with its seal; raises ``KeyFileError``."""
+    """Return a receiver for each webhook, with its signing key; raises ``KeyFileError``."""
     return [
         WebhookReceiver(hook, Seal.of_file(hook.secret_file), Poster(hook.url, hook.timeout_s))
         for hook in hooks
@@ -47,10 +47,10 @@ def webhook_receivers(hooks: Sequence[Webhook]) -> list[Receiver]:
 
 
 def mail_receivers(server: MailServer | None, named: Sequence[MailReceiver]) -> list[Receiver]:
-    """Return who is mailed: the addresses of runs, and those that were ``named``.
+    """Return the mail receivers: the addresses of runs, and those that were ``named``.
 
-    Each hands its mail in by itself. Raises ``KeyFileError``, and ``CommandError`` where the
-    authorities of ``server`` cannot be read.
+    Each sends its own mail. Raises ``KeyFileError``, and ``CommandError`` if the authorities of
+    ``server`` cannot be read.
     """
     if server is None:
         return []
@@ -83,22 +83,22 @@ class _Line:
         )
 
     def begin(self) -> None:
-        """Record where a new receiver begins, or warn that its thread has to do it."""
+        """Record where a new receiver starts, or warn that its thread has to do it."""
         try:
             self._sink.begin()
         except QuorateError as error:
-            _LOG.warning("%s: %s; it is tried again", self._label, error)
+            _LOG.warning("%s: %s; trying again", self._label, error)
 
     def start(self) -> None:
         self._thread.start()
 
     def wake(self, engine: Engine) -> None:
-        """Wake its thread to read the ledger; called on the ledger's thread, so it is quick."""
+        """Wake its thread to read the ledger; called on the ledger thread, so it is quick."""
         del engine
         self._wake.set()
 
     def stop(self) -> None:
-        """Cut what is under way, and return when the thread has ended."""
+        """Close the connection under way, and return when the thread has ended."""
         self._sink.is_stopping = True
         self._stopping.set()
         self._receiver.abort()
@@ -107,16 +107,19 @@ class _Line:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            # Cleared first: what is recorded from here on is read by the next pass.
+            # Cleared first, so that the next pass reads events that are recorded from here on.
             self._wake.clear()
             try:
                 self._wake.wait(self._sink.step())
             except (QuorateError, CommandError, TimeoutError) as error:
                 if not self._stopping.is_set():
-                    _LOG.warning("%s: %s; it is tried again", self._label, error)
+                    _LOG.warning("%s: %s; trying again", self._label, error)
                 self._stopping.wait(TROUBLE_S)
             except Exception:  # noqa: BLE001 - the thread's top frame: one bug must not silence it
-                _LOG.exception("%s has met a bug; it is tried again", self._label)
+                _LOG.exception(
+                    "%s has a bug; trying again",
+                    self._label,
+                )
                 self._stopping.wait(TROUBLE_S)
 
 
@@ -124,7 +127,7 @@ class _Line:
 async def receivers_served(
     receivers: Sequence[Receiver], ledger_thread: LedgerThread, ledger: str, clock: Clock
 ) -> AsyncIterator[None]:
-    """Deliver to ``receivers`` as long as this lasts; the ledger thread must be open meanwhile."""
+    """Deliver to ``receivers`` while this is entered; the ledger thread must be open meanwhile."""
     if not receivers:
         yield
         return
@@ -144,7 +147,7 @@ async def receivers_served(
         sink = NoticeSink(receiver, source=source, outbox=outbox, clock=clock, counts=counts)
         counts.begun(receiver.name)
         line = _Line(sink, receiver)
-        # Before anything is answered: its thread may have its first turn after the first requests.
+        # Before any answer: its thread may get its first turn after the first requests.
         await asyncio.to_thread(line.begin)
         lines.append(line)
         ledger_thread.listeners.append(line.wake)
@@ -159,7 +162,7 @@ async def receivers_served(
 
 
 def _lookup(engine: Engine, runs: set[str], conflicts: set[str], tenant: str) -> Lookup:
-    """Return what the state has of these names; on the ledger's thread."""
+    """Return what the state has under these names; on the ledger thread."""
     owners = None
     if tenant:
         admin = Caller(actor=tenant, role=Role.TENANT_ADMIN, user=tenant, tenant=tenant)

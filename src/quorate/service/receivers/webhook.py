@@ -1,7 +1,7 @@
-"""A webhook: where notices are posted, which ones, and how they are signed.
+"""A webhook: its address, its notices, and their signatures.
 
 The scheme is that of Standard Webhooks (standardwebhooks.com): three headers, and an HMAC-SHA256
-over the id, the time and the body, so that a receiver can recognise ours, and old ones.
+over the id, the time and the body, so that a receiver can recognise forged and replayed requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quorate.service.receivers.receiver_tables import (
 )
 
 TIMEOUT_S: Final = 10.0
-"""How long a receiver may take to answer where nothing is said."""
+"""How long a receiver may take to answer, unless configured."""
 _TIMEOUT_S_MAX: Final = 60.0
 _URL_CHARS_MAX: Final = 2_048
 _PREFIX: Final = "whsec_"
@@ -39,7 +39,7 @@ _KEY_BYTES: Final = range(24, 65)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """``tenant`` empty is all of them, else it and those below; no ``kinds`` is all kinds."""
+    """A webhook. An empty ``tenant`` means all, else it and those below; no ``kinds`` means all."""
 
     name: str
     url: str
@@ -50,19 +50,19 @@ class Webhook:
 
     @property
     def digest(self) -> str:
-        """The identity of a webhook, beside its name: of its receiver and its notices."""
+        """The identity of a webhook beside its name: its address and its notices."""
         return identity(self.tenant, *sorted(self.kinds), self.url)
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Signs what is posted; the key is never shown."""
+    """Signs posts; the key is never shown."""
 
     key: bytes = field(repr=False)
 
     @classmethod
     def of_file(cls, path: str) -> Seal:
-        """Return the seal whose key a file of the operator holds; raises ``KeyFileError``."""
+        """Return the signer with the key in a file of the operator; raises ``KeyFileError``."""
         text = read_private(Path(path), "webhook's secret file", "without it nothing is signed")
         try:
             words = text.decode("ascii").strip()
@@ -78,7 +78,7 @@ class Seal:
         return cls(key)
 
     def headers(self, message: str, at_s: int, body: bytes) -> dict[str, str]:
-        """Return the headers that go with ``body``."""
+        """Return the headers for ``body``."""
         signed = f"{message}.{at_s}.".encode() + body
         digest = hmac.digest(self.key, signed, "sha256")
         return {
@@ -90,9 +90,9 @@ class Seal:
 
 
 def webhooks_of(given: object, where: str) -> tuple[tuple[Webhook, ...], list[str]]:
-    """Return the webhooks of a configuration, and everything that is wrong with them.
+    """Return the webhooks of a configuration, and all faults.
 
-    ``where`` says where they were given.
+    ``where`` names the place of the configuration.
     """
     found, wrong = tables_of(given, f"{where}: webhooks", WEBHOOKS_MAX, _readers)
     return tuple(
@@ -122,7 +122,7 @@ def _readers(tree: Mapping[str, Any]) -> Readers:
 
 
 def _url(value: object, *, insecure: bool) -> str:
-    """Return where to post: with TLS, unless it is this machine or was allowed."""
+    """Return the address to post to: with TLS, unless it is on this machine or ``insecure``."""
     text = values.text(value)
     try:
         parts = urlsplit(text)
@@ -132,11 +132,11 @@ def _url(value: object, *, insecure: bool) -> str:
     if parts.scheme not in ("http", "https") or not host or len(text) > _URL_CHARS_MAX:
         raise WrongSettingError("must be an address such as https://hooks.example/in")
     if parts.username is not None or parts.fragment:
-        raise WrongSettingError("must have no name, password or fragment in it")
+        raise WrongSettingError("must contain no user, password or fragment")
     if parts.scheme == "http" and not (Address(host=host, port=0).is_loopback or insecure):
         raise WrongSettingError(
-            "must begin with https: without TLS notices could be read on the way; say insecure = "
-            "true where the way is safe"
+            "must begin with https: without TLS notices could be read on the way; set insecure = "
+            "true if the network is safe"
         )
     return text
 

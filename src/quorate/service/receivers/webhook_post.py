@@ -1,4 +1,4 @@
-"""One POST to a receiver: its status, or the error; never longer than its time limit."""
+"""Sends one POST to a receiver: returns its status, or the error, within a time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.service.receivers.delivery_result import Posted, Result
 
 _GONE: Final = 410
 _BUSY: Final = frozenset({408, 425, 429})
-"""Statuses of a receiver that has no time now, whatever it was sent."""
+"""Statuses of a receiver that is busy, whatever it was sent."""
 _AGENT: Final = "quorate-webhooks/1"
 _LINE_BYTES_MAX: Final = 65_536
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( [^\r\n]*)?\r?\n")
@@ -25,9 +25,9 @@ _HEAD_LINES_MAX: Final = 1_000
 class Poster:
     """Posts to one address, one body at a time, each on a connection of its own.
 
-    Redirects are not followed: where they lead to was not configured. Proxies of the environment
-    are not used. ``timeout_s`` is for all of it, however slowly the receiver answers. A whole
-    status line is an answer, whatever comes behind it. ``resolve`` finds the host's addresses.
+    It follows no redirects, because their targets were not configured, and uses no proxies of the
+    environment. ``timeout_s`` is for the whole exchange, however slowly the receiver answers. A
+    complete status line is an answer, whatever follows. ``resolve`` returns the host's addresses.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Poster:
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
     def post(self, headers: Mapping[str, str], body: bytes) -> Posted:
-        """Return the result of sending ``body``."""
+        """Send ``body``, and return the result."""
         link = self._link
         try:
             with link.bounded():
@@ -60,11 +60,11 @@ class Poster:
             return self._late() if link.is_late else Posted(Result.UNREACHABLE, _told(error))
 
     def abort(self) -> None:
-        """Cut what is under way, from another thread, and send nothing more."""
+        """Close the connection under way, from another thread, and send nothing more."""
         self._link.abort()
 
     def _connection(self) -> http.client.HTTPConnection:
-        """Return a connection that is open; raises ``OSError``."""
+        """Return an open connection; raises ``OSError``."""
         host, port = self._link.host, self._named_port
         reached = self._link.connect()
         if self._tls is None:
@@ -80,14 +80,14 @@ class Poster:
 
 
 def _status(answer: BinaryIO) -> int:
-    """Return the status of the response; raises ``HTTPException`` if it has no whole one."""
+    """Return the status of the response; raises ``HTTPException`` if it is incomplete."""
     while True:
         line = answer.readline(_LINE_BYTES_MAX)
         if not line:
-            raise http.client.RemoteDisconnected("it ended without an answer")
+            raise http.client.RemoteDisconnected("the connection ended without an answer")
         found = _STATUS_LINE.fullmatch(line)
         if found is None:
-            raise http.client.BadStatusLine("what it answers is not HTTP/1.1")
+            raise http.client.BadStatusLine("the answer is not HTTP/1.1")
         status = int(found[1])
         if status not in _INFORMS:
             return status

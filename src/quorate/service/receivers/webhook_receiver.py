@@ -1,4 +1,4 @@
-"""A webhook as a receiver: which notices it gets, as JSON, signed when they are sent."""
+"""A webhook as a receiver: selects notices, encodes them as JSON, and signs them when sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WebhookReceiver:
         self.tenant = hook.tenant
 
     def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
-        """Return the body of the POST; None where the webhook does not want its kind."""
+        """Return the body of the POST; None if the webhook does not want this kind."""
         del known
         if self._hook.kinds and notice.kind not in self._hook.kinds:
             return None
@@ -34,9 +34,9 @@ class WebhookReceiver:
         return Addressed(notice.owner, to_json(tree).rstrip(b"\n"))
 
     def send(self, message: str, body: bytes, now_ms: int) -> Posted:
-        """Return the result of posting ``body``, signed now."""
+        """Sign and post ``body``, and return the result."""
         return self._poster.post(self._seal.headers(message, now_ms // 1_000, body), body)
 
     def abort(self) -> None:
-        """Cut what is under way, from another thread, and send nothing more."""
+        """Close the connection under way, from another thread, and send nothing more."""
         self._poster.abort()

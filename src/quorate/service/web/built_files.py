@@ -1,4 +1,4 @@
-"""The built files of the dashboard, ready to be sent: read once, compressed once."""
+"""The built files of the dashboard, ready to send: read once, compressed once."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Final
 
 PAGE: Final = "index.html"
 BASE: Final = b"{{base}}"
-"""Where the page says what its links are relative to."""
+"""The placeholder for the base of the page's relative links."""
 VERSION: Final = b"{{version}}"
-"""Where the page says which version of its files it needs."""
+"""The placeholder for the version of the files that the page needs."""
 MEDIA: Final = {
     "app.css": b"text/css; charset=utf-8",
     "app.js": b"text/javascript; charset=utf-8",
     "icon.svg": b"image/svg+xml",
 }
-"""The files that the page asks for, and what each is."""
+"""The files that the page loads, and their media types."""
 _TAG_CHARS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Bytes as they are sent, plain and compressed, and their entity tag."""
+    """The bytes of a file, plain and compressed, and their entity tag."""
 
     plain: bytes
     packed: bytes
@@ -39,7 +39,7 @@ class Sent:
 
 
 def tag_of(content: bytes) -> str:
-    """Return what identifies ``content`` among all versions of a file."""
+    """Return the tag that identifies ``content`` among all versions of a file."""
     return sha256(content).hexdigest()[:_TAG_CHARS]
 
 
@@ -54,7 +54,7 @@ class BuiltFiles:
     def page(self, depth: int) -> Sent:
         """Return the page for an address of ``depth`` segments.
 
-        Its links are relative, so that it works under whatever prefix a proxy puts before it.
+        Its links are relative, so that it works under any prefix of a proxy.
         """
         base = b"../" * (depth - 1) if depth > 1 else b"./"
         return _page(self.template.replace(BASE, base).replace(VERSION, self.version.encode()))
@@ -67,7 +67,7 @@ def _page(content: bytes) -> Sent:
 
 @cache
 def built_files() -> BuiltFiles:
-    """Return what was built; a file that is missing was left out of the package, a bug."""
+    """Return the built files; a missing file was left out of the package, which is a bug."""
     folder = files(__package__) / "built"
     contents = {name: (folder / name).read_bytes() for name in MEDIA}
     template = (folder / PAGE).read_bytes()

@@ -1,6 +1,6 @@
 """The routes by which a browser signs in and out: with a token, or at the OIDC issuer.
 
-Whatever a person signs in with becomes the token in the cookie of ``browser_session``.
+Either way the browser ends up with a token in the cookie of ``browser_session``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Answering = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_BYTES_MAX: Final = 16 * 1024
 EXCHANGES_PER_S_MAX: Final = 10
-"""How many codes a second one address may have exchanged: each asks the issuer."""
+"""How many codes per second one address may exchange: each one causes a request to the issuer."""
 RETURN_PAGE: Final = "/signed-in"
-"""The end of the address to which the issuer sends people back."""
+"""The end of the address to which the issuer sends users back."""
 _CODE_CHARS_MAX: Final = 4_096
 _ADDRESS_CHARS_MAX: Final = 2_048
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
@@ -48,7 +48,7 @@ _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 def session_places(
     admit: Admit, code_sign_in: CodeSignIn | None
 ) -> dict[str, dict[str, Answering]]:
-    """Return the routes by path and method; ``code_sign_in`` is None where there is no issuer.
+    """Return the routes by path and method; ``code_sign_in`` is None if there is no issuer.
 
     Sessions begin at one address only: a cookie without ``Path`` counts in the folder of the
     address that set it.
@@ -71,9 +71,9 @@ class _Session:
         self._rate = Rate(EXCHANGES_PER_S_MAX, monotonic)
 
     async def look(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say whether the browser is signed in, and at which issuer it could be.
+        """Answer whether the browser is signed in, and at which issuer it could sign in.
 
-        It is no error not to be signed in: a new visitor is not.
+        A browser that is not signed in is no error: a new visitor is not.
         """
         handled(scope).operation = "session"
         headers = heads_of(scope)
@@ -90,9 +90,9 @@ class _Session:
         await _told({"signedIn": is_in, "issuer": issuer})(scope, receive, send)
 
     async def sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Keep a token in a cookie: that of the body, or that its code stands for.
+        """Store a token in a cookie: the one in the body, or the one for the code in the body.
 
-        Raises ``CommandError`` where it is not valid.
+        Raises ``CommandError`` if it is not valid.
         """
         handled(scope).operation = "sign-in"
         headers = heads_of(scope)
@@ -109,20 +109,20 @@ class _Session:
         self, scope: Scope, tree: Mapping[str, Any], code_sign_in: CodeSignIn
     ) -> str:
         """Return the issuer's token for the code of a sign-in; raises ``CommandError``."""
-        # The caller is not known yet, and each exchange asks the issuer.
+        # The caller is not known yet, and each exchange causes a request to the issuer.
         self._rate.take((scope.get("client") or ("",))[0])
         token = await code_sign_in.token_for(_code_of(tree), _verifier_of(tree), _address_of(tree))
         if len(token) > TOKEN_CHARS_MAX or not _is_plain(token):
             raise problem(
                 UNAUTHENTICATED,
-                f"{code_sign_in.issuer}: its token has {len(token)} characters, and a browser "
-                f"keeps {TOKEN_CHARS_MAX} letters, digits, and - _ . ~ + / =; have the issuer "
-                "leave out claims that are not needed here",
+                f"{code_sign_in.issuer}: its token has {len(token)} characters, but a browser "
+                f"stores at most {TOKEN_CHARS_MAX} letters, digits, and - _ . ~ + / =; have the "
+                f"issuer leave out claims that are not needed here",
             )
         return token
 
     async def sign_out(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forget the token of the browser."""
+        """Remove the token from the browser."""
         handled(scope).operation = "sign-out"
         headers = heads_of(scope)
         _check_from_page(headers)
@@ -130,13 +130,13 @@ class _Session:
 
 
 class _Issuer:
-    """Says where people sign in."""
+    """Answers where users sign in."""
 
     def __init__(self, code_sign_in: CodeSignIn) -> None:
         self._code_sign_in = code_sign_in
 
     async def look(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say where people sign in, and as whose client; raises where the issuer is not there."""
+        """Answer where users sign in, and as which client; raises if the issuer does not answer."""
         handled(scope).operation = "issuer"
         _check_from_page(heads_of(scope))
         endpoints = await self._code_sign_in.endpoints()
@@ -153,7 +153,7 @@ def _check_from_page(headers: Mapping[bytes, str]) -> None:
     if not is_from_page(headers):
         name = HEADER.decode()
         raise problem(
-            FORBIDDEN, f"{name}: is missing, or the request is of another site; sign in at /"
+            FORBIDDEN, f"{name}: is missing, or the request is from another site; sign in at /"
         )
 
 
@@ -179,7 +179,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _tree(body: bytes) -> Mapping[str, Any]:
-    """Return the object of a body; empty where it is none, so that its first field is missing."""
+    """Return the JSON object in a body; empty if it is not one, so that all fields are missing."""
     try:
         tree = json.loads(body)
     except (ValueError, RecursionError):
@@ -188,7 +188,7 @@ def _tree(body: bytes) -> Mapping[str, Any]:
 
 
 def _token_of(tree: Mapping[str, Any]) -> str:
-    """Return the token of a sign-in; raises ``CommandError`` where there is none."""
+    """Return the token of a sign-in; raises ``CommandError`` if there is none."""
     token = tree.get("token")
     if not isinstance(token, str) or not token:
         raise problem(USAGE, 'body: must be {"token": TOKEN}; send an access token')
@@ -202,7 +202,7 @@ def _token_of(tree: Mapping[str, Any]) -> str:
 
 
 def _is_plain(token: str) -> bool:
-    """Return whether ``token`` may stand in a header and in a cookie as it is."""
+    """Return whether ``token`` can be sent unchanged in a header and in a cookie."""
     return token.isascii() and all(each.isalnum() or each in "-_.~+/=" for each in token)
 
 
@@ -223,7 +223,7 @@ def _verifier_of(tree: Mapping[str, Any]) -> str:
 
 
 def _address_of(tree: Mapping[str, Any]) -> str:
-    """Return the address that the issuer sent the browser back to: that of the page."""
+    """Return the address to which the issuer sent the browser back: the one of the page."""
     address = tree.get("redirectUri")
     if isinstance(address, str) and len(address) <= _ADDRESS_CHARS_MAX:
         try:

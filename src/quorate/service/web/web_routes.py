@@ -1,7 +1,7 @@
-"""The routes of the dashboard: its pages and its files. How a browser signs in: session_routes.
+"""The routes of the dashboard: its pages and its files; ``session_routes`` has signing in.
 
-The addresses of pages answer a browser alone: any other client that asks for one gets, as for
-every address without an operation, that nothing is there.
+Only a browser gets pages: any other client gets 404 for these addresses, as for every address
+without an operation.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ PAGES: Final = (
     "/reports/{name}",
     "/signed-in",
 )
-"""The addresses of pages; the page itself finds out which one it is at."""
+"""The addresses of pages; the script in the page chooses what to show by its address."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What the page may load: what this service sends, and nothing else."""
+"""The Content-Security-Policy of the page: it may load only files of this service."""
 _GUARDED: Final = {
     "content-security-policy": POLICY,
     "referrer-policy": "no-referrer",
@@ -54,9 +54,9 @@ _GUARDED: Final = {
 }
 _HTML: Final = "text/html"
 _KEPT: Final = "public, max-age=31536000, immutable"
-"""How long a browser keeps a file: its address changes when it does."""
+"""Browsers cache a file for ever: its address changes when its content does."""
 _ASKED_AGAIN: Final = "no-cache"
-"""The page is asked for each time, and answered with 304 where it has not changed."""
+"""Browsers request the page each time, and get 304 if it has not changed."""
 
 
 def web_places(admit: Admit, code_sign_in: CodeSignIn | None) -> dict[str, dict[str, Answering]]:
@@ -69,7 +69,7 @@ def web_places(admit: Admit, code_sign_in: CodeSignIn | None) -> dict[str, dict[
 
 
 async def _page(scope: Scope, receive: Receive, send: Send) -> None:
-    """Send the page to a browser; raises that nothing is there for any other client."""
+    """Send the page to a browser; raises 404 for any other client."""
     path = handled(scope).path
     handled(scope).operation = "page"
     headers = heads_of(scope)
@@ -81,19 +81,21 @@ async def _page(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _file(scope: Scope, receive: Receive, send: Send) -> None:
-    """Send a file of the page; raises where it is of another version."""
+    """Send a file of the page; raises if it belongs to another version."""
     handled(scope).operation = "page-file"
     built = built_files()
     name, version = scope["path_params"]["name"], scope["path_params"]["version"]
     found = built.files.get(name)
     if found is None or version != built.version:
-        raise problem("not-found", f"there is nothing at {handled(scope).path}; load the page anew")
+        raise problem(
+            "not-found", f"there is nothing at {handled(scope).path}; load the page again"
+        )
     more = {"content-type": MEDIA[name].decode(), "cache-control": _KEPT} | _GUARDED
     await _send(found, more, heads_of(scope))(scope, receive, send)
 
 
 def _send(found: Sent, more: Mapping[str, str], headers: Mapping[bytes, str]) -> Response:
-    """Return ``found`` as a response, compressed for those who take it so."""
+    """Return ``found`` as a response, compressed if the client accepts that."""
     etag = f'"{found.etag}"'
     heads = {**more, "etag": etag, "vary": "accept, accept-encoding"}
     if etag in [each.strip() for each in headers.get(b"if-none-match", "").split(",")]:
