@@ -181,7 +181,7 @@ def test_shrinking_gives_steps_to_whoever_waits(shell: Shell) -> None:
     out = lines_of(shell, "shrink", "elastic", "--by", "8")
     assert out[:4] == [
         "lease/elastic/1 ended: Shrink, 8 GPUs free, 0.00 GPU-hours paid from rai/north",
-        "reservation/waits@1 is kept: its run starts",
+        "reservation/waits@1 is closed: its run starts",
         "run/elastic goes on narrower: from 16 to 8 GPUs",
         "run/waits started on 8 A100 GPUs",
     ]

@@ -209,7 +209,7 @@ def test_a_run_that_a_quota_holds_is_told_with_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("more", "outcome", "words"),
     [
-        ({"spares_per_group": 8}, "swapped", "what was lost is replaced"),
+        ({"spares_per_group": 8}, "swapped", "the lost GPUs are replaced"),
         (
             {"malleable": Malleable(gpus_min=8, gpus_max=16, gpus_step=8, gpus_desired=16)},
             "shrunk",

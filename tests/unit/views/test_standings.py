@@ -114,7 +114,7 @@ def test_a_place_is_told_in_four_lines() -> None:
             "it has 37.5 % of H100 (50.0 % now, 25.0 % lately); its target is 50.0 % (an equal "
             "part); 100.0 % of H100 is in use"
         ),
-        "score 0.2500, step 8 of 32; in line since 2023-11-14T22:13:20Z (2s ago)",
+        "score 0.2500, step 8 of 32; waiting since 2023-11-14T22:13:20Z (2s ago)",
         (
             "ahead of it: 2 runs of blue (score 0.2500, step 8), 1 run of green (longer in line), "
             "1 run of grey (submitted before)"

@@ -1,7 +1,7 @@
 """Notices for owners and users, derived from the ledger (ADR-0021). Pure.
 
-A notice rests on the events of one block and on what never changes of the runs and conflicts they
-name. So the same notices come out of the same blocks, whenever and wherever they are read.
+A notice depends on the events of one block, and on the constant fields of the runs and conflicts
+that they name. So a block always gives the same notices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.views.notices.notice_runs import told_of_runs
 def notices_of(first_seq: int, events: Sequence[Event], known: Known) -> list[Notice]:
     """Return the notices of the ``events`` of one block, in their order.
 
-    ``first_seq`` is the sequence of the first of them.
+    ``first_seq`` is the sequence of the first event.
     """
     numbered = list(enumerate(events, first_seq))
     told = [*told_of_conflicts(numbered, known), *told_of_runs(numbered, known)]

@@ -1,4 +1,4 @@
-"""Notices of runs and of what their owners use: starts, stops, losses, limits. Pure."""
+"""Notices of runs and of their owners' usage: starts, stops, losses, limits. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from quorate.views.runs.reason_words import bundle_words, ended
 from quorate.views.word_forms import gpus, percent, slots
 
 NODES_NAMED_MAX: Final = 4
-"""How many nodes a text names."""
+"""The most nodes that a text names."""
 _MONEY: Final = (EndReason.BUDGET_EXHAUSTED, EndReason.WINDOW_CLOSED)
 _LOST: Final = (EndReason.FAIL, EndReason.DRAINED)
 _STEPS: Final = {
@@ -90,7 +90,7 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
 def _told_of(
     run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known
 ) -> Iterator[Told]:
-    # A returning spare begins like any lease, but its run has been there all the time.
+    # The lease of a returning spare starts like any lease, but its run was running all the time.
     if any(lease.role is not Role.SPARE for _, lease in tale.started):
         yield _started(run, tale, known)
     for reason in tale.told:
@@ -103,7 +103,7 @@ def _told_of(
 
 
 def _tales(numbered: Iterable[Numbered]) -> dict[str, _Tale]:
-    """Return what happens to each run; what a conflict cut is left to the conflict's notices."""
+    """Return what happens to each run, without cuts, which the conflict's notices report."""
     tales: dict[str, _Tale] = {}
     cut: set[str] = set()
     for seq, event in numbered:
@@ -169,7 +169,7 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
         look = f"What would start it: quorate explain {run}"
     else:
         what = f"the firm start of run/{run} is now {time_text(start_ms)}"
-        look = f"What that rests on: quorate plan {run}"
+        look = f"The conditions of that start: quorate plan {run}"
     return Told(
         seq=seq,
         kind=NoticeKind.START_MOVED,
@@ -195,9 +195,9 @@ def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
         kind=NoticeKind.LOAN_RECALLED,
         **_about(event.run, known),
         text=(
-            f"{event.payer} has recalled what run/{event.run} borrows: "
+            f"{event.payer} has recalled its loan to run/{event.run}: "
             f"{bundle_words(event.bundle)} goes on until {time_text(event.due_ms)} at the latest, "
-            f"and after that only if others pay for it. Save its work before then. How it stands: "
+            f"and after that only if others pay for it. Save its work before then. Its state: "
             f"quorate plan {event.run}"
         ),
         facts={
@@ -322,7 +322,7 @@ def _stopped(kind: NoticeKind, run: str, tale: _Tale, reason: EndReason, known: 
         kind=kind,
         **_about(run, known),
         text=(
-            f"run/{run} was told to stop {_leases(stops)}: {ended(reason)}. It has until "
+            f"run/{run} has to stop {_leases(stops)}: {ended(reason)}. It has until "
             f"{time_text(until_ms)} to save its work, and {then}"
         ),
         facts={
@@ -340,7 +340,7 @@ def _leases(stops: Sequence[tuple[int, LeaseEnding]]) -> str:
 
 
 def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) -> Told:
-    """Return the notice of a run whose node failed or was drained: how it continues, if it does."""
+    """Return the notice for a run whose node failed or was drained: whether and how it goes on."""
     stops = [each for reason in _LOST for each in tale.told.get(reason, ())]
     seq = min(seq for seq, _ in (*stops, *tale.swapped))
     why = ", ".join(f"node/{node} is {status}" for node, status in nodes.items())
@@ -349,7 +349,7 @@ def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) 
         count = sum(lease_gpus(lease.slots) for _, lease in tale.swapped)
         places = slots(_joined(lease.slots for _, lease in tale.swapped), most=NODES_NAMED_MAX)
         parts.append(
-            f"what was lost is replaced, and its group goes on with {gpus(count)} on {places}"
+            f"the lost GPUs are replaced, and its group continues with {gpus(count)} on {places}"
         )
     outcome = "swapped"
     if tale.waits_again:
@@ -381,7 +381,7 @@ def _marked(nodes: Mapping[str, NodeStatus]) -> list[dict[str, Any]]:
 
 
 def _joined(found: Iterable[Slots]) -> Slots:
-    """Return slots of several leases together, each node once."""
+    """Return the slots of several leases together, each node once."""
     masks: dict[str, int] = {}
     for each in found:
         for node, mask in each:

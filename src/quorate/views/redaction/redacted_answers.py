@@ -49,7 +49,7 @@ def _quota(found: QuotaInTheWay, redaction: Redaction) -> QuotaInTheWay:
 
 
 def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
-    """Return a remedy; the claim in it may be another tenant's."""
+    """Return a remedy without names of other tenants, who may hold the claim in it."""
     trial = found.trial
     if not isinstance(trial, Wiped) or trial.claim is None or redaction.shows_run(trial.claim):
         return found
@@ -61,7 +61,7 @@ def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
 def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
     """Return ``found`` with only the names that the caller may see.
 
-    Only their owners may know who would enter a conflict that is not declared.
+    Who would enter a conflict that is not declared yet, only the owners of those runs may see.
     """
     if redaction.seen is None:
         return found
@@ -86,7 +86,7 @@ def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
 
 
 def _parked(text: str, run: Run, redaction: Redaction) -> str:
-    """Return why ``run`` has no reservation: in it are its pool, its quotas and what it follows."""
+    """Return why ``run`` has no reservation; the text has its pool, quotas and upstreams."""
     upstreams = (each.name for each in upstreams_of(run))
     return text if all(map(redaction.shows_run, upstreams)) else WITHHELD
 
@@ -121,7 +121,7 @@ def _cut(found: Candidate, redaction: Redaction) -> Candidate:
 
 
 def veiled_effect(found: Effect, redaction: Redaction) -> tuple[Effect, int]:
-    """Return ``found`` for the runs that may be named, and how much more there is for others."""
+    """Return ``found`` for the runs that may be named, and how many more runs of others it has."""
 
     def shown(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if redaction.shows_run(name))

@@ -1,4 +1,4 @@
-"""Everything worth knowing about one resource, as text in sections. Pure."""
+"""Descriptions of single resources, as text in sections. Pure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _NONE: Final = "none"
 
 
 def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return spec, phase, refusal, leases, funding and the events of a run."""
+    """Return spec, phase, refusal, leases, funding and events of a run."""
     record = moment.view.runs[name]
     sections = [pairs(_run_facts(moment, record))]
     if record.phase is Phase.PENDING:
@@ -116,7 +116,7 @@ def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[s
 
 
 def _waits(moment: Moment, record: RunRecord) -> str:
-    """Return what holds the run now, and since when."""
+    """Return why the run waits now, and since when."""
     reason = reason_now(moment, record)
     if reason.refusal is None:
         return STARTABLE
@@ -190,7 +190,7 @@ def _round(moment: Moment, record: RunRecord) -> str:
 
 
 def _has(moment: Moment, record: RunRecord) -> str:
-    """Return a run's GPUs, how many of them it works on, and between which widths it may."""
+    """Return a run's GPUs, how many of them it works on, and its minimum and maximum width."""
     total, width = run_gpus(moment, record), run_width(moment, record)
     found = gpus(total) if total == width else f"{gpus(total)}, works on {width}"
     elastic = record.spec.malleable
@@ -201,7 +201,7 @@ def _has(moment: Moment, record: RunRecord) -> str:
 
 
 def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
-    """Return what each tier and payer contributes, with a total that the column adds up to."""
+    """Return what each tier and payer contributes, with a total that matches the rounded rows."""
     amounts = hours_that_add_up([charge.gpu_ms for charge in charges])
     rows: list[tuple[str, ...]] = [
         (charge.tier.value, charge.payer, str(charge.gpus), amount)
@@ -220,7 +220,7 @@ def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
 
 
 def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return each envelope's account, the caps, and the leases a budget pays for."""
+    """Return the account of each envelope, the caps, and the leases that a budget pays for."""
     del timeline
     budget = moment.view.budgets[name]
     accounts = accounts_of(moment, name)
@@ -240,7 +240,7 @@ def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> lis
 
 
 def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return where a node is, its status, which leases are on it and what was said of it."""
+    """Return a node's place and status, the leases on it, and its recorded notes."""
     sections = [_listing(moment, NODE, [name], wide=True)]
     unwiped = moment.view.unwiped.get(name)
     if unwiped is not None:
@@ -254,7 +254,7 @@ def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[
 
 
 def _with_others(text: str, others: int) -> str:
-    """Return what may be named, and how many leases of others there are beside it."""
+    """Return the visible names, and the number of leases of other owners."""
     if not others:
         return text
     more = f"{counted(others, 'lease')} of others"
@@ -291,7 +291,7 @@ def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
 
 
 def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return what a lease is for, its slots, who pays and what is held for it."""
+    """Return a lease's run, slots, payer and hold."""
     del timeline
     lease = moment.view.leases[name]
     fact = lease.fact
@@ -323,7 +323,7 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
 
 
 def reservation_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return the planned start of a run, how firm it is, why it is then, and its events."""
+    """Return the planned start of a run, how firm it is, its causes, and its events."""
     (found,) = planned_starts(moment, [name])
     run, record = moment.view.runs[found.run].spec, found.record
     facts = [
@@ -410,7 +410,7 @@ PORTRAITS: Final[dict[str, Portrait]] = {
 
 
 def plain_portrait(moment: Moment, kind: Kind, name: str) -> list[str]:
-    """Return the wide row and the document of anything else."""
+    """Return the wide row and the document of a resource of any other kind."""
     (tree,) = kind.trees(moment, [name])
     return [_listing(moment, kind, [name], wide=True), _section("Document", to_yaml(tree).rstrip())]
 

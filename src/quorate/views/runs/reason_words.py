@@ -32,23 +32,23 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.WINDOW_CLOSED: "the payer's window ended",
     EndReason.HANDOVER: "another payer goes on",
     EndReason.ROUND_END: "the round is over",
-    EndReason.RECALLED: "its lender has what it lent back",
-    EndReason.START_REFUSED: "the work did not begin",
+    EndReason.RECALLED: "its lender recalled the loan",
+    EndReason.START_REFUSED: "the work could not be started",
 }
 
 
 def bundle_words(bundle: int) -> str:
-    """Return a bundle of a run in words: the first is the run itself, others are its steps."""
+    """Return a bundle in words: the first is the run itself, the others are its steps."""
     return "all of it" if bundle == 0 else f"its step {bundle}"
 
 
 def began(reason: StartReason) -> str:
-    """Return why a lease began: the recorded word, then what it means."""
+    """Return why a lease began: the recorded word, then its meaning."""
     return f"{reason}, {_BEGAN[reason]}"
 
 
 def ended(reason: EndReason) -> str:
-    """Return why a lease ended: the recorded word, then what it means."""
+    """Return why a lease ended: the recorded word, then its meaning."""
     return f"{reason}, {_ENDED[reason]}"
 
 
@@ -64,7 +64,7 @@ def _afterwards(outcome: Outcome | None) -> str:
 
 
 def lease_stopping(event: LeaseEnding, *, dry_run: bool = False) -> str:
-    """Return why a lease is stopping, and by when it has to be gone."""
+    """Return why a lease is stopping, and its deadline."""
     verb = said("stopping", dry_run=dry_run)
     until = f"it has until {time_text(event.deadline_ms)}"
     if event.deadline_ms <= event.at_ms:
