@@ -1,4 +1,4 @@
-"""When runs start, whether submitted or not, and what holds them."""
+"""Forecasts and explanations: when runs start, submitted or not, and why they wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from quorate.views.runs.wait_view import wait_of
 def plan_run(
     context: RequestContext, asked: plan_operations.AboutRun, operation: Operation
 ) -> Answer:
-    """Return when a submitted run starts, and what that rests on."""
+    """Return when a submitted run starts, and the conditions of that start."""
     del operation
     name = asked.run.removeprefix("run/")
     check_run(context, name, more="for one that is not submitted: quorate plan -f FILE --dry-run")
@@ -48,7 +48,7 @@ def plan_run(
 
 
 def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) -> Forecast:
-    """Return the forecast of a submitted run, beyond the depth, too, where ``is_exact``."""
+    """Return the forecast of a submitted run; if ``is_exact``, also beyond the planning depth."""
     view = context.recorded
     found = foretell(
         view,
@@ -91,7 +91,7 @@ def queue_starts(
 def plan_runs(
     context: RequestContext, asked: plan_operations.PlanRuns, operation: Operation
 ) -> Answer:
-    """Return when runs would start, as if they were submitted now, in this order."""
+    """Return when runs would start if they were submitted now, in this order."""
     del operation
     if asked.exact and len(asked.documents) > 1:
         raise CommandError(
@@ -111,7 +111,8 @@ def plan_runs(
             "plan an array of fewer tasks, such as tasks: 0-3",
         )
     if not context.caller.oversees:
-        # A run that they may not submit would reveal the money and runs of others.
+        # The forecast of a run that the caller may not submit would reveal money and runs of
+        # others.
         for run in runs:
             check_command(context.recorded, context.caller, Submit(run))
     found = foretell_new(
@@ -129,7 +130,7 @@ def plan_runs(
 
 
 def _planned(context: RequestContext, found: Sequence[Forecast], source: str) -> Answer:
-    """Return the forecasts of runs that are not submitted; ``source`` is the file they are in."""
+    """Return the forecasts of runs that are not submitted; ``source`` is the name of their file."""
 
     def tree() -> Any:
         trees = [forecast_tree(each, context.prefix, source=source) for each in found]
@@ -148,7 +149,7 @@ def _planned(context: RequestContext, found: Sequence[Forecast], source: str) ->
 def explain_run(
     context: RequestContext, asked: plan_operations.AboutRun, operation: Operation
 ) -> Answer:
-    """Return what holds a run, and what would start it now."""
+    """Return why a run waits, and which changes would start it now."""
     del operation
     name, moment = asked.run.removeprefix("run/"), context.moment
     check_run(context, name)
