@@ -308,7 +308,10 @@ def test_a_plan_by_a_conflict_shows_odds_and_frequencies(crowded: Shell) -> None
     out = crowded.ok("plan", "big")
     assert re.search(r"^  how: +by a conflict: ", out, re.MULTILINE)
     assert re.search(r"^  by itself: +2027-01-15T16:00:00Z \(in 6h\)$", out, re.MULTILINE)
-    assert "6 GPUs are drawn for, from 4 tokens of up to 24 GPUs; CUT is over 1000 dummy" in out
+    assert (
+        "6 GPUs still missing: a lottery of 4 tokens of up to 24 GPUs; CUT is over 1000 dummy"
+        in out
+    )
     row = r"^ +red +1/2 \(50\.0 %\) +r1 +4 +1/4 \(25\.0 %\) +(\d\d\.\d) %$"
     assert re.search(row, out, re.MULTILINE)
     tokens = crowded("plan", "big", "-o", "json").json["contest"]["tokens"]
@@ -670,7 +673,7 @@ def test_a_limit_that_is_tightened_below_use_says_what_follows(shell: Shell) -> 
     out = shell.ok("patch", "budget", "rai", "--set", "spec.envelopes[north].concurrency=8")
     assert "conflict/1 is declared: 8 GPUs short of envelope rai/north, 0 tokens" in out
     assert "conflict/1 is settled: cut malleable (8 GPUs, Shrink)" in out
-    assert "run/malleable goes on narrower: from 16 to 8 GPUs" in out
+    assert "run/malleable shrinks: from 16 to 8 GPUs" in out
     listed = shell.ok("get", "resolveroutcomes").splitlines()[1]
     assert listed.split()[:4] == ["1", "Tightened", "envelope", "rai/north"]
 

@@ -82,8 +82,8 @@ def arrays_once(
 ) -> Iterator[tuple[str, str]]:
     """Yield each listed name of ``names``, the runs of ``query``, and the run it is listed for.
 
-    An array is listed once, at the position of its first task. It is left out if a task of it was
-    listed on the page before, that is up to ``query.after_seq`` or from ``query.before_seq`` on.
+    An array is listed once, at the position of its first task. It is left out if the page before
+    listed a task of it: up to ``query.after_seq``, or from ``query.before_seq`` on.
     """
     seen: set[str] = set()
     for name in names:

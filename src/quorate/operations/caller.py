@@ -32,7 +32,7 @@ QUOTA_SETTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.ACCOUNTING
 
 
 def actor_of(tenant: str, user: str) -> str:
-    """Return the actor to record: for a tenant's user ``TENANT/USER``; a tenant has no slash.
+    """Return the actor to record: ``TENANT/USER`` for a tenant's user; no tenant has a slash.
 
     So a tenant's identity provider, which chooses its users' names, cannot impersonate users of
     another tenant.

@@ -292,7 +292,7 @@ def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
 
 
 def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decision, Head]:
-    """Return ``decision``, recorded at ``head``, with the blocks that settled what was due then.
+    """Return ``decision``, recorded at ``head``, together with the blocks that follow from it.
 
     Due conflicts are settled, and due rounds begun, in blocks of their own, so that no draw can be
     known before its conflict is recorded. The caller gets them as part of the result. The head

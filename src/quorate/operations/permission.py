@@ -78,8 +78,8 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
     """Return why ``caller`` may not give ``command``; empty if it may."""
     if isinstance(command, IssueToken) and _is_wider(caller, command):
         return (
-            f"scopes: your token is limited to {', '.join(sorted(caller.areas))}; one that it has "
-            "issued must be limited to some of these"
+            f"scopes: your token is limited to {', '.join(sorted(caller.areas))}; a token that "
+            "it issues must be limited to some of these"
         )
     why = _out_of_scope(caller, command) or _of_claim(caller, command)
     if why or caller.role is Role.ADMIN:

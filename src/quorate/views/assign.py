@@ -72,7 +72,7 @@ def _assign(tree: dict[str, Any], path: str, steps: Sequence[Step], text: str) -
         if isinstance(place, dict) and place.get(key) is None:
             # A missing field is created as a mapping; a missing element of a list is an error.
             if steps[index + 1][1] and not _is_mapping_field(name):
-                raise _wrong(path, f"there is no list {name} to look in; set it whole, as JSON")
+                raise _wrong(path, f"there is no list {name}; set the whole list, as JSON")
             place[key] = {}
         place = place[key]
     last = _key(place, steps[-1][0], path)

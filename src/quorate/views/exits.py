@@ -1,4 +1,4 @@
-"""Exit codes, and the one exception by which a command ends with one. Imports nothing heavy.
+"""Exit codes, and the exception that ends a command with one of them. Imports nothing heavy.
 
 The exit codes never change: docs/reference/exit-codes.md. The names of faults, which programs
 receive, never change either: docs/reference/refusals.md.

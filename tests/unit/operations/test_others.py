@@ -47,7 +47,7 @@ def test_a_claimed_node_is_set_apart_for_others() -> None:
             "note": None,
         }
         told = described(world, name)
-        assert f"{state}: it is set apart for others" in told
+        assert f"{state}: reserved for another user" in told
         assert "nodes-claimed" not in told
         assert not world.told(told)
 

@@ -98,8 +98,8 @@ def test_a_run_that_shrinks_is_narrower_at_once_and_its_step_is_stopping() -> No
     state = started(run("r", 24, malleable=STEPS))
     lines = do(state, Shrink("r", 16))
     assert lines == [
-        f"lease/r/2 stopping: Shrink, the run goes on without this step; it has until {DEADLINE}",
-        "run/r goes on narrower: from 24 to 16 GPUs",
+        f"lease/r/2 stopping: Shrink, the run continues without this step; it has until {DEADLINE}",
+        "run/r shrinks: from 24 to 16 GPUs",
     ]
     moment = Moment(state, LATER_MS, state.seq)
     assert [cell(RUN, moment, "r", title) for title in ("GPUS", "WIDTH")] == ["24", "16 (8..24)"]
@@ -115,7 +115,7 @@ def test_what_is_left_of_a_group_and_of_its_spares_is_not_told_as_an_end() -> No
         "node/n1 has failed",
         "lease/r/0 ended: Fail, 4 GPUs lost, 0.07 GPU-hours paid from b/e",
         "run/r: spares take over in group/0: n2[0-3] for n1[0-3]",
-        "run/r goes on with 4 GPUs, 2 GPUs spare",
+        "run/r continues with 4 GPUs, 2 GPUs spare",
     ]
 
 

@@ -93,9 +93,9 @@ def test_a_score_has_four_digits_and_says_who_comes_last_anyway() -> None:
     ("used", "line"),
     [
         (None, "red has no gpuHoursBudget quota that could be used up"),
-        (ONE * 8 // 10, "red has used 79.9 % of its budget: that costs it nothing yet"),
+        (ONE * 8 // 10, "red has used 79.9 % of its budget: its score is not reduced yet"),
         (ONE * 9 // 10, "red has used 89.9 % of its budget: 52.5 % of its score is left"),
-        (ONE, "red has used 100.0 % of its budget: owners that are not over theirs go first"),
+        (ONE, "red has used 100.0 % of its budget: owners within their budgets go first"),
     ],
 )
 def test_a_budget_is_told_with_what_it_costs(used: int | None, line: str) -> None:

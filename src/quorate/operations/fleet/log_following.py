@@ -16,7 +16,7 @@ from quorate.ports.log_port import Logs, Output
 class LogFollower:
     """Reads the output of ``run`` from line ``next`` on.
 
-    Only the ledger thread may call ``check``. ``read`` reads files, so any other thread calls it.
+    Only the ledger thread may call ``check``. ``read`` reads files, so other threads call it.
     """
 
     def __init__(self, logs: Logs, run: str, first: int) -> None:

@@ -61,8 +61,8 @@ class PictureRequest(Asked, kw_only=True, frozen=True):
 class Forecast(Given, kw_only=True, frozen=True):
     """When a run starts, and the conditions of that start; unknown fields are null.
 
-    ``exact`` is set if the start was searched beyond the pool's depth: whether the run was
-    ``reached``, and how many waiting ``runs`` were planned for it, at most ``runsMax``. By
+    ``exact`` is set if the start was searched beyond the pool's depth. It says whether the run was
+    ``reached``, and how many waiting ``runs`` were planned for that, at most ``runsMax``. By
     ``p50Start`` and ``p90Start`` it has started in half and in nine of ten cases, judging by how
     long the owners' last runs took.
     """

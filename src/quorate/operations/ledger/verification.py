@@ -67,8 +67,8 @@ def read_receipt(text: str) -> Receipt:
     if found is None:
         raise CommandError(
             Exit.USAGE,
-            f"--receipt {text}: is not BLOCK:HASH; paste what follows `receipt` in the output of "
-            "the command that wrote",
+            f"--receipt {text}: is not BLOCK:HASH; paste the text after `receipt` in the output of "
+            "the command that recorded it",
         )
     return Receipt(int(found[1]), bytes.fromhex(found[2]))
 
@@ -119,7 +119,7 @@ class Sound:
             )
         for receipt in self.receipts:
             since = counted(head.height - receipt.height, "block")
-            lines.append(f"receipt {receipt} is true: block {receipt.height} is there, {since} ago")
+            lines.append(f"receipt {receipt} matches: block {receipt.height}, {since} ago")
         if not self.is_end_known:
             lines.append(self._doubt())
         return lines
@@ -273,11 +273,11 @@ def _receipt_fault(name: str, receipt: Receipt, found: bytes | None, verified: V
     """Return why ``receipt`` does not match the ledger."""
     if found is None:
         return (
-            f"receipt {receipt} is not true of {name}: it ends at block {verified.head.height}, so "
-            "it was cut short, or the receipt is of another ledger"
+            f"receipt {receipt} does not match {name}, which ends at block {verified.head.height}: "
+            "the ledger was cut short, or the receipt is of another ledger"
         )
     return (
-        f"receipt {receipt} is not true of {name}: block {receipt.height} has hash {found.hex()}, "
+        f"receipt {receipt} does not match {name}: block {receipt.height} has hash {found.hex()}, "
         "so it was rewritten, or the receipt is of another ledger"
     )
 

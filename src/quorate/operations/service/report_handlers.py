@@ -62,6 +62,6 @@ def _read(read: Callable[[], T]) -> T:
     except OSError as error:
         raise CommandError(
             Exit.UNUSABLE,
-            f"reports.folder: cannot be read: {error.strerror}; the operator of the service makes "
-            "it readable, or names another",
+            f"reports.folder: cannot be read: {error.strerror}; make the folder readable for the "
+            "service, or set another folder",
         ) from None

@@ -26,7 +26,7 @@ def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
     A caller who may not see the user learns only that the node is reserved.
     """
     if not is_shown:
-        return f"{claim_state(node)}: it is set apart for others"
+        return f"{claim_state(node)}: reserved for another user"
     text = f"{claim_state(node)}: {node.claim} of {node.user}, until {time_text(node.end_ms)}"
     if node.leases:
         return text

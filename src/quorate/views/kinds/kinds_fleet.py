@@ -130,7 +130,7 @@ def _counts(moment: Moment, island: Island) -> dict[NodeStatus, int]:
 
 
 def _out_of_service(island: Island) -> int:
-    """Return the GPUs that no lease holds and that cannot be placed on."""
+    """Return the number of GPUs that no lease holds and that are out of service."""
     return sum(mask.bit_count() for mask in island.withheld.values())
 
 

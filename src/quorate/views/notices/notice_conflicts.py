@@ -31,7 +31,7 @@ RUNS_NAMED_MAX: Final = 8
 _WHY: Final = {
     CutStep.BACKFILL: "it used room that was promised to another run",
     CutStep.SPARE: "its spares were given up",
-    CutStep.SHRINK: "steps above its minimum were given back",
+    CutStep.SHRINK: "steps above its minimum were released",
     CutStep.BURST: "its owner was above its share",
     CutStep.LOTTERY: "it was drawn in the lottery",
 }
@@ -154,7 +154,7 @@ def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[To
             user=user,
             run=runs[0] if len(runs) == 1 else "",
             text=(
-                f"a lottery may end work of yours at {time_text(declared.due_ms)}: "
+                f"a lottery may end runs of yours at {time_text(declared.due_ms)}: "
                 f"{gpus(declared.short)} of {scope_text(declared.scope)} will still be missing for "
                 f"{asked_for(declared)} (conflict/{declared.conflict}). Your runs in it, with "
                 f"the odds to be drawn first: {named}; {counted(len(declared.tokens), 'token')} in "
@@ -219,11 +219,11 @@ def _then(run: str, deadline_ms: int | None, is_whole: bool, step: CutStep) -> s
     """Return what happens next to a run that was cut."""
     until = "" if deadline_ms is None else f"It has until {time_text(deadline_ms)} to save its work"
     if step is CutStep.SPARE:
-        return "Its work goes on without them."
+        return "Its work continues without them."
     if is_whole:
         waits = f"waits again in its old place; when it starts: quorate plan {run}."
         return f"{until}, and {waits}" if until else f"It {waits}"
-    return f"{until}, and goes on narrower." if until else "It goes on narrower."
+    return f"{until}, and continues with fewer GPUs." if until else "It continues with fewer GPUs."
 
 
 def _verify(resolved: ConflictResolved, step: CutStep) -> str:
@@ -253,8 +253,8 @@ def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[Told]:
             user=user,
             run=runs[0] if len(runs) == 1 else "",
             text=(
-                f"the lottery of conflict/{declared.conflict} is over ({why}), and these of yours "
-                f"go on: {named}.{verify} Details: quorate describe resolveroutcome "
+                f"the lottery of conflict/{declared.conflict} is over ({why}), and these of your "
+                f"runs continue: {named}.{verify} Details: quorate describe resolveroutcome "
                 f"{declared.conflict}"
             ),
             facts=_facts(declared)

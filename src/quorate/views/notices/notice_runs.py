@@ -196,9 +196,9 @@ def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
         **_about(event.run, known),
         text=(
             f"{event.payer} has recalled its loan to run/{event.run}: "
-            f"{bundle_words(event.bundle)} goes on until {time_text(event.due_ms)} at the latest, "
-            f"and after that only if others pay for it. Save its work before then. Its state: "
-            f"quorate plan {event.run}"
+            f"{bundle_words(event.bundle)} continues until {time_text(event.due_ms)} at the "
+            f"latest, and after that only if others pay for it. Save its work before then. Its "
+            f"state: quorate plan {event.run}"
         ),
         facts={
             "payer": event.payer,
@@ -215,7 +215,7 @@ def _returning(seq: int, event: LoanRecalled, known: Known) -> Told:
         kind=NoticeKind.LOAN_RETURNING,
         **_about(event.waiting_run, known),
         text=(
-            f"{event.payer} has recalled a loan for run/{event.waiting_run}: its GPUs are back at "
+            f"{event.payer} has recalled a loan for run/{event.waiting_run}: its GPUs are free at "
             f"{time_text(event.due_ms)}. When the run starts: quorate plan {event.waiting_run}"
         ),
         facts={"payer": event.payer, "due": time_text(event.due_ms)},
@@ -228,7 +228,7 @@ def _goes_on(seq: int, event: RecallWithdrawn, known: Known) -> Told:
         kind=NoticeKind.RECALL_WITHDRAWN,
         **_about(event.run, known),
         text=(
-            f"run/{event.run} was recalled and goes on, {bundle_words(event.bundle)}: it has "
+            f"run/{event.run} was recalled and continues, {bundle_words(event.bundle)}: it has "
             f"payers, and no firm start needs its GPUs. Who pays: quorate describe run {event.run}"
         ),
         facts={"bundle": event.bundle},
@@ -315,7 +315,7 @@ def _stopped(kind: NoticeKind, run: str, tale: _Tale, reason: EndReason, known: 
     then = (
         f"waits again in its old place; what would start it: quorate explain {run}"
         if tale.waits_again
-        else f"goes on with what it has left: quorate describe run {run}"
+        else f"continues with its other GPUs: quorate describe run {run}"
     )
     return Told(
         seq=stops[0][0],
@@ -359,7 +359,7 @@ def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) 
         ]
     elif stops:
         outcome = "shrunk"
-        parts.append(f"{_leases(stops)} stopped, and it goes on narrower")
+        parts.append(f"{_leases(stops)} stopped, and it continues with fewer GPUs")
     return Told(
         seq=seq,
         kind=NoticeKind.NODE_LOST,

@@ -19,8 +19,8 @@ _GPUS: Final = r"[0-9]+ GPUs?"
 _HOURS: Final = r"[0-9]+(?:\.[0-9]+)?"
 
 # The sentences of ``sentence`` about a run that has a reservation. An owner in them is the run's
-# own, or an ancestor whose quota holds the run up. Every run and every reservation is a group of
-# its own.
+# own, or an ancestor whose quota holds the run up. Every run and every reservation is a regex group
+# of its own.
 _WHY: Final = (
     r"it can start sooner",
     rf"conflict {_NAME} makes room for it",
@@ -78,7 +78,7 @@ _KINDS: Final = {
     "overdue": "",
     "reserved": "reservation",
 }
-"""A group -> the word before its one name; empty if the group is a list of names."""
+"""A regex group -> the word before its one name; empty if the group is a list of names."""
 
 Called = Callable[[str, Sequence[str]], str]
 """Takes names and the word before them, empty before a list; returns their replacement."""

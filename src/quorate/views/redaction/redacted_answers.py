@@ -61,7 +61,7 @@ def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
 def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
     """Return ``found`` with only the names that the caller may see.
 
-    Who would enter a conflict that is not declared yet, only the owners of those runs may see.
+    Before a conflict is declared, only the owners of the entrants may see who would enter it.
     """
     if redaction.seen is None:
         return found

@@ -184,7 +184,7 @@ def waits_plot(every: Sequence[Metrics]) -> Plot | None:
             reached += part
     return Plot(
         title="Waits by cause",
-        note="All waits of all runs, by what they waited for.",
+        note="All waits of all runs, by cause.",
         svg=drawing("Waits by cause", body, height),
         legend=legend([str(cause) for cause in causes]),
     )

@@ -60,7 +60,7 @@ def _notes(forked: Forked, unsure: int) -> list[str]:
     if unsure:
         notes.append(
             f"note: a fork without a change does not reproduce {counted(unsure, 'run')}; "
-            "differences of that size mean nothing"
+            "differences of that size are not significant"
         )
     if forked.undrawn:
         notes.append(

@@ -28,7 +28,7 @@ _PAYER_COLUMNS = (Column("PAID-FROM"), Column("TIER"), right("GPUS"), right("HEL
 _STEPS = {
     CutStep.BACKFILL: "it used room that was promised to another run",
     CutStep.SPARE: "spares were given up",
-    CutStep.SHRINK: "steps above its minimum were given back",
+    CutStep.SHRINK: "steps above its minimum were released",
     CutStep.BURST: "its owner was above its share",
     CutStep.LOTTERY: "drawn in the lottery",
 }
@@ -45,7 +45,7 @@ def contest_lines(contest: Contest, now_ms: int) -> list[str]:
         return [*lines, f"that is enough: no run is drawn; {_lost(contest)}"]
     tokens = counted(len(contest.entrants), "token")
     lines.append(
-        f"{gpus(contest.short)} {'are' if contest.short != 1 else 'is'} drawn for, from {tokens} "
+        f"{gpus(contest.short)} still missing: a lottery of {tokens} "
         f"of up to {gpus(contest.size_max)}; CUT is over {contest.draws} dummy draws:"
     )
     tokens_shown = [_token_row(each, contest.draws) for each in contest.entrants]

@@ -368,7 +368,7 @@ def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> li
         ("Conflict", name),
         ("Cause", f"{declared.cause}, for {asked_by(record)}"),
         ("Scope", scope_text(declared.scope)),
-        ("Deficit", f"{gpus(declared.deficit)}, {declared.short} of them drawn for"),
+        ("Deficit", f"{gpus(declared.deficit)}, {declared.short} of them by lottery"),
         ("Declared", since(declared.at_ms, moment.now_ms)),
         ("Due", f"{since(declared.due_ms, moment.now_ms)}, attempt {declared.attempt}"),
         ("Lottery", link if declared.tokens else "no run is drawn"),

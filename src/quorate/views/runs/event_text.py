@@ -361,10 +361,12 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
         case LoanRecalled():
             return (
                 f"run/{event.run}: {bundle_words(event.bundle)} recalled by {event.payer} for "
-                f"run/{event.waiting_run}; it goes on until {time_text(event.due_ms)}"
+                f"run/{event.waiting_run}; it continues until {time_text(event.due_ms)}"
             )
         case RecallWithdrawn():
-            return f"run/{event.run}: {bundle_words(event.bundle)} goes on, its recall is withdrawn"
+            return (
+                f"run/{event.run}: {bundle_words(event.bundle)} continues, its recall is withdrawn"
+            )
         case SpareFilled():
             return f"lease/{event.lease}, a spare, gives its slots to run/{event.filler}"
         case PledgeClosed():

@@ -89,7 +89,7 @@ def _plan_lines(found: Explanation, now_ms: int, moves: Iterable[ReservationMove
     told = start_words(found.plan.state, start_ms, now_ms)
     more = f"  more: quorate plan {found.run}"
     if found.plan.state is PlanState.NOT_BEFORE and found.plan.long_walk is None:
-        more = f"  its start as the queue stands now: quorate plan {found.run} --exact"
+        more = f"  its start in the present queue: quorate plan {found.run} --exact"
     return [f"it {told}, {IF_DECLARED}", f"  {found.parked}", more]
 
 

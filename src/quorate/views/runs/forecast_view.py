@@ -153,7 +153,7 @@ def _exact(found: Forecast) -> list[tuple[str, str]]:
     if found.plan_state is not PlanState.NOT_BEFORE or found.long_walk is not None:
         return []
     asked = "-f FILE --dry-run" if found.recorded_phase is None else found.run.name
-    return [("its start", f"as the queue stands now: quorate plan {asked} --exact")]
+    return [("its start", f"in the present queue: quorate plan {asked} --exact")]
 
 
 def _how(found: Forecast) -> list[tuple[str, str]]:
@@ -162,7 +162,7 @@ def _how(found: Forecast) -> list[tuple[str, str]]:
     alone = "no planned start" if natural_ms is None else until(natural_ms, now_ms)
     if found.by_conflict:
         return [
-            ("how", "by a conflict: what runs there is cut if room is not free by then"),
+            ("how", "by a conflict: running work there is cut if room is not free by then"),
             ("by itself", alone),
         ]
     facts = [("how", "by itself: room or money is expected to be free then")]

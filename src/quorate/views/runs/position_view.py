@@ -130,10 +130,10 @@ def budget_line(owner: str, used: int | None, report: ReportRecord | None = None
     if report is not None and report.answers:
         told = f"{told}, as {report.source} reports"
     if used >= ONE:
-        return f"{told}: owners that are not over theirs go first"
+        return f"{told}: owners within their budgets go first"
     left = penalty(used)
     if left == ONE:
-        return f"{told}: that costs it nothing yet"
+        return f"{told}: its score is not reduced yet"
     return f"{told}: {percent(left, ONE)} of its score is left"
 
 

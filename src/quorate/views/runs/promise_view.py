@@ -61,10 +61,15 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
         case LoanRecalled():
             what = f"run/{event.run}: {bundle_words(event.bundle)} is recalled by {event.payer}"
             when = until(event.due_ms, now_ms)
-            return [f"{what} for run/{event.waiting_run}; it goes on {when}, or with other payers"]
+            return [
+                (
+                    f"{what} for run/{event.waiting_run}; it continues until {when}, "
+                    "then only with other payers"
+                )
+            ]
         case RecallWithdrawn():
             what = f"run/{event.run}: {bundle_words(event.bundle)}"
-            return [f"{what} goes on: it has payers, and no firm start needs its GPUs"]
+            return [f"{what} continues: it has payers, and no firm start needs its GPUs"]
         case SpareFilled():
             return [f"run/{event.filler} works on spares of {event.lease} until they are needed"]
         case ConflictDeclared() | ConflictResolved():

@@ -11,7 +11,7 @@ from quorate.views.runs.tried_words import said
 _BEGAN: Final[dict[StartReason, str]] = {
     StartReason.START: "the run was admitted",
     StartReason.GROW: "one step more",
-    StartReason.SWAP: "goes on after a loss",
+    StartReason.SWAP: "continues after a loss",
     StartReason.HANDOVER: "the same slots, another payer",
 }
 
@@ -20,7 +20,7 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.CANCELLED: "the run was cancelled",
     EndReason.FAIL: "the node or the work failed",
     EndReason.SWAP: "the spare took over",
-    EndReason.SHRINK: "the run goes on without this step",
+    EndReason.SHRINK: "the run continues without this step",
     EndReason.DROP_SPARE: "the spare was given up to make room",
     EndReason.RECLAIMED_BY_SPARE: "the spare's slots were needed",
     EndReason.FILLED: "another run fills the spare's slots",
@@ -30,7 +30,7 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.RANDOM_PREEMPT: "drawn in a lottery",
     EndReason.BUDGET_EXHAUSTED: "no envelope that may pay has anything left",
     EndReason.WINDOW_CLOSED: "the payer's window ended",
-    EndReason.HANDOVER: "another payer goes on",
+    EndReason.HANDOVER: "another payer takes over",
     EndReason.ROUND_END: "the round is over",
     EndReason.RECALLED: "its lender recalled the loan",
     EndReason.START_REFUSED: "the work could not be started",

@@ -53,7 +53,7 @@ def _turn(flavor: str, share_ppm: int, owed_ms: int, round_ms: int) -> Tree:
 
 
 def turn_text(turn: Tree) -> str:
-    """Return one of ``turns`` in words."""
+    """Return one turn as text."""
     return (
         f"{turn['flavor']}: share {turn['share']}, owed {turn['owedSeconds']} s, "
         f"priority {turn['priority']}"

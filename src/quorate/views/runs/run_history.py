@@ -110,9 +110,9 @@ def _went_on(run: str, was: Holding, now: Holding) -> list[str]:
         lines.append(f"run/{run}: spares are lost: {_text(dropped)}")
     spare = f", {gpus(now.gpus_spare)} spare" if was.spare else ""
     if now.gpus < was.gpus:
-        lines.append(f"run/{run} goes on narrower: from {was.gpus} to {gpus(now.gpus)}{spare}")
+        lines.append(f"run/{run} shrinks: from {was.gpus} to {gpus(now.gpus)}{spare}")
     elif lines:
-        lines.append(f"run/{run} goes on with {gpus(now.gpus)}{spare}")
+        lines.append(f"run/{run} continues with {gpus(now.gpus)}{spare}")
     return lines
 
 
