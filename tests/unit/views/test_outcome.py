@@ -25,7 +25,7 @@ from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
 from quorate.views.kinds.kind import Kind
 from quorate.views.kinds.kinds_work import LEASE, RUN
-from quorate.views.runs.describe import run_portrait
+from quorate.views.runs.describe import describe_run
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.outcome_view import outcome_lines
 
@@ -69,7 +69,7 @@ def test_a_cancelled_run_is_stopping_until_its_last_process_is_gone() -> None:
     ]
 
 
-def test_a_stopping_run_says_so_in_tables_documents_and_its_portrait() -> None:
+def test_a_stopping_run_says_so_in_tables_documents_and_its_description() -> None:
     state = started(run("r", 8))
     do(state, Drain("a0000"))
     moment = Moment(state, LATER_MS, state.seq)
@@ -89,7 +89,7 @@ def test_a_stopping_run_says_so_in_tables_documents_and_its_portrait() -> None:
         "Drained",
         DEADLINE,
     )
-    text = "\n".join(run_portrait(moment, "r", []))
+    text = "\n".join(describe_run(moment, "r", []))
     assert said in text
     assert f"r/0 is stopping: {told}" in text
 

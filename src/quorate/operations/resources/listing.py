@@ -41,11 +41,11 @@ from quorate.views.kinds.kind_table import KIND_OF
 from quorate.views.kinds.kinds_claims import CLAIM
 from quorate.views.kinds.kinds_plans import RESERVATION
 from quorate.views.kinds.kinds_queue import QUEUE
-from quorate.views.kinds.kinds_tenants import tenant_portraits
+from quorate.views.kinds.kinds_tenants import describe_tenants
 from quorate.views.kinds.kinds_work import RUN
 from quorate.views.runs.array_view import array_sections
 from quorate.views.runs.closed_reservations import closed_reservations
-from quorate.views.runs.describe import PORTRAITS, plain_portrait
+from quorate.views.runs.describe import DESCRIPTIONS, describe_other
 from quorate.views.runs.event_text import ABOUT, entries
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.wait_view import wait_of
@@ -145,13 +145,13 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
         named = with_tasks(moment.view, context.caller, named, keep_arrays=True)
     names = select(context, moment, kind, named)
     if operation.about == "tenant":
-        sections, names = tenant_portraits(moment, names), []
+        sections, names = describe_tenants(moment, names), []
     for name in names:
-        is_about, portrait = ABOUT.get(kind.name), PORTRAITS.get(kind.name)
+        is_about, describe = ABOUT.get(kind.name), DESCRIPTIONS.get(kind.name)
         if kind.name == RUN.name and name in moment.view.arrays:
             parts: Sequence[str] = array_sections(moment, name)
-        elif portrait is None:
-            parts = plain_portrait(moment, kind, name)
+        elif describe is None:
+            parts = describe_other(moment, kind, name)
         else:
             timeline = []
             if is_about is not None:
@@ -165,7 +165,7 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
                 ]
             if kind.name in {RUN.name, CLAIM.name}:
                 moment = _with_history(context, moment, name, is_now=asked.at is None)
-            parts = portrait(moment, name, timeline)
+            parts = describe(moment, name, timeline)
         sections.append("\n\n".join(parts))
     return Answer(
         tree=lambda: {"kind": kind.name, "name": asked.name, "sections": sections},

@@ -111,13 +111,13 @@ TENANT = Kind(
 )
 
 
-def tenant_portraits(moment: Moment, wanted: Sequence[str]) -> list[str]:
+def describe_tenants(moment: Moment, wanted: Sequence[str]) -> list[str]:
     """Return each of the ``wanted`` tenants as lines of name and value."""
     used = uses(moment.view)
-    return [_portrait(moment, name, used.get(name, NO_USE)) for name in wanted]
+    return [_describe(moment, name, used.get(name, NO_USE)) for name in wanted]
 
 
-def _portrait(moment: Moment, name: str, use: Use) -> str:
+def _describe(moment: Moment, name: str, use: Use) -> str:
     quota = fields_of(moment.view.owners[name])
     return pairs(
         [

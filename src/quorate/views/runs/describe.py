@@ -77,11 +77,11 @@ from quorate.views.word_forms import (
     until,
 )
 
-Portrait = Callable[[Moment, str, Sequence[Entry]], list[str]]
+Describe = Callable[[Moment, str, Sequence[Entry]], list[str]]
 _NONE: Final = "none"
 
 
-def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_run(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return spec, phase, refusal, leases, funding and events of a run."""
     record = moment.view.runs[name]
     sections = [pairs(_run_facts(moment, record))]
@@ -219,7 +219,7 @@ def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
     return f"{table(columns, rows)}\nGPUs now: {by_tier}; lenders: {lenders}"
 
 
-def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_budget(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return the account of each envelope, the caps, and the leases that a budget pays for."""
     del timeline
     budget = moment.view.budgets[name]
@@ -239,7 +239,7 @@ def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> lis
     return sections
 
 
-def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_node(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return a node's place and status, the leases on it, and its recorded notes."""
     sections = [_listing(moment, NODE, [name], wide=True)]
     unwiped = moment.view.unwiped.get(name)
@@ -261,7 +261,7 @@ def _with_others(text: str, others: int) -> str:
     return more if text == _NONE else f"{text}\nand {more}"
 
 
-def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_owner(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return an owner's family, quota, budgets and runs."""
     del timeline
     owner = moment.view.owners[name]
@@ -290,7 +290,7 @@ def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     return sections
 
 
-def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_lease(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return a lease's run, slots, payer and hold."""
     del timeline
     lease = moment.view.leases[name]
@@ -322,7 +322,7 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     return [pairs(facts), _section("Slots", "\n".join(lines))]
 
 
-def reservation_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_reservation(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return the planned start of a run, how firm it is, its causes, and its events."""
     (found,) = planned_starts(moment, [name])
     run, record = moment.view.runs[found.run].spec, found.record
@@ -359,7 +359,7 @@ def reservation_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -
     return sections
 
 
-def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_conflict(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return everything that was published about a conflict: tokens, seed, draws, cuts."""
     record = moment.view.conflicts[name]
     declared, resolved = record.declared, record.resolved
@@ -397,19 +397,19 @@ def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> li
     return sections
 
 
-PORTRAITS: Final[dict[str, Portrait]] = {
-    RUN.name: run_portrait,
-    BUDGET.name: budget_portrait,
-    NODE.name: node_portrait,
-    CLAIM.name: run_portrait,
-    OWNER.name: owner_portrait,
-    LEASE.name: lease_portrait,
-    RESERVATION.name: reservation_portrait,
-    OUTCOME.name: outcome_portrait,
+DESCRIPTIONS: Final[dict[str, Describe]] = {
+    RUN.name: describe_run,
+    BUDGET.name: describe_budget,
+    NODE.name: describe_node,
+    CLAIM.name: describe_run,
+    OWNER.name: describe_owner,
+    LEASE.name: describe_lease,
+    RESERVATION.name: describe_reservation,
+    OUTCOME.name: describe_conflict,
 }
 
 
-def plain_portrait(moment: Moment, kind: Kind, name: str) -> list[str]:
+def describe_other(moment: Moment, kind: Kind, name: str) -> list[str]:
     """Return the wide row and the document of a resource of any other kind."""
     (tree,) = kind.trees(moment, [name])
     return [_listing(moment, kind, [name], wide=True), _section("Document", to_yaml(tree).rstrip())]
