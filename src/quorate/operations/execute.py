@@ -41,7 +41,7 @@ from quorate.operations.request_keys import plain
 from quorate.operations.visibility import seen_by
 from quorate.operations.visible_events import Sight
 from quorate.views.failures import refused
-from quorate.views.redaction.redacted_answers import veiled_effect
+from quorate.views.redaction.redacted_answers import redacted_effect
 from quorate.views.runs.effect_view import effect_lines, effect_tree
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.outcome_view import (
@@ -219,7 +219,7 @@ class _Outcome:
             # A repetition must get the same answer, and the effect on runs cannot be computed again
             # then.
             return tree
-        effect, others = veiled_effect(self.effect, self.sight.redaction)
+        effect, others = redacted_effect(self.effect, self.sight.redaction)
         return tree | {"effect": effect_tree(effect) | ({"others": others} if others else {})}
 
     def _lines(self, wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
@@ -244,7 +244,7 @@ class _Outcome:
         ]
 
     def _effect_lines(self, effect: Effect) -> list[str]:
-        told, others = veiled_effect(effect, self.sight.redaction)
+        told, others = redacted_effect(effect, self.sight.redaction)
         more = [f"effect on others: {counted(others, 'change')}"] if others else []
         return [*effect_lines(told), *more]
 

@@ -23,7 +23,7 @@ from quorate.operations.unknown_names import check_run, unknown
 from quorate.operations.visibility import seen_by, sees_owner
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import refused
-from quorate.views.redaction.redacted_answers import veiled_explanation, veiled_forecast
+from quorate.views.redaction.redacted_answers import redacted_explanation, redacted_forecast
 from quorate.views.redaction.redaction import Redaction
 from quorate.views.runs.event_text import moves_of
 from quorate.views.runs.explanation_view import explanation_lines, explanation_tree
@@ -59,7 +59,7 @@ def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) ->
         is_exact=is_exact,
     )
     assert isinstance(found, Forecast), found
-    return veiled_forecast(found, context.moment.redaction)
+    return redacted_forecast(found, context.moment.redaction)
 
 
 def queue_starts(
@@ -126,7 +126,7 @@ def plan_runs(
     if isinstance(found, tuple):
         raise refused([redaction.refusal(each) for each in found])
     redaction = Redaction(redaction.view, redaction.seen, frozenset(run.name for run in runs))
-    return _planned(context, [veiled_forecast(each, redaction) for each in found], asked.source)
+    return _planned(context, [redacted_forecast(each, redaction) for each in found], asked.source)
 
 
 def _planned(context: RequestContext, found: Sequence[Forecast], source: str) -> Answer:
@@ -157,7 +157,7 @@ def explain_run(
         context.recorded, name, context.now_ms, outlook=context.outlook, is_exact=asked.exact
     )
     assert isinstance(explained, Explanation), explained
-    found = veiled_explanation(explained, moment.redaction)
+    found = redacted_explanation(explained, moment.redaction)
     record = context.recorded.runs[name]
     wait = wait_of(context.store, record, upto_seq=moment.seq, now_ms=moment.now_ms)
 

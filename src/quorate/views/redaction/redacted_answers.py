@@ -22,7 +22,7 @@ from quorate.views.redaction.legacy_causes import WITHHELD
 from quorate.views.redaction.redaction import OTHERS, Redaction
 
 
-def veiled_explanation(found: Explanation, redaction: Redaction) -> Explanation:
+def redacted_explanation(found: Explanation, redaction: Redaction) -> Explanation:
     """Return ``found`` with only the names that the caller may see."""
     if redaction.seen is None:
         return found
@@ -58,7 +58,7 @@ def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
     return replace(found, effect=effect, command=command)
 
 
-def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
+def redacted_forecast(found: Forecast, redaction: Redaction) -> Forecast:
     """Return ``found`` with only the names that the caller may see.
 
     Before a conflict is declared, only the owners of the entrants may see who would enter it.
@@ -120,7 +120,7 @@ def _cut(found: Candidate, redaction: Redaction) -> Candidate:
     return replace_fields(found, run=OTHERS, leases=(OTHERS,), pledges=())
 
 
-def veiled_effect(found: Effect, redaction: Redaction) -> tuple[Effect, int]:
+def redacted_effect(found: Effect, redaction: Redaction) -> tuple[Effect, int]:
     """Return ``found`` for the runs that may be named, and how many more runs of others it has."""
 
     def shown(names: tuple[str, ...]) -> tuple[str, ...]:
