@@ -45,7 +45,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class NoticeContent:
     """The content of a notice, before it has its number among the notices of its block."""
 
     seq: int

@@ -23,7 +23,7 @@ from quorate.model.events import (
 )
 from quorate.model.notice_kinds import NoticeKind
 from quorate.views.kinds.kinds_plans import scope_text
-from quorate.views.notices.notice import Known, Told
+from quorate.views.notices.notice import Known, NoticeContent
 from quorate.views.word_forms import gpus, odds_text, percent
 
 RUNS_NAMED_MAX: Final = 8
@@ -42,7 +42,9 @@ _CALLED_OFF: Final = {
 }
 
 
-def told_of_conflicts(numbered: Iterable[tuple[int, Event]], known: Known) -> Iterator[Told]:
+def conflict_notices(
+    numbered: Iterable[tuple[int, Event]], known: Known
+) -> Iterator[NoticeContent]:
     """Yield the notices of the conflicts that these events declare or settle."""
     numbered = list(numbered)
     for seq, event in numbered:
@@ -76,11 +78,11 @@ def _deadlines_ms(numbered: Iterable[tuple[int, Event]]) -> dict[str, int]:
     return found
 
 
-def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[Told]:
+def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[NoticeContent]:
     odds = {each.run: each.ppm for each in event.runs}
     for (owner, user), runs in _by_user(odds, known).items():
         named = _named(f"{run} ({percent(odds[run], PPM)})" for run in runs)
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.CONFLICT_ANNOUNCED,
             owner=owner,
@@ -103,9 +105,9 @@ def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[Tol
         )
 
 
-def _withdrawn(seq: int, event: ConflictWithdrawn, known: Known) -> Iterator[Told]:
+def _withdrawn(seq: int, event: ConflictWithdrawn, known: Known) -> Iterator[NoticeContent]:
     for (owner, user), runs in _by_user(event.runs, known).items():
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.CONFLICT_WITHDRAWN,
             owner=owner,
@@ -143,11 +145,11 @@ def _saving(declared: ConflictDeclared) -> str:
     return "A run that is drawn gets a stop, and has its checkpoint time to save"
 
 
-def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[Told]:
+def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[NoticeContent]:
     odds = run_odds(tokens_by_owner(declared))
     for (owner, user), runs in _theirs(declared, known).items():
         named = _named(f"{run} ({odds_text(odds[run])})" for run in runs)
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.LOTTERY_DECLARED,
             owner=owner,
@@ -172,7 +174,7 @@ def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[To
 
 def _cuts(
     seq: int, resolved: ConflictResolved, known: Known, deadlines_ms: dict[str, int]
-) -> Iterator[Told]:
+) -> Iterator[NoticeContent]:
     declared = known.conflict(resolved.conflict)
     odds = run_odds(tokens_by_owner(declared))
     by_run: dict[tuple[str, CutStep], list[Cut]] = {}
@@ -183,7 +185,7 @@ def _cuts(
         is_whole = step is not CutStep.SPARE and any(cut.bundle == 0 for cut in cuts)
         lost = sum(cut.gpus for cut in cuts)
         chance = odds.get(run) if step is CutStep.LOTTERY else None
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.LOTTERY_LOST if step is CutStep.LOTTERY else NoticeKind.RUN_CUT,
             owner=spec.owner,
@@ -232,7 +234,7 @@ def _verify(resolved: ConflictResolved, step: CutStep) -> str:
     return f" The seed is {resolved.seed}; check the draw: quorate lottery verify."
 
 
-def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[Told]:
+def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[NoticeContent]:
     """Yield the notices for runs that entered a lottery and were not cut."""
     declared = known.conflict(resolved.conflict)
     cut = {each.run for each in resolved.cuts}
@@ -246,7 +248,7 @@ def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[Told]:
             continue
         named = _named(f"{run} (drawn, and not needed)" if run in spared else run for run in runs)
         verify = " Check the draw: quorate lottery verify." if resolved.seed else ""
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.LOTTERY_WON,
             owner=owner,

@@ -32,7 +32,7 @@ from quorate.model.events import (
 )
 from quorate.model.notice_kinds import NoticeKind
 from quorate.model.refusal import RefusalCode, sentence
-from quorate.views.notices.notice import Known, Told
+from quorate.views.notices.notice import Known, NoticeContent
 from quorate.views.redaction.redaction import unnamed
 from quorate.views.runs.reason_words import bundle_words, ended
 from quorate.views.word_forms import gpus, percent, slots
@@ -52,16 +52,16 @@ Numbered = tuple[int, Event]
 
 
 @dataclass(slots=True)
-class _Tale:
+class _RunChanges:
     """What the events of a block do to one run."""
 
     started: list[tuple[int, LeaseStarted]] = field(default_factory=list)
     swapped: list[tuple[int, LeaseStarted]] = field(default_factory=list)
-    told: dict[EndReason, list[tuple[int, LeaseEnding]]] = field(default_factory=dict)
+    stops: dict[EndReason, list[tuple[int, LeaseEnding]]] = field(default_factory=dict)
     waits_again: bool = False
 
 
-def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
+def run_notices(numbered: Sequence[Numbered], known: Known) -> Iterator[NoticeContent]:
     """Yield the notices of runs and owners, without those of conflicts."""
     for seq, event in numbered:
         match event:
@@ -73,7 +73,7 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
                 yield _recalled(seq, event, known)
                 yield _returning(seq, event, known)
             case RecallWithdrawn():
-                yield _goes_on(seq, event, known)
+                yield _recall_withdrawn(seq, event, known)
             case RunRefused() if event.refusal.code is RefusalCode.WAITING_FOR_QUOTA:
                 yield _parked(seq, event, known)
             case RunEnded(outcome=Outcome.COMPLETED):
@@ -83,47 +83,47 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
             case _:
                 pass
     nodes = {e.node: e.status for _, e in numbered if isinstance(e, NodeMarked)}
-    for run, tale in _tales(numbered).items():
-        yield from _told_of(run, tale, nodes, known)
+    for run, changes in _changes_by_run(numbered).items():
+        yield from _notices_of_run(run, changes, nodes, known)
 
 
-def _told_of(
-    run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known
-) -> Iterator[Told]:
+def _notices_of_run(
+    run: str, changes: _RunChanges, nodes: Mapping[str, NodeStatus], known: Known
+) -> Iterator[NoticeContent]:
     # The lease of a returning spare starts like any lease, but its run was running all the time.
-    if any(lease.role is not Role.SPARE for _, lease in tale.started):
-        yield _started(run, tale, known)
-    for reason in tale.told:
+    if any(lease.role is not Role.SPARE for _, lease in changes.started):
+        yield _started(run, changes, known)
+    for reason in changes.stops:
         if reason in _MONEY:
-            yield _stopped(NoticeKind.MONEY_ENDED, run, tale, reason, known)
+            yield _stopped(NoticeKind.MONEY_ENDED, run, changes, reason, known)
         elif reason in _STEPS:
-            yield _stopped(NoticeKind.RUN_CUT, run, tale, reason, known)
-    if tale.swapped or any(reason in tale.told for reason in _LOST):
-        yield _lost(run, tale, nodes, known)
+            yield _stopped(NoticeKind.RUN_CUT, run, changes, reason, known)
+    if changes.swapped or any(reason in changes.stops for reason in _LOST):
+        yield _lost(run, changes, nodes, known)
 
 
-def _tales(numbered: Iterable[Numbered]) -> dict[str, _Tale]:
+def _changes_by_run(numbered: Iterable[Numbered]) -> dict[str, _RunChanges]:
     """Return what happens to each run, without cuts, which the conflict's notices report."""
-    tales: dict[str, _Tale] = {}
+    by_run: dict[str, _RunChanges] = {}
     cut: set[str] = set()
     for seq, event in numbered:
         match event:
             case ConflictResolved():
                 cut |= {lease for each in event.cuts for lease in each.leases}
             case LeaseStarted(reason=StartReason.START):
-                tales.setdefault(event.run, _Tale()).started.append((seq, event))
+                by_run.setdefault(event.run, _RunChanges()).started.append((seq, event))
             case LeaseStarted(reason=StartReason.SWAP) if event.role is not Role.SPARE:
-                tales.setdefault(event.run, _Tale()).swapped.append((seq, event))
+                by_run.setdefault(event.run, _RunChanges()).swapped.append((seq, event))
             case LeaseEnding() if event.lease not in cut:
-                tale = tales.setdefault(event.lease.partition("/")[0], _Tale())
-                tale.told.setdefault(event.reason, []).append((seq, event))
+                changes = by_run.setdefault(event.lease.partition("/")[0], _RunChanges())
+                changes.stops.setdefault(event.reason, []).append((seq, event))
             case RunRequeued():
-                tales.setdefault(event.run, _Tale()).waits_again = True
+                by_run.setdefault(event.run, _RunChanges()).waits_again = True
             case RunStopping(outcome=None):
-                tales.setdefault(event.run, _Tale()).waits_again = True
+                by_run.setdefault(event.run, _RunChanges()).waits_again = True
             case _:
                 pass
-    return tales
+    return by_run
 
 
 def _about(run: str, known: Known) -> dict[str, str]:
@@ -131,18 +131,18 @@ def _about(run: str, known: Known) -> dict[str, str]:
     return {"owner": spec.owner, "user": spec.user, "run": run}
 
 
-def _started(run: str, tale: _Tale, known: Known) -> Told:
-    seq, first = tale.started[0]
+def _started(run: str, changes: _RunChanges, known: Known) -> NoticeContent:
+    seq, first = changes.started[0]
     held, spare, paid = 0, 0, dict[str, int]()
-    for _, lease in tale.started:
+    for _, lease in changes.started:
         count = lease_gpus(lease.slots)
         held += count
         spare += count if lease.role is Role.SPARE else 0
         paid[lease.payer] = paid.get(lease.payer, 0) + count
-    places = _joined(lease.slots for _, lease in tale.started)
+    places = _joined(lease.slots for _, lease in changes.started)
     payers = ", ".join(f"{payer} ({count})" for payer, count in paid.items())
     kept = f", {spare} of them spare" if spare else ""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.RUN_STARTED,
         **_about(run, known),
@@ -161,7 +161,7 @@ def _started(run: str, tale: _Tale, known: Known) -> Told:
     )
 
 
-def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
+def _moved(seq: int, event: ReservationMoved, known: Known) -> NoticeContent:
     run = event.reservation.rpartition("@")[0]
     start_ms, cause = event.planned_start_ms, unnamed(event.cause)
     if start_ms is None:
@@ -170,7 +170,7 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
     else:
         what = f"the firm start of run/{run} is now {time_text(start_ms)}"
         look = f"The conditions of that start: quorate plan {run}"
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.START_MOVED,
         **_about(run, known),
@@ -188,9 +188,9 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
     )
 
 
-def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
+def _recalled(seq: int, event: LoanRecalled, known: Known) -> NoticeContent:
     """Return the notice for the borrower; it does not name the lender's run."""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.LOAN_RECALLED,
         **_about(event.run, known),
@@ -208,9 +208,9 @@ def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
     )
 
 
-def _returning(seq: int, event: LoanRecalled, known: Known) -> Told:
+def _returning(seq: int, event: LoanRecalled, known: Known) -> NoticeContent:
     """Return the notice for the lender; it does not name the run that borrows."""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.LOAN_RETURNING,
         **_about(event.waiting_run, known),
@@ -222,8 +222,8 @@ def _returning(seq: int, event: LoanRecalled, known: Known) -> Told:
     )
 
 
-def _goes_on(seq: int, event: RecallWithdrawn, known: Known) -> Told:
-    return Told(
+def _recall_withdrawn(seq: int, event: RecallWithdrawn, known: Known) -> NoticeContent:
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.RECALL_WITHDRAWN,
         **_about(event.run, known),
@@ -235,7 +235,7 @@ def _goes_on(seq: int, event: RecallWithdrawn, known: Known) -> Told:
     )
 
 
-def _threshold(seq: int, event: ThresholdCrossed) -> Told:
+def _threshold(seq: int, event: ThresholdCrossed) -> NoticeContent:
     used = percent(event.used_ppm, PPM)
     where = (
         f"has used {used} of a budget of hours in its quota, and has reached {event.percent} %"
@@ -243,7 +243,7 @@ def _threshold(seq: int, event: ThresholdCrossed) -> Told:
         else f"has used {used} of a budget of hours in its quota, and is clearly below "
         f"{event.percent} % again"
     )
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.THRESHOLD_CROSSED,
         owner=event.owner,
@@ -262,9 +262,9 @@ def _threshold(seq: int, event: ThresholdCrossed) -> Told:
     )
 
 
-def _parked(seq: int, event: RunRefused, known: Known) -> Told:
+def _parked(seq: int, event: RunRefused, known: Known) -> NoticeContent:
     refusal = event.refusal
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.QUOTA_PARKED,
         **_about(event.run, known),
@@ -281,9 +281,9 @@ def _parked(seq: int, event: RunRefused, known: Known) -> Told:
     )
 
 
-def _completed(seq: int, event: RunEnded, known: Known) -> Told:
+def _completed(seq: int, event: RunEnded, known: Known) -> NoticeContent:
     note = f": {event.note}" if event.note else ""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.RUN_COMPLETED,
         **_about(event.run, known),
@@ -295,9 +295,9 @@ def _completed(seq: int, event: RunEnded, known: Known) -> Told:
     )
 
 
-def _failed(seq: int, event: RunEnded, known: Known) -> Told:
+def _failed(seq: int, event: RunEnded, known: Known) -> NoticeContent:
     note = f": {event.note}" if event.note else ""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.RUN_FAILED,
         **_about(event.run, known),
@@ -309,15 +309,17 @@ def _failed(seq: int, event: RunEnded, known: Known) -> Told:
     )
 
 
-def _stopped(kind: NoticeKind, run: str, tale: _Tale, reason: EndReason, known: Known) -> Told:
-    stops = tale.told[reason]
+def _stopped(
+    kind: NoticeKind, run: str, changes: _RunChanges, reason: EndReason, known: Known
+) -> NoticeContent:
+    stops = changes.stops[reason]
     until_ms = max(event.deadline_ms for _, event in stops)
     then = (
         f"waits again in its old place; what would start it: quorate explain {run}"
-        if tale.waits_again
+        if changes.waits_again
         else f"continues with its other GPUs: quorate describe run {run}"
     )
-    return Told(
+    return NoticeContent(
         seq=stops[0][0],
         kind=kind,
         **_about(run, known),
@@ -330,7 +332,7 @@ def _stopped(kind: NoticeKind, run: str, tale: _Tale, reason: EndReason, known: 
             "step": _STEPS.get(reason),
             "leases": [event.lease for _, event in stops],
             "deadline": time_text(until_ms),
-            "waitsAgain": tale.waits_again,
+            "waitsAgain": changes.waits_again,
         },
     )
 
@@ -339,20 +341,22 @@ def _leases(stops: Sequence[tuple[int, LeaseEnding]]) -> str:
     return f"lease/{stops[0][1].lease}" if len(stops) == 1 else f"{len(stops)} leases"
 
 
-def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) -> Told:
+def _lost(
+    run: str, changes: _RunChanges, nodes: Mapping[str, NodeStatus], known: Known
+) -> NoticeContent:
     """Return the notice for a run whose node failed or was drained: whether and how it goes on."""
-    stops = [each for reason in _LOST for each in tale.told.get(reason, ())]
-    seq = min(seq for seq, _ in (*stops, *tale.swapped))
+    stops = [each for reason in _LOST for each in changes.stops.get(reason, ())]
+    seq = min(seq for seq, _ in (*stops, *changes.swapped))
     why = ", ".join(f"node/{node} is {status}" for node, status in nodes.items())
     parts = []
-    if tale.swapped:
-        count = sum(lease_gpus(lease.slots) for _, lease in tale.swapped)
-        places = slots(_joined(lease.slots for _, lease in tale.swapped), most=NODES_NAMED_MAX)
+    if changes.swapped:
+        count = sum(lease_gpus(lease.slots) for _, lease in changes.swapped)
+        places = slots(_joined(lease.slots for _, lease in changes.swapped), most=NODES_NAMED_MAX)
         parts.append(
             f"the lost GPUs are replaced, and its group continues with {gpus(count)} on {places}"
         )
     outcome = "swapped"
-    if tale.waits_again:
+    if changes.waits_again:
         outcome = "requeued"
         parts = [
             f"it waits again in its old place, to start from its last checkpoint: {_when(run)}"
@@ -360,7 +364,7 @@ def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) 
     elif stops:
         outcome = "shrunk"
         parts.append(f"{_leases(stops)} stopped, and it continues with fewer GPUs")
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.NODE_LOST,
         **_about(run, known),
@@ -368,7 +372,7 @@ def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) 
             f"run/{run} lost part of what it works on{f' ({why})' if why else ''}: "
             f"{'; '.join(parts)}. Its state: quorate describe run {run}"
         ),
-        facts={"outcome": outcome, "nodes": _marked(nodes), "waitsAgain": tale.waits_again},
+        facts={"outcome": outcome, "nodes": _marked(nodes), "waitsAgain": changes.waits_again},
     )
 
 
