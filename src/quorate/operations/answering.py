@@ -14,13 +14,13 @@ from quorate.operations.caller_standing import check_standing
 from quorate.operations.execute import carry_out
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.permission import FORBIDDEN, check_command
-from quorate.operations.request_context import AnyDesk, CallerContext, RequestContext
+from quorate.operations.request_context import AnyContext, CallerContext, RequestContext
 from quorate.operations.request_keys import keyed
 from quorate.operations.short_notes import check_notes
 from quorate.views.exits import CommandError, Exit
 
 
-def answer(context: AnyDesk | CallerContext, operation: Operation, asked: Struct) -> Answer:
+def answer(context: AnyContext | CallerContext, operation: Operation, asked: Struct) -> Answer:
     """Return the answer to ``asked``; raises ``CommandError`` if it is refused.
 
     Watches are not answered here: see ``following.py``.
@@ -44,7 +44,7 @@ def order_again(context: RequestContext, operation: Operation, asked: Struct) ->
 
 
 def ordered(
-    context: AnyDesk | CallerContext, operation: Operation, asked: Struct
+    context: AnyContext | CallerContext, operation: Operation, asked: Struct
 ) -> Answer | Order:
     """Return the answer to ``asked``, or the order that has to be carried out to answer it.
 

@@ -94,7 +94,7 @@ def _of_people(view: StateView, caller: Caller, command: Command) -> str:
         case RevokeToken(token=name) if name == caller.token:
             why = ""  # The holder of a token may revoke it.
         case _ if caller.role in {Role.AUDITOR, Role.ACCOUNTING}:
-            why = _of_office(view, caller, command)
+            why = _without_tenant(view, caller, command)
         case Submit(run=run):
             why = _of_run(view, caller, run)
             _check_named(view, caller, (run,))
@@ -348,7 +348,7 @@ def _of_update(view: StateView, caller: Caller, command: UpdateOwner) -> str:
     return ""
 
 
-def _of_office(view: StateView, caller: Caller, command: Command) -> str:
+def _without_tenant(view: StateView, caller: Caller, command: Command) -> str:
     """Return why a caller without a tenant (accounting, auditor) may not give ``command``."""
     if caller.role is Role.AUDITOR:
         return "an auditor changes nothing; ask an admin"

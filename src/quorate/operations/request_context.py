@@ -166,7 +166,7 @@ class RequestContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockDesk:
+class BlocksContext:
     """A context that reads the blocks alone: for a ledger that cannot be folded."""
 
     store: EventStore
@@ -189,4 +189,4 @@ class CallerContext:
     tenants: Tenants
 
 
-AnyDesk = RequestContext | BlockDesk
+AnyContext = RequestContext | BlocksContext

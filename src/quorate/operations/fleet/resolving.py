@@ -29,7 +29,7 @@ def resolve(
     del operation
     command = _command(context.recorded, asked)
     if asked.dry_run:
-        return _foretold(context, command)
+        return _expected_result(context, command)
     return Order(
         command=command,
         unchanged="a conflict over this is open already; see: quorate get resolveroutcomes",
@@ -116,7 +116,7 @@ def _missing(what: str, known: Iterable[str]) -> CommandError:
     return CommandError(Exit.REFUSED, f"{what}; there are: {there}", fault=UNKNOWN_NAME)
 
 
-def _foretold(context: RequestContext, command: Resolve) -> Answer:
+def _expected_result(context: RequestContext, command: Resolve) -> Answer:
     """Return the expected result of the conflict in the present state; nothing is recorded."""
     view, now_ms = context.recorded, context.now_ms
     question = by_hand(view, command)

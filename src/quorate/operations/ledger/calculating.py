@@ -9,7 +9,7 @@ from quorate.calc import CalcInputError, run
 from quorate.operations.answer_types import Answer
 from quorate.operations.ledger.ledger_operations import Calculate
 from quorate.operations.operation import Operation
-from quorate.operations.request_context import AnyDesk
+from quorate.operations.request_context import AnyContext
 from quorate.views.exits import CommandError, Exit
 
 SCENARIO: Final = "scenario"
@@ -21,7 +21,7 @@ THINGS_MAX: Final = 500
 _THINGS: Final = ("nodes", "runs", "documents")
 
 
-def calculate(context: AnyDesk, asked: Calculate, operation: Operation) -> Answer:
+def calculate(context: AnyContext, asked: Calculate, operation: Operation) -> Answer:
     """Return the decision in the given world; the ledger is not read."""
     del context, operation
     if asked.kind == SCENARIO:

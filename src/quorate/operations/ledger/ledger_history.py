@@ -23,7 +23,7 @@ from quorate.operations.common_requests import Nothing
 from quorate.operations.ledger.ledger_operations import ListEvents
 from quorate.operations.operation import Operation
 from quorate.operations.recent_blocks import Page, Recent
-from quorate.operations.request_context import AnyDesk, RequestContext
+from quorate.operations.request_context import AnyContext, RequestContext
 from quorate.operations.visible_events import Sight
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.runs.event_text import ABOUT, COLUMNS, Entry, entries, entry_tree, row
@@ -193,7 +193,7 @@ def _is_there(view: StateView, sight: Sight, kind: str, name: str) -> bool:
             return sight.sees_run(name)
 
 
-def sign_checkpoint(context: AnyDesk, asked: Nothing, operation: Operation) -> Answer:
+def sign_checkpoint(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
     """Return a signed checkpoint of the ledger's end; verifies the chain up to it."""
     del asked, operation
     if context.signer is None:
@@ -209,7 +209,7 @@ def sign_checkpoint(context: AnyDesk, asked: Nothing, operation: Operation) -> A
     return Answer(tree=lambda: msgspec.json.decode(text), lines=lambda _: text.splitlines())
 
 
-def export_ledger(context: AnyDesk, asked: Nothing, operation: Operation) -> Answer:
+def export_ledger(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
     """Return the whole ledger, a line of JSON for each block."""
     del asked, operation
     store = context.store

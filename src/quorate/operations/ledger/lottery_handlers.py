@@ -20,7 +20,7 @@ from quorate.operations.ledger.verification import (
     verify,
 )
 from quorate.operations.operation import Operation
-from quorate.operations.request_context import AnyDesk, RequestContext
+from quorate.operations.request_context import AnyContext, RequestContext
 from quorate.views.exits import CommandError, Exit
 from quorate.views.table import pairs
 
@@ -97,7 +97,7 @@ class Redrawn:
         return Answer(tree=self.tree, lines=lambda _: self.lines())
 
 
-def verify_lottery(context: AnyDesk, asked: Nothing, operation: Operation) -> Answer:
+def verify_lottery(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
     """Return the result of repeating every draw; raises ``CommandError`` with every fault."""
     del asked, operation
     return redraw(TITLE, context.store.blocks, context.name).answer()

@@ -40,7 +40,7 @@ from quorate.model.events import Event, LedgerOpened
 from quorate.operations.answer_types import Answer
 from quorate.operations.ledger.ledger_operations import KeptCheckpoint, VerifyAgainst, VerifyLedger
 from quorate.operations.operation import Operation
-from quorate.operations.request_context import AnyDesk
+from quorate.operations.request_context import AnyContext
 from quorate.ports.errors import ArchiveError, CheckpointError
 from quorate.ports.store_port import EventStore
 from quorate.views.exits import CommandError, Exit
@@ -159,7 +159,7 @@ class Sound:
         return Answer(tree=self.tree, lines=lambda _: self.lines())
 
 
-def verify_ledger(context: AnyDesk, asked: VerifyLedger, operation: Operation) -> Answer:
+def verify_ledger(context: AnyContext, asked: VerifyLedger, operation: Operation) -> Answer:
     """Return what was verified; raises ``CommandError`` with every fault that was found."""
     del operation
     checks = Checks.of(asked)
@@ -172,7 +172,7 @@ def verify_ledger(context: AnyDesk, asked: VerifyLedger, operation: Operation) -
     return sound.answer()
 
 
-def _check_signature(end: Checkpoint, context: AnyDesk) -> None:
+def _check_signature(end: Checkpoint, context: AnyContext) -> None:
     """Raise ``CommandError`` if the record of the end is not signed by the ledger's key."""
     first = next(iter(context.store.blocks()))
     opened = open_block(first, after=GENESIS)[0]

@@ -44,7 +44,7 @@ from quorate.views.runs.loan_words import loan_lines
 from quorate.views.runs.plan_words import plan_of, start_words
 from quorate.views.runs.promise_view import barred_lines, plan_lines
 from quorate.views.runs.reason_words import ended, lease_stopping, stopping
-from quorate.views.runs.run_history import handover_lines, story_lines, touched
+from quorate.views.runs.run_history import continuing_lines, handover_lines, touched
 from quorate.views.runs.tried_words import said
 from quorate.views.table import indented, table
 from quorate.views.word_forms import gpus, hours, names, refusal_lines
@@ -93,7 +93,7 @@ def outcome_lines(
     lines += _event_lines(shown, moment, before, unreal, dry_run=dry_run)
     lines += _plan_lines(decision, moment, unreal)
     lines += others
-    lines += story_lines(events, before, _held(events, moment.view))
+    lines += continuing_lines(events, before, _held(events, moment.view))
     for reason in (StartReason.START, StartReason.GROW):
         starts: dict[str, list[LeaseStarted]] = {}
         for event in events:

@@ -57,7 +57,7 @@ def holding_of(leases: Iterable[Lease]) -> Holding:
     return found
 
 
-def story_lines(
+def continuing_lines(
     events: Sequence[Event], before: Mapping[str, Lease], after: Mapping[str, Lease]
 ) -> list[str]:
     """Return what changed for each run that continues, from the open leases before and after.
