@@ -1,12 +1,13 @@
-"""What a training script asks while it runs: am I to stop, what is my world, where did I stop.
+"""The API of a training script: whether to stop, its world, and its last checkpoint.
 
-Only the standard library, so that importing it costs next to nothing, and so that a script which
-uses it runs anywhere: without Quorate the world is one process, and no stop is ever requested.
+It uses only the standard library, so that importing it is cheap, and so that a script which uses it
+runs anywhere: without Quorate the world is one process, and no stop is ever requested.
 
-Importing it in a process of a run has ``SIGTERM``, the warning before a stop, set a flag instead of
-ending the process, unless the script has a handler of its own. ``stop_requested()`` returns it; the
-script then saves a checkpoint, reports it with ``saved()``, and exits. ``done()`` reports that the
-work is complete: a process that exits after the warning would otherwise be started again.
+Imported in a process of a run, it handles ``SIGTERM``, the warning before a stop, by setting a flag
+instead of ending the process, unless the script has its own handler. ``stop_requested()`` returns
+the flag; the script then saves a checkpoint, reports it with ``saved()``, and exits. ``done()``
+reports that the work is complete; without it, a run whose process exits after the warning is
+started again.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from typing import Any, Final
 FOLDER: Final = "QUORATE_FOLDER"
 """The variable that names the folder which a run and its keeper share."""
 NOTICE: Final = "QUORATE_NOTICE"
-"""The variable that names the file with the notice, where that is not in the run's folder."""
+"""The variable that names the file with the notice, if that is not in the run's folder."""
 LEASE_STEPS: Final = "QUORATE_LEASE_STEPS"
 LEASE_SECONDS: Final = "QUORATE_LEASE_SECONDS"
 LEASE_UNTIL_MS: Final = "QUORATE_LEASE_UNTIL_MS"
-"""The variables with what a run may do in the round that it starts in: steps, seconds, its end."""
+"""The variables with the bounds of the round that a run starts in: steps, seconds, its end."""
 NOTICE_FILE: Final = "notice.json"
 DONE_FILE: Final = "done.json"
 CHECKPOINT_FILE: Final = "checkpoint.json"
 CHECKPOINTS: Final = "checkpoints"
 STEPS: Final = "steps"
 STEPS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""How long the record of a rank's steps grows before its older half is left behind."""
+"""The size at which the older half of a rank's record of steps is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Who works together. ``generation`` counts the starts of the run's processes."""
+    """The processes that work together; ``generation`` counts the starts of the run's processes."""
 
     rank: int
     size: int
@@ -57,9 +58,10 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The run has to stop by ``deadline_ms``: to end or wait again (``stop``), or to be restarted.
+    """The order to stop by ``deadline_ms``; its ``kind`` is ``stop`` or ``resize``.
 
-    ``resize`` says that its processes start again in another world, from the last checkpoint.
+    ``stop``: the run ends or waits again. ``resize``: its processes start again in another world,
+    from the last checkpoint.
     """
 
     kind: str
@@ -67,7 +69,7 @@ class Notice:
 
     @property
     def seconds_left(self) -> float:
-        """How long until the processes are killed."""
+        """The seconds until the processes are killed."""
         return max(0.0, self.deadline_ms / 1_000 - time.time())
 
 
@@ -75,8 +77,8 @@ class Notice:
 class Lease:
     """The round that the run has started in: it has its GPUs for ``seconds``, until ``until_ms``.
 
-    ``steps`` is how many steps it is expected to do in that time, at most those that it has left. A
-    run that keeps its GPUs in the next round goes on and is not told: what ends it is a stop.
+    ``steps`` is the number of steps it is expected to do in that time, at most those that are left.
+    A run that keeps its GPUs in the next round continues without a message; a stop ends it.
     """
 
     steps: int
@@ -85,7 +87,7 @@ class Lease:
 
     @property
     def seconds_left(self) -> float:
-        """How long until the round ends."""
+        """The seconds until the round ends."""
         return max(0.0, self.until_ms / 1_000 - time.time())
 
 
@@ -98,7 +100,7 @@ class Checkpoint:
 
 
 def world() -> World:
-    """Return the world of this process, as its environment has it."""
+    """Return the world of this process, from its environment variables."""
     return World(
         rank=_number("RANK", 0),
         size=_number("WORLD_SIZE", 1),
@@ -114,7 +116,7 @@ def world() -> World:
 
 
 def lease() -> Lease | None:
-    """Return what the run may do in the round that it has started in; None outside of rounds."""
+    """Return the bounds of the round that the run started in; None if its pool has no rounds."""
     told = os.environ.get(LEASE_SECONDS)
     if told is None:
         return None
@@ -129,7 +131,7 @@ def stop_requested() -> bool:
 
 
 def notice() -> Notice | None:
-    """Return the order that the run got, and its deadline; None while the run may go on."""
+    """Return the order to stop, with its deadline; None while the run may continue."""
     place = os.environ.get(NOTICE, NOTICE_FILE)
     found = None if _folder() is None else _read(place)
     if found is None or found["generation"] != world().generation:
@@ -138,9 +140,9 @@ def notice() -> Notice | None:
 
 
 def checkpoints() -> Path:
-    """Return the folder for checkpoints, which is kept through all lives of the run.
+    """Return the folder for checkpoints, which is kept across all starts of the run.
 
-    Without Quorate it is below the folder that the process works in.
+    Without Quorate it is below the working directory of the process.
     """
     found = (_folder() or Path()) / CHECKPOINTS
     found.mkdir(parents=True, exist_ok=True)
@@ -148,7 +150,7 @@ def checkpoints() -> Path:
 
 
 def last_checkpoint() -> Checkpoint | None:
-    """Return the checkpoint that was reported last; None where there is none yet."""
+    """Return the checkpoint that was reported last; None if there is none yet."""
     found = _read(CHECKPOINT_FILE)
     if found is None:
         return None
@@ -156,7 +158,7 @@ def last_checkpoint() -> Checkpoint | None:
 
 
 def saved(path: str | os.PathLike[str], step: int) -> None:
-    """Say that a checkpoint is complete: the work goes on from it after ``step``."""
+    """Report that a checkpoint is complete: the work can continue from it after ``step``."""
     _write(CHECKPOINT_FILE, {"path": str(Path(path).absolute()), "step": step, "at_ms": _now_ms()})
 
 
@@ -174,7 +176,7 @@ def report(step: int, **figures: float) -> None:
     try:
         _note_step(run_folder / STEPS, line)
     except OSError as error:
-        _warn_once(f"quorate: step {step} is not recorded, nor may be later ones: {error}")
+        _warn_once(f"quorate: step {step} is not recorded, and later ones may be lost: {error}")
 
 
 def _note_step(folder: Path, line: str) -> None:
@@ -225,7 +227,7 @@ def _read(name: str) -> dict[str, Any] | None:
 
 
 def _write(name: str, content: Mapping[str, object]) -> None:
-    """Put a whole file in the place of the old one, so that no reader sees half of it."""
+    """Replace a file atomically, so that no reader sees half of it."""
     path = (_folder() or Path()) / name
     draft = path.with_name(f".{name}.{os.getpid()}")
     draft.write_text(json.dumps(content))
@@ -237,7 +239,7 @@ _warned = threading.Event()
 
 
 def _attend() -> None:
-    """Note warnings from now on; only in the processes of a run, and in their main thread."""
+    """Handle warnings from now on; only in the main thread of a run's processes."""
     is_ours = os.environ.get(FOLDER) and threading.current_thread() is threading.main_thread()
     if is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _note)

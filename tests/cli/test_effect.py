@@ -232,8 +232,8 @@ def test_a_recall_is_shown_to_borrower_and_lender(quiet: Shell) -> None:
     said = quiet.ok("submit", "-f", quiet.file("mine.yaml", mine))
     assert "run/loan: all of it is recalled by ada/all for run/mine" in said
     assert "has a firm start" in said
-    assert "recalled for" in quiet.ok("explain", "loan")
-    assert "ada/all has recalled what it lent" in quiet.ok("plan", "mine")
+    assert "recalled; the lender pays until" in quiet.ok("explain", "loan")
+    assert "ada/all has recalled its loan" in quiet.ok("plan", "mine")
     (told,) = quiet("plan", "loan", "-o", "json").json["loans"]
     assert (told["envelope"], told["recallNotice"]) == ("ada/all", "20m")
     kinds = {each["kind"] for each in quiet("notices", "-o", "json").json["items"]}

@@ -58,7 +58,7 @@ def test_what_cannot_be_estimated_is_an_error(shell: Shell) -> None:
 
 def test_a_trial_shows_what_types_are_taken_for(shell: Shell) -> None:
     said = shell.ok("throughputs", "estimate", RATES, "--trial", "1")
-    assert said.endswith("3 of 3 types are taken for what they are.\n")
+    assert said.endswith("3 of 3 types are matched correctly.\n")
     tree = json.loads(
         shell.ok("throughputs", "estimate", RATES, "--trial", "0.4", "--known", "2", "-o", "json")
     )

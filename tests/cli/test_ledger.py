@@ -312,12 +312,12 @@ def test_a_receipt_is_true_until_its_block_is_gone_or_another(busy: Shell) -> No
     busy.ok("tick")
     busy.ok("cancel", "malleable")
     told = busy.ok("ledger", "verify", "--receipt", receipt).splitlines()[-1]
-    assert told == f"receipt {receipt} is true: block 6 is there, 1 block ago"
+    assert told == f"receipt {receipt} matches: block 6, 1 block ago"
     listed = busy("ledger", "verify", "--receipt", receipt, "-o", "json").json
     assert listed["receipts"] == [receipt]
     said = busy("--ledger", "short.db", "ledger", "verify", "--receipt", receipt)
     assert (said.code, said.out) == (5, "")
-    assert "it ends at block 5, so it was cut short" in said.err
+    assert "which ends at block 5: the ledger was cut short" in said.err
     busy.ok("--ledger", "fork.db", "submit", "-f", EXAMPLES / "borrow.yaml")
     said = busy("--ledger", "fork.db", "ledger", "verify", "--receipt", receipt)
     assert (said.code, "block 6 has hash " in said.err) == (5, True)

@@ -51,7 +51,7 @@ def test_a_failed_node_is_replaced_by_spares_and_the_slots_are_told(shell: Shell
     assert lines_of(shell, "node", "fail", "b1", "--note", "power supply") == [
         "node/b1 has failed: power supply",
         "run/spared: spares take over in group/0: b3[0-7] for b1[0-7]",
-        "run/spared goes on with 16 GPUs, 0 GPUs spare",
+        "run/spared continues with 16 GPUs, 0 GPUs spare",
     ]
     assert nodes_of(shell, "spared") == ["b2", "b3"]
     assert status(shell, "run", "spared")["width"] == 16
@@ -64,7 +64,7 @@ def test_a_lost_spare_is_told_and_nothing_else_changes(shell: Shell) -> None:
         "node/b3 has failed",
         "lease/spared/1 ended: Fail, 8 GPUs lost, 0.00 GPU-hours paid from rai/west",
         "run/spared: spares are lost: b3[0-7]",
-        "run/spared goes on with 16 GPUs, 0 GPUs spare",
+        "run/spared continues with 16 GPUs, 0 GPUs spare",
     ]
 
 
@@ -74,7 +74,7 @@ def test_a_malleable_run_goes_on_narrower_when_nothing_is_free(shell: Shell) -> 
     assert lines_of(shell, "node", "fail", "n2") == [
         "node/n2 has failed",
         "lease/elastic/1 ended: Fail, 8 GPUs lost, 8.00 GPU-hours paid from rai/north",
-        "run/elastic goes on narrower: from 16 to 8 GPUs",
+        "run/elastic shrinks: from 16 to 8 GPUs",
     ]
     back = lines_of(shell, "node", "recover", "n2")
     assert back[:2] == ["node/n2 is ready", "run/elastic grows: from 8 to 16 A100 GPUs"]
@@ -84,7 +84,7 @@ def test_a_step_takes_the_place_of_a_lost_minimum_and_says_so(shell: Shell) -> N
     submit(shell, "elastic", 16, STEPS.replace("24", "16"), flavor="A100")
     out = lines_of(shell, "node", "fail", "n1")
     assert "run/elastic: the step in group/1 takes the place of group/0: n2[0-7] for n1[0-7]" in out
-    assert out[-1] == "run/elastic goes on narrower: from 16 to 8 GPUs"
+    assert out[-1] == "run/elastic shrinks: from 16 to 8 GPUs"
 
 
 def test_a_run_without_spares_or_steps_waits_again_and_returns_with_its_node(shell: Shell) -> None:
@@ -181,8 +181,8 @@ def test_shrinking_gives_steps_to_whoever_waits(shell: Shell) -> None:
     out = lines_of(shell, "shrink", "elastic", "--by", "8")
     assert out[:4] == [
         "lease/elastic/1 ended: Shrink, 8 GPUs free, 0.00 GPU-hours paid from rai/north",
-        "reservation/waits@1 is kept: its run starts",
-        "run/elastic goes on narrower: from 16 to 8 GPUs",
+        "reservation/waits@1 is closed: its run starts",
+        "run/elastic shrinks: from 16 to 8 GPUs",
         "run/waits started on 8 A100 GPUs",
     ]
     assert shell.ok("shrink", "elastic", "--to", "8") == (
@@ -211,7 +211,7 @@ def test_a_hand_over_names_both_payers_and_the_instant(shell: Shell) -> None:
     assert not any(line.startswith("run/long started") for line in out)
     assert nodes_of(shell, "long") == ["b1"]
     log = shell.ok("ledger", "log", "--run", "long")
-    assert "Handover, another payer goes on: charged up to" in log
+    assert "Handover, another payer takes over: charged up to" in log
     assert "Handover, the same slots, another payer: 8 GPUs on b1[0-7], paid from core/west" in log
 
 

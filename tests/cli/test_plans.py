@@ -165,7 +165,7 @@ def test_submit_tells_a_tentative_start_and_records_none(patient: Shell) -> None
     assert "run/big waits: nodes are short by 6 of 8 GPUs" in out
     assert (
         "run/big has a tentative start 2027-01-15T16:00:00Z (in 6h); "
-        "what it rests on: quorate plan big\n" in out
+        "conditions: quorate plan big\n" in out
     )
     assert "reservation" not in out
     dry = patient.ok("submit", "--like", "big", "--name", "more", "--dry-run")
@@ -247,7 +247,7 @@ def test_plan_answers_when_why_not_who_pays_and_what_helps(patient: Shell) -> No
     assert re.search(r"^  green/e +owned +8 +32\.27$", out, re.MULTILINE)
     copy = "quorate submit --like big --name big-2 --set spec.resources.totalGPUs=2"
     assert f"  {copy}\n  then: quorate cancel big\n      the copy starts now with 2 GPUs" in out
-    assert "whom it could cost: none\n" in out
+    assert "runs that it could end: none\n" in out
 
 
 def test_what_plan_proposes_works_when_typed_in_its_order(crowded: Shell) -> None:
@@ -308,7 +308,10 @@ def test_a_plan_by_a_conflict_shows_odds_and_frequencies(crowded: Shell) -> None
     out = crowded.ok("plan", "big")
     assert re.search(r"^  how: +by a conflict: ", out, re.MULTILINE)
     assert re.search(r"^  by itself: +2027-01-15T16:00:00Z \(in 6h\)$", out, re.MULTILINE)
-    assert "6 GPUs are drawn for, from 4 tokens of up to 24 GPUs; CUT is over 1000 dummy" in out
+    assert (
+        "6 GPUs still missing: a lottery of 4 tokens of up to 24 GPUs; CUT is over 1000 dummy"
+        in out
+    )
     row = r"^ +red +1/2 \(50\.0 %\) +r1 +4 +1/4 \(25\.0 %\) +(\d\d\.\d) %$"
     assert re.search(row, out, re.MULTILINE)
     tokens = crowded("plan", "big", "-o", "json").json["contest"]["tokens"]
@@ -437,7 +440,7 @@ def test_a_tentative_start_is_planned_again_within_a_quarter_of_the_horizon(
 def test_cancelling_a_run_with_a_firm_start_says_that_it_is_gone(firm: Shell) -> None:
     firm.ok("submit", "-f", "big.yaml")
     out = firm.ok("cancel", "big")
-    assert "reservation/big@1 is gone: what it held is free again\nrun/big cancelled\n" in out
+    assert "reservation/big@1 is closed: what it held is free again\nrun/big cancelled\n" in out
     assert firm("get", "reservations").err == "there are no reservations\n"
 
 
@@ -446,7 +449,7 @@ def test_a_run_starts_at_its_firm_start(firm: Shell) -> None:
     firm.clock.at_ms += 6 * HOUR_MS
     firm.ok("complete", "r1")
     out = firm.ok("complete", "r2")
-    assert "reservation/big@1 is kept: its run starts\n" in out
+    assert "reservation/big@1 is closed: its run starts\n" in out
     assert "run/big started on 8 H100 GPUs" in out
 
 
@@ -488,7 +491,7 @@ def _cut(crowded: Shell) -> None:
         r"^conflict/1 is settled: cut (r|b)\d \(.*; 6\.00|8\.00 GPU-hours", out, re.MULTILINE
     )
     assert re.search(
-        r"^  seed [0-9a-f]{64}; draw it again: quorate lottery verify$", out, re.MULTILINE
+        r"^  seed [0-9a-f]{64}; check the draw: quorate lottery verify$", out, re.MULTILINE
     )
     assert "run/big started on 8 H100 GPUs" in out
     assert re.search(
@@ -603,7 +606,7 @@ def test_room_made_by_hand_is_declared_one_notice_ahead(crowded: Shell) -> None:
         "2027-01-15T10:15:00Z (in 15m)\n"
     )
     assert crowded.ok(*words).startswith("a conflict over this is open already; ")
-    assert "conflict/1 asked for by hand" in crowded.ok("plan", "r1")
+    assert "conflict/1 declared by hand" in crowded.ok("plan", "r1")
     crowded.clock.at_ms += NOTICE_MS
     assert "conflict/1 is settled: cut " in crowded.ok("tick")
 
@@ -670,7 +673,7 @@ def test_a_limit_that_is_tightened_below_use_says_what_follows(shell: Shell) -> 
     out = shell.ok("patch", "budget", "rai", "--set", "spec.envelopes[north].concurrency=8")
     assert "conflict/1 is declared: 8 GPUs short of envelope rai/north, 0 tokens" in out
     assert "conflict/1 is settled: cut malleable (8 GPUs, Shrink)" in out
-    assert "run/malleable goes on narrower: from 16 to 8 GPUs" in out
+    assert "run/malleable shrinks: from 16 to 8 GPUs" in out
     listed = shell.ok("get", "resolveroutcomes").splitlines()[1]
     assert listed.split()[:4] == ["1", "Tightened", "envelope", "rai/north"]
 

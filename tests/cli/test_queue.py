@@ -288,7 +288,7 @@ def test_describe_owner_says_what_orders_its_runs(contended: Shell) -> None:
     assert (
         "Shares and hours:\n"
         "  target share: 25.0 %\n"
-        "  blue has used 106.6 % of its budget: owners that are not over theirs go first\n"
+        "  blue has used 106.6 % of its budget: owners within their budgets go first\n"
         "  last threshold crossed: 100 %\n"
         "  FLAVOR      NOW   LATELY    SHARE   TARGET   EFFECTIVE    SCORE\n"
     ) in out

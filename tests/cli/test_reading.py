@@ -215,7 +215,7 @@ def test_a_run_that_nothing_holds_any_more_is_told_how_to_start(shell: Shell) ->
     shell.ok("patch", "budget", "rai", "--set", f"spec.envelopes[north].start={opening}")
     shell.ok("submit", "-f", EXAMPLES / "malleable.yaml")
     shell.clock.at_ms += 2 * HOUR_MS
-    assert "could start now; try it: quorate tick" in shell.ok("get", "runs")
+    assert "could start now; to start it: quorate tick" in shell.ok("get", "runs")
     assert shell("get", "run", "malleable", "-o", "json").json["status"]["startable"] is True
     assert "run/malleable started" in shell.ok("tick")
 

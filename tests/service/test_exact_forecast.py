@@ -191,7 +191,7 @@ def test_clients_tell_the_exact_start(both: Both) -> None:
 def test_command_line_tells_the_exact_start_and_how_to_ask_for_it(both: Both) -> None:
     short = both.type("plan", LAST)
     assert "it starts not before" in short
-    assert f"as the queue stands now: quorate plan {LAST} --exact" in short
+    assert f"in the present queue: quorate plan {LAST} --exact" in short
     assert f"quorate plan {LAST} --exact" in both.type("explain", LAST)
     text = both.type("plan", LAST, "--exact")
     assert "it has a tentative start" in text

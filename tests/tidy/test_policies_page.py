@@ -30,7 +30,7 @@ def test_the_page_lists_every_policy() -> None:
 def test_the_page_lists_exactly_the_fields_of_jobs_and_problems() -> None:
     assert sorted(_listed("Jobs")) == sorted(jobs_file.FIELDS)
     assert sorted(_listed("Problem")) == sorted(problem_file.ASKED)
-    passed_over = PAGE.partition("What a recorded case has besides")[2].partition(")")[0]
+    passed_over = PAGE.partition("Further fields of a recorded case")[2].partition(")")[0]
     assert sorted(code_words(passed_over)) == sorted(problem_file.RECORDED)
 
 

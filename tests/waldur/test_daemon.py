@@ -314,7 +314,7 @@ def test_whose_figure_counts_is_shown_everywhere(serve: Serve, waldur: Waldur) -
     told = serve.ask("GET", "/owners/physics").json()["status"]["budgetReport"]
     assert (told["source"], told["gpuHours"]) == ("waldur", {"granted": 250, "remaining": 250})
     lines = serve.ask("GET", "/owners/physics/description").text
-    assert "waldur tells 250.00 of 250.00 GPU-hours" in lines
+    assert "waldur reports 250.00 of 250.00 GPU-hours" in lines
     serve.submit("small", "physics", 1)
     serve.wait_for(lambda: 'quorate_accounting_owners{source="accounting"} 2.0' in serve.metrics())
     serve.wait_for(lambda: serve.ask("GET", "/accounting").json()["waiting"] is not None)

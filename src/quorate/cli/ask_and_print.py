@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from quorate.operations.answer_types import Answer
-    from quorate.operations.request_context import AnyDesk
+    from quorate.operations.request_context import AnyContext
     from quorate.ports.log_port import Logs
 
 
@@ -135,7 +135,7 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
 
 
 @contextmanager
-def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
+def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyContext]:
     """Open the ledger's file as the operation needs it; a dry run cannot write.
 
     An error about an unknown name gets a note with the ledger's path.
@@ -150,21 +150,21 @@ def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator
 
 
 @contextmanager
-def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
+def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyContext]:
     # Only commands on a ledger's file decide; a command for a service does not import this.
     from quorate.adapters.key_file import key_path, load_lottery_secret, lottery_path
     from quorate.adapters.lottery_seal import KeyFileSeal
     from quorate.cli.session import clock_of, open_to_read, open_to_write
     from quorate.cli.signing import file_signer
     from quorate.loop.engine import Engine
-    from quorate.operations.request_context import BlockDesk, RequestContext
+    from quorate.operations.request_context import BlocksContext, RequestContext
 
     caller = Caller.owner_of_file(settings.actor())
     clock, secret = clock_of(settings), None
     if operation.of_blocks:
         signer = file_signer(settings.ledger_path)
         with open_to_read(settings) as store:
-            yield BlockDesk(
+            yield BlocksContext(
                 store=store, clock=clock, caller=caller, name=settings.ledger, signer=signer
             )
         return

@@ -48,7 +48,7 @@ class Methods:
     """Asks a service for each of its operations, with the names of the table."""
 
     def accept_clock(self) -> ClockState:
-        """Trust the service's clock as it is now, and go on deciding."""
+        """Trust the service's present clock, and resume deciding."""
     def accounting_status(self) -> AccountingStatus:
         """Show the links to an accounting system, and what waits to be reported to it."""
     def apply(
@@ -58,16 +58,16 @@ class Methods:
         idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or update what documents declare: all of them, or none. Documents as users write
+        """Create or update resources from documents: all of them, or none. Documents as users write
         them, each a tree of apiVersion, kind, metadata and spec."""
     def calc(self, kind: str, world: Any) -> dict[str, Any]:
-        """Work out one decision on a world given as JSON. A world as JSON, and what to compute
-        about it."""
+        """Compute one decision on a world given as JSON. A world as JSON, and what to compute about
+        it."""
     def cancel_run(
         self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and why; ``now`` gives its work no
-        grace to checkpoint."""
+        """Stop a run, or withdraw it from the queue. The run, and the reason; with ``now`` its work
+        gets no grace to checkpoint."""
     def claim_nodes(
         self,
         flavor: str,
@@ -85,17 +85,19 @@ class Methods:
         checkpoint: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Take whole nodes for one user and sensitive work, until a stated end. So many whole
-        ``nodes``, or ``gpus`` that make up whole ones, for a ``duration``: 8h, 2d. ``owner`` and
-        ``user`` are those of the token where they are left out, ``name`` is made up."""
+        """Claim whole nodes for one user's sensitive work, until a stated end. A claim of whole
+        ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``. A duration is like
+        8h or 2d. ``owner`` and ``user`` default to those of the token; ``name`` is generated if it
+        is missing."""
     def cluster_members(self) -> ClusterMembers:
         """List the services that share the ledger."""
     def cluster_status(self) -> ClusterStatus:
-        """Show which service of the ledger leads, and what the asked one is."""
+        """Show the leader of the ledger's services, and the role of this one."""
     def complete_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a run's work is done. The run, and why."""
+        """Record that a run's work is done. The run, and the reason."""
     def cordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Cordon a node: its work continues, and nothing new is placed on it. The node, and why."""
+        """Cordon a node: its work continues, and nothing new is placed on it. A node, and the
+        reason."""
     def create_tenant(
         self,
         id: str,
@@ -111,8 +113,8 @@ class Methods:
         reason: str = "",
         dry_run: bool = False,
     ) -> Outcome:
-        """Create a tenant. A tenant called ``id``, with the limits that are given. Fields may be
-        given by name, or together in ``changes``."""
+        """Create a tenant. A tenant with the name ``id`` and the given limits. Fields may be given
+        by name, or together in ``changes``."""
     def delete_budget(
         self,
         name: str,
@@ -122,8 +124,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one budget that nothing running depends on. The resource called ``name``, which
-        nothing running depends on."""
+        """Remove one budget that nothing running depends on. The resource to remove, by ``name``;
+        no running work may depend on it."""
     def delete_node(
         self,
         name: str,
@@ -133,8 +135,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one node that nothing running depends on. The resource called ``name``, which
-        nothing running depends on."""
+        """Remove one node that nothing running depends on. The resource to remove, by ``name``; no
+        running work may depend on it."""
     def delete_pool(
         self,
         name: str,
@@ -144,8 +146,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one pool that nothing running depends on. The resource called ``name``, which
-        nothing running depends on."""
+        """Remove one pool that nothing running depends on. The resource to remove, by ``name``; no
+        running work may depend on it."""
     def delete_tenant(
         self,
         id: str,
@@ -155,112 +157,110 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove a tenant that holds nothing. A tenant that holds nothing."""
+        """Remove a tenant that has no resources left. A tenant that has no resources left."""
     def describe_budget(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one budget. The resource called ``name``; the part before a ``/``
-        or ``@`` is enough."""
-    def describe_cap(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one cap. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    def describe_charge(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one charge. The resource called ``name``; the part before a ``/``
-        or ``@`` is enough."""
-    def describe_claim(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one claim. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    def describe_domain(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one domain. The resource called ``name``; the part before a ``/``
-        or ``@`` is enough."""
-    def describe_envelope(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one envelope. The resource called ``name``; the part before a ``/``
-        or ``@`` is enough."""
-    def describe_lease(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one lease. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    def describe_node(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one node. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    def describe_owner(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one owner. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    def describe_pool(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one pool. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    def describe_reservation(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one reservation. The resource called ``name``; the part before a
+        """Describe one budget completely. The resource with the name ``name``; the part before a
         ``/`` or ``@`` is enough."""
-    def describe_resolveroutcome(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one resolveroutcome. The resource called ``name``; the part before
-        a ``/`` or ``@`` is enough."""
-    def describe_run(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one run. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    def describe_system(self, *, at: str | None = None) -> Description:
-        """Describe the settings of the installation. The one System there is."""
-    def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one tenant. The resource called ``name``; the part before a ``/``
+    def describe_cap(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one cap completely. The resource with the name ``name``; the part before a ``/``
         or ``@`` is enough."""
+    def describe_charge(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one charge completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    def describe_claim(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one claim completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    def describe_domain(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one domain completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    def describe_envelope(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one envelope completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    def describe_lease(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one lease completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    def describe_node(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one node completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    def describe_owner(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one owner completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    def describe_pool(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one pool completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    def describe_reservation(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one reservation completely. The resource with the name ``name``; the part before
+        a ``/`` or ``@`` is enough."""
+    def describe_resolveroutcome(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one resolveroutcome completely. The resource with the name ``name``; the part
+        before a ``/`` or ``@`` is enough."""
+    def describe_run(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one run completely. The resource with the name ``name``; the part before a ``/``
+        or ``@`` is enough."""
+    def describe_system(self, *, at: str | None = None) -> Description:
+        """Describe the settings of the installation. The one System document."""
+    def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one tenant completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
     def drain_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Cordon a node and stop what is on it. The node, and why."""
+        """Cordon a node and stop the work on it. A node, and the reason."""
     def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
-        """Say what holds a run, and what would start it now. A run that was submitted. With
-        ``exact`` its start is searched beyond the runs that the pool plans: all that wait before it
-        are planned for this answer, up to a bound, which the answer states."""
+        """Explain why a run waits, and what would start it now. A submitted run. With ``exact``,
+        its start is searched beyond the runs that the pool plans: all runs ahead of it are planned
+        for this answer, up to a bound, which the answer states."""
     def export_ledger(self) -> Iterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a node is lost with all that ran on it. The node, and why."""
+        """Record that a node has failed, with all work on it. A node, and the reason."""
     def fail_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a run's work has ended badly. The run, and why."""
+        """Record that a run's work has failed. The run, and the reason."""
     def fleet_map(self, *, pool: str | None = None) -> MapGiven:
-        """Show every node, and which lease has which of its GPUs. Of one pool, or of all of
-        them."""
+        """Show every node, and which lease has which of its GPUs. One pool, or all pools."""
     def fleet_top(self, *, pool: str | None = None) -> Top:
-        """Show the fleet by flavor and domain, and who has how much of it. Of one pool, or of all
-        of them."""
+        """Show the use of the fleet by flavor, by domain and by owner. One pool, or all pools."""
     def get_budget(self, name: str, *, at: str | None = None) -> BudgetInfo:
-        """Show one budget. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one budget. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_cap(self, name: str, *, at: str | None = None) -> CapInfo:
-        """Show one cap. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one cap. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_charge(self, name: str, *, at: str | None = None) -> ChargeInfo:
-        """Show one charge. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one charge. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_claim(self, name: str, *, at: str | None = None) -> ClaimInfo:
-        """Show one claim. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one claim. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_domain(self, name: str, *, at: str | None = None) -> DomainInfo:
-        """Show one domain. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one domain. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_envelope(self, name: str, *, at: str | None = None) -> EnvelopeInfo:
-        """Show one envelope. The resource called ``name``; the part before a ``/`` or ``@`` is
-        enough."""
+        """Show one envelope. The resource with the name ``name``; the part before a ``/`` or ``@``
+        is enough."""
     def get_lease(self, name: str, *, at: str | None = None) -> LeaseInfo:
-        """Show one lease. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one lease. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_node(self, name: str, *, at: str | None = None) -> NodeInfo:
-        """Show one node. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one node. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_owner(self, name: str, *, at: str | None = None) -> OwnerInfo:
-        """Show one owner. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one owner. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_pool(self, name: str, *, at: str | None = None) -> PoolInfo:
-        """Show one pool. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one pool. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_reservation(self, name: str, *, at: str | None = None) -> ReservationInfo:
-        """Show one reservation. The resource called ``name``; the part before a ``/`` or ``@`` is
-        enough."""
+        """Show one reservation. The resource with the name ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def get_resolveroutcome(self, name: str, *, at: str | None = None) -> ConflictInfo:
-        """Show one resolveroutcome. The resource called ``name``; the part before a ``/`` or ``@``
-        is enough."""
+        """Show one resolveroutcome. The resource with the name ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def get_run(self, name: str, *, at: str | None = None) -> RunInfo:
-        """Show one run. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one run. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def get_system(self, *, at: str | None = None) -> SystemInfo:
-        """Show the settings of the installation. The one System there is."""
+        """Show the settings of the installation. The one System document."""
     def get_tenant(self, name: str, *, at: str | None = None) -> TenantInfo:
-        """Show one tenant. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one tenant. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     def issue_token(
         self,
@@ -273,10 +273,10 @@ class Methods:
         note: str = "",
         dry_run: bool = False,
     ) -> TokenOutcome:
-        """Issue an access token; its secret is shown only once. For ``user``, in ``role``, and in
-        ``tenant`` where the role needs one. ``lifetime`` is a duration such as ``90d``, or
-        ``never``. With areas among ``scopes`` it is for those areas only. The scope ``claim`` is no
-        area: it adds the right to claim nodes."""
+        """Issue an access token; its secret is shown only once. A token for ``user``, with
+        ``role``, and with ``tenant`` if the role needs one. ``lifetime`` is a duration such as
+        ``90d``, or ``never``. Areas among ``scopes`` limit the token to those areas. The scope
+        ``claim`` is not an area: it adds the right to claim nodes."""
     def list_budgets(
         self,
         *,
@@ -285,8 +285,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
-        """List budgets. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List budgets. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_caps(
         self,
         *,
@@ -295,8 +295,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
-        """List caps. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List caps. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_charges(
         self,
         *,
@@ -305,8 +305,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
-        """List charges. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List charges. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_claims(
         self,
         *,
@@ -315,8 +315,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
-        """List claims. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List claims. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_domains(
         self,
         *,
@@ -325,8 +325,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
-        """List domains. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List domains. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_envelopes(
         self,
         *,
@@ -335,8 +335,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
-        """List envelopes. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List envelopes. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_events(
         self,
         *,
@@ -345,10 +345,10 @@ class Methods:
         run: str | None = None,
         about: str | None = None,
     ) -> Events:
-        """List events: the first from a sequence on, else the last ones. ``limit`` at most: the
-        first from the event ``from`` on, else the last ones. To read on, ask from ``next`` of the
-        answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a run,
-        claim, node, reservation or resolveroutcome) choose among them."""
+        """List events: the first from a sequence on, else the last ones. At most ``limit`` events:
+        the first ones from the event ``from`` on, else the last ones. To read on, ask from ``next``
+        of the answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``:
+        a run, claim, node, reservation or resolveroutcome) select events."""
     def list_leases(
         self,
         *,
@@ -357,8 +357,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
-        """List leases. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List leases. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_nodes(
         self,
         *,
@@ -367,8 +367,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
-        """List nodes. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List nodes. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_notices(
         self,
         *,
@@ -377,10 +377,10 @@ class Methods:
         owner: str | None = None,
         limit: int = 50,
     ) -> Notices:
-        """List what concerns you: starts, cuts, lotteries, losses, limits. The first ``limit`` from
-        the event ``from`` on, else the last ones. To read on, ask from ``next``. Notices of one
-        event are never parted, so that there may be a few more. ``kind`` (several may be given) and
-        ``owner`` choose among them."""
+        """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
+        from the event ``from`` on, else the last ones. To read on, ask from ``next``. All notices
+        of one event stay together, so there may be a few more than ``limit``. ``kind`` (several may
+        be given) and ``owner`` select notices."""
     def list_owners(
         self,
         *,
@@ -389,8 +389,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
-        """List owners. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List owners. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_pools(
         self,
         *,
@@ -399,8 +399,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
-        """List pools. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List pools. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_queue(
         self,
         *,
@@ -413,12 +413,12 @@ class Methods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
-        ones, where there are more. The oldest of a page comes first in any case; with ``newest``,
-        ``next`` leads to the page before it. ``grouped`` lists an array once, and not each of its
+        """List the waiting runs, in order. The runs of one owner, in one phase; with ``newest``,
+        the last ones if there are more. A page always lists its oldest run first; with ``newest``,
+        ``next`` leads to the page before it. ``grouped`` lists an array once instead of each of its
         tasks."""
     def list_reports(self) -> ReportsListed:
-        """List the reports of simulations that are kept for people to read."""
+        """List the reports of simulations that the service keeps."""
     def list_reservations(
         self,
         *,
@@ -427,8 +427,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
-        """List reservations. ``limit`` at most, from after ``cursor`` on, which an earlier answer
-        gave as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List reservations. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_resolveroutcomes(
         self,
         *,
@@ -437,9 +437,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
-        """List resolveroutcomes. ``limit`` at most, from after ``cursor`` on, which an earlier
-        answer gave as ``next``. With ``names`` only those; ``at`` reads the state at a past
-        instant."""
+        """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is ``next`` of
+        an earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_runs(
         self,
         *,
@@ -452,9 +451,9 @@ class Methods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List runs. Of one owner, in one phase; with ``newest`` the last ones, where there are
-        more. The oldest of a page comes first in any case; with ``newest``, ``next`` leads to the
-        page before it. ``grouped`` lists an array once, and not each of its tasks."""
+        """List runs. The runs of one owner, in one phase; with ``newest``, the last ones if there
+        are more. A page always lists its oldest run first; with ``newest``, ``next`` leads to the
+        page before it. ``grouped`` lists an array once instead of each of its tasks."""
     def list_tenants(
         self,
         *,
@@ -463,8 +462,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
-        """List tenants. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List tenants. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_tokens(
         self,
         user: str | None = None,
@@ -473,7 +472,7 @@ class Methods:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> TokenList:
-        """List access tokens, without their secrets. Those of one tenant or user where one is
+        """List access tokens, without their secrets. The tokens of one tenant or user, if one is
         given; a page of them."""
     def mark_node_wiped(
         self,
@@ -484,12 +483,12 @@ class Methods:
         note: str = "",
         dry_run: bool = False,
     ) -> Outcome:
-        """Record that a node is clean after a claim, or could not be wiped. A node that is clean,
-        or with ``failed`` could not be wiped. With ``after`` only if that claim was the last one on
-        it: a late report frees nothing then."""
+        """Record that a node is clean after a claim, or could not be wiped. A node that is clean
+        or, with ``failed``, could not be wiped. With ``after``, only if that claim was the last one
+        on the node, so that a late report does not free a node that was claimed again."""
     def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
-        """Tell what part of each flavor an owner had over time, against its target. The owner, and
-        how many days back from now."""
+        """Show an owner's share of each flavor over time, and its target. The owner, and the number
+        of days back from now."""
     def patch_budget(
         self,
         name: str,
@@ -498,7 +497,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one budget. Fields of the document called ``name`` to set:
+        """Change fields of one budget. Fields of the document with the name ``name`` to set:
         ``PATH=VALUE``."""
     def patch_node(
         self,
@@ -508,7 +507,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one node. Fields of the document called ``name`` to set:
+        """Change fields of one node. Fields of the document with the name ``name`` to set:
         ``PATH=VALUE``."""
     def patch_owner(
         self,
@@ -518,7 +517,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one owner. Fields of the document called ``name`` to set:
+        """Change fields of one owner. Fields of the document with the name ``name`` to set:
         ``PATH=VALUE``."""
     def patch_pool(
         self,
@@ -528,7 +527,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one pool. Fields of the document called ``name`` to set:
+        """Change fields of one pool. Fields of the document with the name ``name`` to set:
         ``PATH=VALUE``."""
     def patch_system(
         self, assignments: Sequence[str], *, if_match: str | None = None, dry_run: bool = False
@@ -538,18 +537,18 @@ class Methods:
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
         """Show the current state of a run, of the reservations or of a pool. One run; or the firm
-        starts, or everything, in one pool or in all of them."""
+        starts, or everything, of one pool or of all pools."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
-        """Say when a run starts, and what that rests on. A run that was submitted. With ``exact``
-        its start is searched beyond the runs that the pool plans: all that wait before it are
-        planned for this answer, up to a bound, which the answer states."""
+        """Show when a run starts, and the conditions of that start. A submitted run. With
+        ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
+        are planned for this answer, up to a bound, which the answer states."""
     def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
-        """Say when runs would start if they were submitted now. Run documents that are not
-        submitted, in the order in which they would be. ``source`` is what their file is called in
-        the commands that are proposed. With ``exact``, which is for one document, its start is
-        searched beyond the runs that the pool plans."""
+        """Show when runs would start if they were submitted now. Run documents that are not
+        submitted, in the order of their submission. ``source`` is the name of their file in the
+        proposed commands. With ``exact``, which allows one document only, its start is searched
+        beyond the runs that the pool plans."""
     def put_budget(
         self,
         name: str,
@@ -558,8 +557,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one budget. The document called ``name``; with ``if_match`` only if it
-        is still at that version."""
+        """Create or replace one budget. The document with the name ``name``; with ``if_match``,
+        only if it still has that version."""
     def put_node(
         self,
         name: str,
@@ -568,8 +567,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one node. The document called ``name``; with ``if_match`` only if it is
-        still at that version."""
+        """Create or replace one node. The document with the name ``name``; with ``if_match``, only
+        if it still has that version."""
     def put_owner(
         self,
         name: str,
@@ -578,8 +577,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one owner. The document called ``name``; with ``if_match`` only if it
-        is still at that version."""
+        """Create or replace one owner. The document with the name ``name``; with ``if_match``, only
+        if it still has that version."""
     def put_pool(
         self,
         name: str,
@@ -588,20 +587,20 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one pool. The document called ``name``; with ``if_match`` only if it is
-        still at that version."""
+        """Create or replace one pool. The document with the name ``name``; with ``if_match``, only
+        if it still has that version."""
     def put_system(
         self, document: Mapping[str, Any], *, if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Replace the settings of the installation. The System document; with ``if_match`` only if
-        it is still at that version."""
+        """Replace the settings of the installation. The System document; with ``if_match``, only if
+        it still has that version."""
     def queue_starts(self, *, owner: str | None = None, limit: int = 25) -> QueueStartsGiven:
-        """Say when the first waiting runs start, with P50, P90 and odds. The first waiting runs, of
-        one owner or of all that the caller sees."""
+        """Show when the first waiting runs start, with P50, P90 and odds. The first waiting runs of
+        one owner, or of all owners that the caller sees."""
     def recover_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a failed node works again. The node, and why."""
+        """Record that a failed node works again. A node, and the reason."""
     def release_claim(self, claim: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Give the nodes of a claim back before its end. The claim, and why."""
+        """Release the nodes of a claim before its end. A claim, and the reason."""
     def resolve(
         self,
         deficit: int,
@@ -615,36 +614,35 @@ class Methods:
         cap: str | None = None,
         dry_run: bool = False,
     ) -> Resolution:
-        """Make room in a scope, one notice from now. How many GPUs to free, beside the free ones,
-        and where; no domains means all. A domain is given by its key, region/cluster/domain, or its
-        last part where that is clear. ``regions`` and ``clusters`` leave only domains that are in
-        one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
-        are freed that it bounds. Without a ``pool`` it is ``default``, or the only one that has the
-        flavor."""
+        """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, beside the
+        free ones, and in which scope; no domains means all. A domain is given by its key,
+        region/cluster/domain, or by its last part if that is unique. ``regions`` and ``clusters``
+        limit the domains to those within them. A ``cap``, given as BUDGET/CAP, replaces flavor,
+        domains and pool: GPUs that it bounds are freed. Without a ``pool`` the pool is ``default``,
+        or the only one that has the flavor."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
-        """Show what the work of a run has written. The output of a run: ``limit`` lines at most,
-        from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
-        exist."""
+        """Show the output of a run. The output of a run: at most ``limit`` lines, from line
+        ``from`` on, counted from 0. With ``tail``, only the last ``tail`` lines that exist."""
     def run_reports(self, run: str) -> RunProgress:
-        """Show the steps, rate and figures that the work of a run has reported. The run whose work
-        is asked about."""
+        """Show the steps, rate and figures that a run has reported. The run whose reports are
+        requested."""
     def show_clock(self) -> ClockState:
         """Show the service's clock, and whether the service trusts it."""
     def show_lottery(self) -> Lottery:
         """Show the lottery's commitment, and how far its chain is revealed."""
     def show_report(self, report: str) -> ReportShown:
-        """Show a report of a simulation. The name of a report, as it is listed."""
+        """Show a report of a simulation. The name of a report, as in the list."""
     def shrink_run(
         self, run: str, *, gpus: int | None = None, by: int | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Let a malleable run go on with fewer GPUs. The run, and its new width, or by how many
+        """Shrink a malleable run to fewer GPUs. The run, and either its new width or by how many
         GPUs to shrink it."""
     def sign_checkpoint(self) -> Checkpoint:
-        """Sign where the ledger ends."""
+        """Sign a checkpoint of the ledger's end."""
     def statement(
         self,
         *,
@@ -653,11 +651,11 @@ class Methods:
         tenant: str | None = None,
         prices: Sequence[str] = (),
     ) -> Statement:
-        """State what each envelope granted, spent, holds and lent in a month. A ``month`` like
-        2026-11, or this one up to now; of one budget, of one tenant, or of all. ``prices`` say what
-        a GPU-hour of a flavor costs: ``FLAVOR=PRICE``."""
+        """Show what each envelope granted, spent, held and lent in a month. A ``month`` like
+        2026-11, by default this month up to now; of one budget, one tenant, or all. ``prices`` are
+        the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
     def step_down(self) -> ClusterStatus:
-        """Have the leader leave the leadership to another service."""
+        """Have the leader step down in favour of another service."""
     def submit_run(
         self,
         *,
@@ -669,7 +667,7 @@ class Methods:
         dry_run: bool = False,
     ) -> Outcome:
         """Submit a run, and start it if possible. A Run document, or a copy of the run ``like``
-        called ``name``, with fields set."""
+        under the name ``name``, with fields set."""
     def submit_runs(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -678,15 +676,15 @@ class Methods:
         dry_run: bool = False,
     ) -> Outcome:
         """Submit runs together: all of them, or none. Run documents that are accepted together, or
-        not at all. A service takes as many as have 1,000 widths in all: a malleable run has one for
+        not at all. A service accepts up to 1,000 widths in one request: a malleable run has one for
         each step."""
     def tenant_usage(self, id: str, days: int | None = None) -> TenantUsage:
-        """Tell what a tenant's runs used, against its soft budgets. The tenant, and how many days
-        back from now; else the System's budgetPeriodDays."""
+        """Show what a tenant's runs used, and its soft budgets. The tenant, and the number of days
+        back from now; default: the System's budgetPeriodDays."""
     def tick(self, *, dry_run: bool = False) -> Outcome:
-        """Do what time has made due. Do what time has made due."""
+        """Record everything that is due by now. Record everything that is due by now."""
     def uncordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Let a cordoned node be given work again. The node, and why."""
+        """Uncordon a node: new work may be placed on it again. A node, and the reason."""
     def update_tenant(
         self,
         id: str,
@@ -703,15 +701,15 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change the limits of a tenant that are given, and no others. Limits to set; null takes
-        one away, and ``parents`` replaces all of them. Fields may be given by name, or together in
+        """Change the given limits of a tenant, and no others. Limits to set; null removes a limit,
+        and ``parents`` replaces all parents. Fields may be given by name, or together in
         ``changes``."""
     def user_usage(self, user: str | None = None, days: int | None = None) -> UserUsages:
-        """Tell what a user's runs used, for each tenant. The user, or the caller, and how many days
-        back from now."""
+        """Show what a user's runs used, for each tenant. The user, by default the caller, and the
+        number of days back from now."""
     def verify_ledger(self, *, deep: bool = False, receipts: Sequence[str] = ()) -> Verification:
-        """Check that the ledger is what was written. With ``deep`` every event and invariant; each
-        ``receipt`` (``BLOCK:HASH``) is looked up."""
+        """Check that the ledger was not changed after it was written. With ``deep``, checks every
+        event and invariant; finds each ``receipt`` (``BLOCK:HASH``)."""
     def verify_ledger_against(
         self,
         checkpoints: Sequence[KeptCheckpoint],
@@ -719,8 +717,8 @@ class Methods:
         deep: bool = False,
         receipts: Sequence[str] = (),
     ) -> Verification:
-        """Check the ledger against checkpoints that were kept elsewhere. With ``checkpoints`` that
-        were kept elsewhere, each of which must agree."""
+        """Check the ledger against checkpoints that were kept elsewhere. A verification against
+        ``checkpoints`` that were kept elsewhere; each must agree."""
     def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(
@@ -731,25 +729,25 @@ class Methods:
         reservations: bool = False,
         first: int | None = None,
     ) -> Iterator[Event]:
-        """Follow what is recorded, from a sequence on. From the event ``from`` on; without it what
-        is recorded from now on."""
+        """Follow the events of the ledger, from a sequence on. Events from the event ``from`` on;
+        without it, events that are recorded from now on."""
     def watch_logs(self, run: str, *, first: int = 0) -> Iterator[Logs]:
-        """Follow what the work of a run writes, until the run is over. The output of a run from
-        line ``from`` on, counted from 0."""
+        """Follow the output of a run until the run is over. The output of a run from line ``from``
+        on, counted from 0."""
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> Iterator[Notice]:
-        """Watch the notices that concern you as they come, from a sequence on. From the event
-        ``from`` on; without it what is recorded from now on. ``kind`` (several may be given) and
-        ``owner`` choose among them."""
+        """Watch your notices as they come, from a sequence on. Notices from the event ``from`` on;
+        without it, those that are recorded from now on. ``kind`` (several may be given) and
+        ``owner`` select notices."""
     def whoami(self) -> Whoami:
-        """Say who you are to the service."""
+        """Show the caller's identity and permissions."""
 
 class AsyncMethods:
     """Asks a service for each of its operations, with the names of the table."""
 
     async def accept_clock(self) -> ClockState:
-        """Trust the service's clock as it is now, and go on deciding."""
+        """Trust the service's present clock, and resume deciding."""
     async def accounting_status(self) -> AccountingStatus:
         """Show the links to an accounting system, and what waits to be reported to it."""
     async def apply(
@@ -759,16 +757,16 @@ class AsyncMethods:
         idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or update what documents declare: all of them, or none. Documents as users write
+        """Create or update resources from documents: all of them, or none. Documents as users write
         them, each a tree of apiVersion, kind, metadata and spec."""
     async def calc(self, kind: str, world: Any) -> dict[str, Any]:
-        """Work out one decision on a world given as JSON. A world as JSON, and what to compute
-        about it."""
+        """Compute one decision on a world given as JSON. A world as JSON, and what to compute about
+        it."""
     async def cancel_run(
         self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and why; ``now`` gives its work no
-        grace to checkpoint."""
+        """Stop a run, or withdraw it from the queue. The run, and the reason; with ``now`` its work
+        gets no grace to checkpoint."""
     async def claim_nodes(
         self,
         flavor: str,
@@ -786,17 +784,19 @@ class AsyncMethods:
         checkpoint: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Take whole nodes for one user and sensitive work, until a stated end. So many whole
-        ``nodes``, or ``gpus`` that make up whole ones, for a ``duration``: 8h, 2d. ``owner`` and
-        ``user`` are those of the token where they are left out, ``name`` is made up."""
+        """Claim whole nodes for one user's sensitive work, until a stated end. A claim of whole
+        ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``. A duration is like
+        8h or 2d. ``owner`` and ``user`` default to those of the token; ``name`` is generated if it
+        is missing."""
     async def cluster_members(self) -> ClusterMembers:
         """List the services that share the ledger."""
     async def cluster_status(self) -> ClusterStatus:
-        """Show which service of the ledger leads, and what the asked one is."""
+        """Show the leader of the ledger's services, and the role of this one."""
     async def complete_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a run's work is done. The run, and why."""
+        """Record that a run's work is done. The run, and the reason."""
     async def cordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Cordon a node: its work continues, and nothing new is placed on it. The node, and why."""
+        """Cordon a node: its work continues, and nothing new is placed on it. A node, and the
+        reason."""
     async def create_tenant(
         self,
         id: str,
@@ -812,8 +812,8 @@ class AsyncMethods:
         reason: str = "",
         dry_run: bool = False,
     ) -> Outcome:
-        """Create a tenant. A tenant called ``id``, with the limits that are given. Fields may be
-        given by name, or together in ``changes``."""
+        """Create a tenant. A tenant with the name ``id`` and the given limits. Fields may be given
+        by name, or together in ``changes``."""
     async def delete_budget(
         self,
         name: str,
@@ -823,8 +823,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one budget that nothing running depends on. The resource called ``name``, which
-        nothing running depends on."""
+        """Remove one budget that nothing running depends on. The resource to remove, by ``name``;
+        no running work may depend on it."""
     async def delete_node(
         self,
         name: str,
@@ -834,8 +834,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one node that nothing running depends on. The resource called ``name``, which
-        nothing running depends on."""
+        """Remove one node that nothing running depends on. The resource to remove, by ``name``; no
+        running work may depend on it."""
     async def delete_pool(
         self,
         name: str,
@@ -845,8 +845,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one pool that nothing running depends on. The resource called ``name``, which
-        nothing running depends on."""
+        """Remove one pool that nothing running depends on. The resource to remove, by ``name``; no
+        running work may depend on it."""
     async def delete_tenant(
         self,
         id: str,
@@ -856,112 +856,110 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove a tenant that holds nothing. A tenant that holds nothing."""
+        """Remove a tenant that has no resources left. A tenant that has no resources left."""
     async def describe_budget(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one budget. The resource called ``name``; the part before a ``/``
-        or ``@`` is enough."""
-    async def describe_cap(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one cap. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    async def describe_charge(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one charge. The resource called ``name``; the part before a ``/``
-        or ``@`` is enough."""
-    async def describe_claim(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one claim. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    async def describe_domain(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one domain. The resource called ``name``; the part before a ``/``
-        or ``@`` is enough."""
-    async def describe_envelope(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one envelope. The resource called ``name``; the part before a ``/``
-        or ``@`` is enough."""
-    async def describe_lease(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one lease. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    async def describe_node(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one node. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    async def describe_owner(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one owner. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    async def describe_pool(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one pool. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    async def describe_reservation(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one reservation. The resource called ``name``; the part before a
+        """Describe one budget completely. The resource with the name ``name``; the part before a
         ``/`` or ``@`` is enough."""
-    async def describe_resolveroutcome(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one resolveroutcome. The resource called ``name``; the part before
-        a ``/`` or ``@`` is enough."""
-    async def describe_run(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one run. The resource called ``name``; the part before a ``/`` or
-        ``@`` is enough."""
-    async def describe_system(self, *, at: str | None = None) -> Description:
-        """Describe the settings of the installation. The one System there is."""
-    async def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one tenant. The resource called ``name``; the part before a ``/``
+    async def describe_cap(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one cap completely. The resource with the name ``name``; the part before a ``/``
         or ``@`` is enough."""
+    async def describe_charge(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one charge completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    async def describe_claim(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one claim completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    async def describe_domain(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one domain completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    async def describe_envelope(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one envelope completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    async def describe_lease(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one lease completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    async def describe_node(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one node completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    async def describe_owner(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one owner completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    async def describe_pool(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one pool completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
+    async def describe_reservation(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one reservation completely. The resource with the name ``name``; the part before
+        a ``/`` or ``@`` is enough."""
+    async def describe_resolveroutcome(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one resolveroutcome completely. The resource with the name ``name``; the part
+        before a ``/`` or ``@`` is enough."""
+    async def describe_run(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one run completely. The resource with the name ``name``; the part before a ``/``
+        or ``@`` is enough."""
+    async def describe_system(self, *, at: str | None = None) -> Description:
+        """Describe the settings of the installation. The one System document."""
+    async def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
+        """Describe one tenant completely. The resource with the name ``name``; the part before a
+        ``/`` or ``@`` is enough."""
     async def drain_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Cordon a node and stop what is on it. The node, and why."""
+        """Cordon a node and stop the work on it. A node, and the reason."""
     async def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
-        """Say what holds a run, and what would start it now. A run that was submitted. With
-        ``exact`` its start is searched beyond the runs that the pool plans: all that wait before it
-        are planned for this answer, up to a bound, which the answer states."""
+        """Explain why a run waits, and what would start it now. A submitted run. With ``exact``,
+        its start is searched beyond the runs that the pool plans: all runs ahead of it are planned
+        for this answer, up to a bound, which the answer states."""
     def export_ledger(self) -> AsyncIterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     async def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a node is lost with all that ran on it. The node, and why."""
+        """Record that a node has failed, with all work on it. A node, and the reason."""
     async def fail_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a run's work has ended badly. The run, and why."""
+        """Record that a run's work has failed. The run, and the reason."""
     async def fleet_map(self, *, pool: str | None = None) -> MapGiven:
-        """Show every node, and which lease has which of its GPUs. Of one pool, or of all of
-        them."""
+        """Show every node, and which lease has which of its GPUs. One pool, or all pools."""
     async def fleet_top(self, *, pool: str | None = None) -> Top:
-        """Show the fleet by flavor and domain, and who has how much of it. Of one pool, or of all
-        of them."""
+        """Show the use of the fleet by flavor, by domain and by owner. One pool, or all pools."""
     async def get_budget(self, name: str, *, at: str | None = None) -> BudgetInfo:
-        """Show one budget. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one budget. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_cap(self, name: str, *, at: str | None = None) -> CapInfo:
-        """Show one cap. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one cap. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_charge(self, name: str, *, at: str | None = None) -> ChargeInfo:
-        """Show one charge. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one charge. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_claim(self, name: str, *, at: str | None = None) -> ClaimInfo:
-        """Show one claim. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one claim. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_domain(self, name: str, *, at: str | None = None) -> DomainInfo:
-        """Show one domain. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one domain. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_envelope(self, name: str, *, at: str | None = None) -> EnvelopeInfo:
-        """Show one envelope. The resource called ``name``; the part before a ``/`` or ``@`` is
-        enough."""
+        """Show one envelope. The resource with the name ``name``; the part before a ``/`` or ``@``
+        is enough."""
     async def get_lease(self, name: str, *, at: str | None = None) -> LeaseInfo:
-        """Show one lease. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one lease. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_node(self, name: str, *, at: str | None = None) -> NodeInfo:
-        """Show one node. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one node. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_owner(self, name: str, *, at: str | None = None) -> OwnerInfo:
-        """Show one owner. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one owner. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_pool(self, name: str, *, at: str | None = None) -> PoolInfo:
-        """Show one pool. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one pool. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_reservation(self, name: str, *, at: str | None = None) -> ReservationInfo:
-        """Show one reservation. The resource called ``name``; the part before a ``/`` or ``@`` is
-        enough."""
+        """Show one reservation. The resource with the name ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def get_resolveroutcome(self, name: str, *, at: str | None = None) -> ConflictInfo:
-        """Show one resolveroutcome. The resource called ``name``; the part before a ``/`` or ``@``
-        is enough."""
+        """Show one resolveroutcome. The resource with the name ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def get_run(self, name: str, *, at: str | None = None) -> RunInfo:
-        """Show one run. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one run. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def get_system(self, *, at: str | None = None) -> SystemInfo:
-        """Show the settings of the installation. The one System there is."""
+        """Show the settings of the installation. The one System document."""
     async def get_tenant(self, name: str, *, at: str | None = None) -> TenantInfo:
-        """Show one tenant. The resource called ``name``; the part before a ``/`` or ``@`` is
+        """Show one tenant. The resource with the name ``name``; the part before a ``/`` or ``@`` is
         enough."""
     async def issue_token(
         self,
@@ -974,10 +972,10 @@ class AsyncMethods:
         note: str = "",
         dry_run: bool = False,
     ) -> TokenOutcome:
-        """Issue an access token; its secret is shown only once. For ``user``, in ``role``, and in
-        ``tenant`` where the role needs one. ``lifetime`` is a duration such as ``90d``, or
-        ``never``. With areas among ``scopes`` it is for those areas only. The scope ``claim`` is no
-        area: it adds the right to claim nodes."""
+        """Issue an access token; its secret is shown only once. A token for ``user``, with
+        ``role``, and with ``tenant`` if the role needs one. ``lifetime`` is a duration such as
+        ``90d``, or ``never``. Areas among ``scopes`` limit the token to those areas. The scope
+        ``claim`` is not an area: it adds the right to claim nodes."""
     async def list_budgets(
         self,
         *,
@@ -986,8 +984,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
-        """List budgets. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List budgets. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_caps(
         self,
         *,
@@ -996,8 +994,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
-        """List caps. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List caps. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_charges(
         self,
         *,
@@ -1006,8 +1004,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
-        """List charges. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List charges. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_claims(
         self,
         *,
@@ -1016,8 +1014,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
-        """List claims. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List claims. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_domains(
         self,
         *,
@@ -1026,8 +1024,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
-        """List domains. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List domains. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_envelopes(
         self,
         *,
@@ -1036,8 +1034,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
-        """List envelopes. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List envelopes. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_events(
         self,
         *,
@@ -1046,10 +1044,10 @@ class AsyncMethods:
         run: str | None = None,
         about: str | None = None,
     ) -> Events:
-        """List events: the first from a sequence on, else the last ones. ``limit`` at most: the
-        first from the event ``from`` on, else the last ones. To read on, ask from ``next`` of the
-        answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a run,
-        claim, node, reservation or resolveroutcome) choose among them."""
+        """List events: the first from a sequence on, else the last ones. At most ``limit`` events:
+        the first ones from the event ``from`` on, else the last ones. To read on, ask from ``next``
+        of the answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``:
+        a run, claim, node, reservation or resolveroutcome) select events."""
     async def list_leases(
         self,
         *,
@@ -1058,8 +1056,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
-        """List leases. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List leases. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_nodes(
         self,
         *,
@@ -1068,8 +1066,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
-        """List nodes. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List nodes. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_notices(
         self,
         *,
@@ -1078,10 +1076,10 @@ class AsyncMethods:
         owner: str | None = None,
         limit: int = 50,
     ) -> Notices:
-        """List what concerns you: starts, cuts, lotteries, losses, limits. The first ``limit`` from
-        the event ``from`` on, else the last ones. To read on, ask from ``next``. Notices of one
-        event are never parted, so that there may be a few more. ``kind`` (several may be given) and
-        ``owner`` choose among them."""
+        """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
+        from the event ``from`` on, else the last ones. To read on, ask from ``next``. All notices
+        of one event stay together, so there may be a few more than ``limit``. ``kind`` (several may
+        be given) and ``owner`` select notices."""
     async def list_owners(
         self,
         *,
@@ -1090,8 +1088,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
-        """List owners. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List owners. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_pools(
         self,
         *,
@@ -1100,8 +1098,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
-        """List pools. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List pools. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_queue(
         self,
         *,
@@ -1114,12 +1112,12 @@ class AsyncMethods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
-        ones, where there are more. The oldest of a page comes first in any case; with ``newest``,
-        ``next`` leads to the page before it. ``grouped`` lists an array once, and not each of its
+        """List the waiting runs, in order. The runs of one owner, in one phase; with ``newest``,
+        the last ones if there are more. A page always lists its oldest run first; with ``newest``,
+        ``next`` leads to the page before it. ``grouped`` lists an array once instead of each of its
         tasks."""
     async def list_reports(self) -> ReportsListed:
-        """List the reports of simulations that are kept for people to read."""
+        """List the reports of simulations that the service keeps."""
     async def list_reservations(
         self,
         *,
@@ -1128,8 +1126,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
-        """List reservations. ``limit`` at most, from after ``cursor`` on, which an earlier answer
-        gave as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List reservations. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_resolveroutcomes(
         self,
         *,
@@ -1138,9 +1136,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
-        """List resolveroutcomes. ``limit`` at most, from after ``cursor`` on, which an earlier
-        answer gave as ``next``. With ``names`` only those; ``at`` reads the state at a past
-        instant."""
+        """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is ``next`` of
+        an earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_runs(
         self,
         *,
@@ -1153,9 +1150,9 @@ class AsyncMethods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List runs. Of one owner, in one phase; with ``newest`` the last ones, where there are
-        more. The oldest of a page comes first in any case; with ``newest``, ``next`` leads to the
-        page before it. ``grouped`` lists an array once, and not each of its tasks."""
+        """List runs. The runs of one owner, in one phase; with ``newest``, the last ones if there
+        are more. A page always lists its oldest run first; with ``newest``, ``next`` leads to the
+        page before it. ``grouped`` lists an array once instead of each of its tasks."""
     async def list_tenants(
         self,
         *,
@@ -1164,8 +1161,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
-        """List tenants. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
+        """List tenants. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_tokens(
         self,
         user: str | None = None,
@@ -1174,7 +1171,7 @@ class AsyncMethods:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> TokenList:
-        """List access tokens, without their secrets. Those of one tenant or user where one is
+        """List access tokens, without their secrets. The tokens of one tenant or user, if one is
         given; a page of them."""
     async def mark_node_wiped(
         self,
@@ -1185,12 +1182,12 @@ class AsyncMethods:
         note: str = "",
         dry_run: bool = False,
     ) -> Outcome:
-        """Record that a node is clean after a claim, or could not be wiped. A node that is clean,
-        or with ``failed`` could not be wiped. With ``after`` only if that claim was the last one on
-        it: a late report frees nothing then."""
+        """Record that a node is clean after a claim, or could not be wiped. A node that is clean
+        or, with ``failed``, could not be wiped. With ``after``, only if that claim was the last one
+        on the node, so that a late report does not free a node that was claimed again."""
     async def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
-        """Tell what part of each flavor an owner had over time, against its target. The owner, and
-        how many days back from now."""
+        """Show an owner's share of each flavor over time, and its target. The owner, and the number
+        of days back from now."""
     async def patch_budget(
         self,
         name: str,
@@ -1199,7 +1196,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one budget. Fields of the document called ``name`` to set:
+        """Change fields of one budget. Fields of the document with the name ``name`` to set:
         ``PATH=VALUE``."""
     async def patch_node(
         self,
@@ -1209,7 +1206,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one node. Fields of the document called ``name`` to set:
+        """Change fields of one node. Fields of the document with the name ``name`` to set:
         ``PATH=VALUE``."""
     async def patch_owner(
         self,
@@ -1219,7 +1216,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one owner. Fields of the document called ``name`` to set:
+        """Change fields of one owner. Fields of the document with the name ``name`` to set:
         ``PATH=VALUE``."""
     async def patch_pool(
         self,
@@ -1229,7 +1226,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one pool. Fields of the document called ``name`` to set:
+        """Change fields of one pool. Fields of the document with the name ``name`` to set:
         ``PATH=VALUE``."""
     async def patch_system(
         self, assignments: Sequence[str], *, if_match: str | None = None, dry_run: bool = False
@@ -1239,18 +1236,18 @@ class AsyncMethods:
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
         """Show the current state of a run, of the reservations or of a pool. One run; or the firm
-        starts, or everything, in one pool or in all of them."""
+        starts, or everything, of one pool or of all pools."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
-        """Say when a run starts, and what that rests on. A run that was submitted. With ``exact``
-        its start is searched beyond the runs that the pool plans: all that wait before it are
-        planned for this answer, up to a bound, which the answer states."""
+        """Show when a run starts, and the conditions of that start. A submitted run. With
+        ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
+        are planned for this answer, up to a bound, which the answer states."""
     async def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
-        """Say when runs would start if they were submitted now. Run documents that are not
-        submitted, in the order in which they would be. ``source`` is what their file is called in
-        the commands that are proposed. With ``exact``, which is for one document, its start is
-        searched beyond the runs that the pool plans."""
+        """Show when runs would start if they were submitted now. Run documents that are not
+        submitted, in the order of their submission. ``source`` is the name of their file in the
+        proposed commands. With ``exact``, which allows one document only, its start is searched
+        beyond the runs that the pool plans."""
     async def put_budget(
         self,
         name: str,
@@ -1259,8 +1256,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one budget. The document called ``name``; with ``if_match`` only if it
-        is still at that version."""
+        """Create or replace one budget. The document with the name ``name``; with ``if_match``,
+        only if it still has that version."""
     async def put_node(
         self,
         name: str,
@@ -1269,8 +1266,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one node. The document called ``name``; with ``if_match`` only if it is
-        still at that version."""
+        """Create or replace one node. The document with the name ``name``; with ``if_match``, only
+        if it still has that version."""
     async def put_owner(
         self,
         name: str,
@@ -1279,8 +1276,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one owner. The document called ``name``; with ``if_match`` only if it
-        is still at that version."""
+        """Create or replace one owner. The document with the name ``name``; with ``if_match``, only
+        if it still has that version."""
     async def put_pool(
         self,
         name: str,
@@ -1289,20 +1286,20 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one pool. The document called ``name``; with ``if_match`` only if it is
-        still at that version."""
+        """Create or replace one pool. The document with the name ``name``; with ``if_match``, only
+        if it still has that version."""
     async def put_system(
         self, document: Mapping[str, Any], *, if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Replace the settings of the installation. The System document; with ``if_match`` only if
-        it is still at that version."""
+        """Replace the settings of the installation. The System document; with ``if_match``, only if
+        it still has that version."""
     async def queue_starts(self, *, owner: str | None = None, limit: int = 25) -> QueueStartsGiven:
-        """Say when the first waiting runs start, with P50, P90 and odds. The first waiting runs, of
-        one owner or of all that the caller sees."""
+        """Show when the first waiting runs start, with P50, P90 and odds. The first waiting runs of
+        one owner, or of all owners that the caller sees."""
     async def recover_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a failed node works again. The node, and why."""
+        """Record that a failed node works again. A node, and the reason."""
     async def release_claim(self, claim: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Give the nodes of a claim back before its end. The claim, and why."""
+        """Release the nodes of a claim before its end. A claim, and the reason."""
     async def resolve(
         self,
         deficit: int,
@@ -1316,36 +1313,35 @@ class AsyncMethods:
         cap: str | None = None,
         dry_run: bool = False,
     ) -> Resolution:
-        """Make room in a scope, one notice from now. How many GPUs to free, beside the free ones,
-        and where; no domains means all. A domain is given by its key, region/cluster/domain, or its
-        last part where that is clear. ``regions`` and ``clusters`` leave only domains that are in
-        one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
-        are freed that it bounds. Without a ``pool`` it is ``default``, or the only one that has the
-        flavor."""
+        """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, beside the
+        free ones, and in which scope; no domains means all. A domain is given by its key,
+        region/cluster/domain, or by its last part if that is unique. ``regions`` and ``clusters``
+        limit the domains to those within them. A ``cap``, given as BUDGET/CAP, replaces flavor,
+        domains and pool: GPUs that it bounds are freed. Without a ``pool`` the pool is ``default``,
+        or the only one that has the flavor."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     async def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
-        """Show what the work of a run has written. The output of a run: ``limit`` lines at most,
-        from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
-        exist."""
+        """Show the output of a run. The output of a run: at most ``limit`` lines, from line
+        ``from`` on, counted from 0. With ``tail``, only the last ``tail`` lines that exist."""
     async def run_reports(self, run: str) -> RunProgress:
-        """Show the steps, rate and figures that the work of a run has reported. The run whose work
-        is asked about."""
+        """Show the steps, rate and figures that a run has reported. The run whose reports are
+        requested."""
     async def show_clock(self) -> ClockState:
         """Show the service's clock, and whether the service trusts it."""
     async def show_lottery(self) -> Lottery:
         """Show the lottery's commitment, and how far its chain is revealed."""
     async def show_report(self, report: str) -> ReportShown:
-        """Show a report of a simulation. The name of a report, as it is listed."""
+        """Show a report of a simulation. The name of a report, as in the list."""
     async def shrink_run(
         self, run: str, *, gpus: int | None = None, by: int | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Let a malleable run go on with fewer GPUs. The run, and its new width, or by how many
+        """Shrink a malleable run to fewer GPUs. The run, and either its new width or by how many
         GPUs to shrink it."""
     async def sign_checkpoint(self) -> Checkpoint:
-        """Sign where the ledger ends."""
+        """Sign a checkpoint of the ledger's end."""
     async def statement(
         self,
         *,
@@ -1354,11 +1350,11 @@ class AsyncMethods:
         tenant: str | None = None,
         prices: Sequence[str] = (),
     ) -> Statement:
-        """State what each envelope granted, spent, holds and lent in a month. A ``month`` like
-        2026-11, or this one up to now; of one budget, of one tenant, or of all. ``prices`` say what
-        a GPU-hour of a flavor costs: ``FLAVOR=PRICE``."""
+        """Show what each envelope granted, spent, held and lent in a month. A ``month`` like
+        2026-11, by default this month up to now; of one budget, one tenant, or all. ``prices`` are
+        the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
     async def step_down(self) -> ClusterStatus:
-        """Have the leader leave the leadership to another service."""
+        """Have the leader step down in favour of another service."""
     async def submit_run(
         self,
         *,
@@ -1370,7 +1366,7 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Outcome:
         """Submit a run, and start it if possible. A Run document, or a copy of the run ``like``
-        called ``name``, with fields set."""
+        under the name ``name``, with fields set."""
     async def submit_runs(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -1379,15 +1375,15 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Outcome:
         """Submit runs together: all of them, or none. Run documents that are accepted together, or
-        not at all. A service takes as many as have 1,000 widths in all: a malleable run has one for
+        not at all. A service accepts up to 1,000 widths in one request: a malleable run has one for
         each step."""
     async def tenant_usage(self, id: str, days: int | None = None) -> TenantUsage:
-        """Tell what a tenant's runs used, against its soft budgets. The tenant, and how many days
-        back from now; else the System's budgetPeriodDays."""
+        """Show what a tenant's runs used, and its soft budgets. The tenant, and the number of days
+        back from now; default: the System's budgetPeriodDays."""
     async def tick(self, *, dry_run: bool = False) -> Outcome:
-        """Do what time has made due. Do what time has made due."""
+        """Record everything that is due by now. Record everything that is due by now."""
     async def uncordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Let a cordoned node be given work again. The node, and why."""
+        """Uncordon a node: new work may be placed on it again. A node, and the reason."""
     async def update_tenant(
         self,
         id: str,
@@ -1404,17 +1400,17 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change the limits of a tenant that are given, and no others. Limits to set; null takes
-        one away, and ``parents`` replaces all of them. Fields may be given by name, or together in
+        """Change the given limits of a tenant, and no others. Limits to set; null removes a limit,
+        and ``parents`` replaces all parents. Fields may be given by name, or together in
         ``changes``."""
     async def user_usage(self, user: str | None = None, days: int | None = None) -> UserUsages:
-        """Tell what a user's runs used, for each tenant. The user, or the caller, and how many days
-        back from now."""
+        """Show what a user's runs used, for each tenant. The user, by default the caller, and the
+        number of days back from now."""
     async def verify_ledger(
         self, *, deep: bool = False, receipts: Sequence[str] = ()
     ) -> Verification:
-        """Check that the ledger is what was written. With ``deep`` every event and invariant; each
-        ``receipt`` (``BLOCK:HASH``) is looked up."""
+        """Check that the ledger was not changed after it was written. With ``deep``, checks every
+        event and invariant; finds each ``receipt`` (``BLOCK:HASH``)."""
     async def verify_ledger_against(
         self,
         checkpoints: Sequence[KeptCheckpoint],
@@ -1422,8 +1418,8 @@ class AsyncMethods:
         deep: bool = False,
         receipts: Sequence[str] = (),
     ) -> Verification:
-        """Check the ledger against checkpoints that were kept elsewhere. With ``checkpoints`` that
-        were kept elsewhere, each of which must agree."""
+        """Check the ledger against checkpoints that were kept elsewhere. A verification against
+        ``checkpoints`` that were kept elsewhere; each must agree."""
     async def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(
@@ -1434,16 +1430,16 @@ class AsyncMethods:
         reservations: bool = False,
         first: int | None = None,
     ) -> AsyncIterator[Event]:
-        """Follow what is recorded, from a sequence on. From the event ``from`` on; without it what
-        is recorded from now on."""
+        """Follow the events of the ledger, from a sequence on. Events from the event ``from`` on;
+        without it, events that are recorded from now on."""
     def watch_logs(self, run: str, *, first: int = 0) -> AsyncIterator[Logs]:
-        """Follow what the work of a run writes, until the run is over. The output of a run from
-        line ``from`` on, counted from 0."""
+        """Follow the output of a run until the run is over. The output of a run from line ``from``
+        on, counted from 0."""
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Notice]:
-        """Watch the notices that concern you as they come, from a sequence on. From the event
-        ``from`` on; without it what is recorded from now on. ``kind`` (several may be given) and
-        ``owner`` choose among them."""
+        """Watch your notices as they come, from a sequence on. Notices from the event ``from`` on;
+        without it, those that are recorded from now on. ``kind`` (several may be given) and
+        ``owner`` select notices."""
     async def whoami(self) -> Whoami:
-        """Say who you are to the service."""
+        """Show the caller's identity and permissions."""

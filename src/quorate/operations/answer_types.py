@@ -1,4 +1,4 @@
-"""What a handler returns: an answer to a question, or an order that is yet to be carried out."""
+"""What a handler returns: an answer to a read, or an order that is carried out afterwards."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from quorate.views.runs.instant import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """``tree`` is for programs, ``lines`` (wide or not) for people: made on demand.
+    """``tree`` is for programs, ``lines`` (wide or not) for people; both are made on demand.
 
-    ``csv`` is for spreadsheets, where the answer fits one. ``notes`` go to standard error or a
-    header. ``done`` says what was recorded, for when the rest cannot be printed any more. ``etag``
-    is the version of the one resource that is shown. ``stream`` is there where an answer may be too
-    long to be held: it is sent line by line, each with its end, as it is made.
+    ``csv`` is for spreadsheets, if the answer fits one. ``notes`` go to standard error or a header.
+    ``done`` says what was recorded, for the case that the rest can no longer be printed. ``etag``
+    is the version of the one resource that is shown. ``stream`` is set if the answer may be too
+    long for memory: its lines, each with its newline, are sent as they are made.
     """
 
     tree: Callable[[], Any]
@@ -30,20 +30,20 @@ class Answer:
 
 
 class Aside(Protocol):
-    """What an order shows beside the decision, from the state after it."""
+    """What an order shows in addition to its decision, from the state after it."""
 
     def lines(self, moment: Moment) -> list[str]:
-        """Return it for people."""
+        """Return the lines for people."""
         ...
 
     def tree(self, moment: Moment) -> dict[str, Any]:
-        """Return it for programs, as further fields of the answer."""
+        """Return further fields of the answer, for programs."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """``unchanged`` is the message when nothing has to change.
+    """``unchanged`` is the message if the order changes nothing.
 
     ``notes`` go to standard error or a header.
     """

@@ -1,4 +1,4 @@
-"""Where each question is answered, and how much work it may take: none holds up the ledger."""
+"""Which process answers each request, and its CPU limit, so that no read blocks the ledger."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 
 _AT: Final = "at"
-"""The field that asks for a past state, for which the ledger is folded again."""
+"""The field that asks for a past state, for which the ledger is replayed."""
 
 
 class Place(StrEnum):
     """Where a request is answered."""
 
     AT_ONCE = "at-once"
-    """Where it came in: it rests on the caller and the tenants alone."""
+    """In the process that received it: the answer depends on the caller and the tenants alone."""
     PAGE = "page"
-    """By a reader: it takes as long as a page of the state."""
+    """By a reader process: the cost is that of a page of the state."""
     QUEUE = "queue"
-    """By a reader: it takes as long as planning the queue, several times over; dry runs, too."""
+    """By a reader process: the cost is that of planning the queue several times.
+
+    Includes dry runs.
+    """
     LEDGER = "ledger"
-    """By a reader: its cost grows with the length of the ledger."""
+    """By a reader process: the cost grows with the length of the ledger."""
     WRITER = "writer"
-    """By the thread that owns the ledger: what is recorded, and what only that thread knows."""
+    """By the ledger thread: writes, and reads of what only that thread knows."""
 
 
 CPU_S_MAX: Final[Mapping[Place, float]] = {Place.PAGE: 10, Place.QUEUE: 30, Place.LEDGER: 600}
-"""How many seconds of CPU a reader may take for one answer; then the caller is refused."""
+"""The CPU seconds that a reader may use for one answer; then the request is refused."""
 
 
 def place_of(operation: Operation, asked: Struct) -> Place:
@@ -50,32 +53,32 @@ def place_of(operation: Operation, asked: Struct) -> Place:
 
 
 def is_for_writer(operation: Operation, asked: Struct | None = None) -> bool:
-    """Return whether the thread that owns the ledger answers ``operation``, and nothing else.
+    """Return whether only the ledger thread answers ``operation``.
 
-    Before it is known what is ``asked``, whatever may be for that thread is taken to be.
+    Without ``asked``, the result is True if the ledger thread may have to answer it.
     """
     return (operation.effect is Effect.WRITE and not is_dry_run(asked)) or operation.of_service
 
 
 def is_for_leader(operation: Operation, asked: Struct) -> bool:
-    """Return whether only the leader answers ``asked``, where several serve one ledger."""
+    """Return whether only the leader answers ``asked``, if several services share one ledger."""
     is_order = operation.effect is Effect.WRITE and not is_dry_run(asked)
     return is_order or operation.of_leader
 
 
 def is_dry_run(asked: Struct | None) -> bool:
-    """Return whether what is ``asked`` is only to be tried: a reader can, and records nothing."""
+    """Return whether ``asked`` is a dry run; a reader can answer one, as it records nothing."""
     return bool(getattr(asked, DRY_RUN, False))
 
 
 def takes_long(operation: Operation, asked: Struct) -> bool:
-    """Return whether the answer to ``asked`` reads the whole ledger or queue, or may do so."""
+    """Return whether the answer to ``asked`` reads, or may read, the whole ledger or queue."""
     if isinstance(asked, ListEvents):
-        # A page reads a bounded number of events; a search for the last events about something
-        # reads all.
+        # A page reads a bounded number of events; a search for the last events about a resource
+        # reads all of them.
         is_chosen = asked.run is not None or asked.about is not None
         return asked.first is None and (is_chosen or asked.limit is None)
     if isinstance(asked, PictureRequest) and not isinstance(asked, WatchEvents):
-        # The picture of a run has its forecast, which takes time with the length of the queue.
+        # The picture of a run contains its forecast, whose cost grows with the length of the queue.
         return asked.run is not None
     return operation.is_long or getattr(asked, _AT, None) is not None

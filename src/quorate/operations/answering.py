@@ -1,4 +1,4 @@
-"""How any operation is answered: permission first, then its handler, then its order."""
+"""How every operation is answered: check permission, call the handler, carry out its order."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from quorate.operations.caller_standing import check_standing
 from quorate.operations.execute import carry_out
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.permission import FORBIDDEN, check_command
-from quorate.operations.request_context import AnyDesk, CallerContext, RequestContext
+from quorate.operations.request_context import AnyContext, CallerContext, RequestContext
 from quorate.operations.request_keys import keyed
 from quorate.operations.short_notes import check_notes
 from quorate.views.exits import CommandError, Exit
 
 
-def answer(context: AnyDesk | CallerContext, operation: Operation, asked: Struct) -> Answer:
-    """Return the answer to ``asked``; raises ``CommandError`` when it is refused.
+def answer(context: AnyContext | CallerContext, operation: Operation, asked: Struct) -> Answer:
+    """Return the answer to ``asked``; raises ``CommandError`` if it is refused.
 
-    A watch is not answered but followed: ``following.py``.
+    Watches are not answered here: see ``following.py``.
     """
     found = ordered(context, operation, asked)
     if isinstance(found, Order):
@@ -34,9 +34,9 @@ def answer(context: AnyDesk | CallerContext, operation: Operation, asked: Struct
 
 
 def order_again(context: RequestContext, operation: Operation, asked: Struct) -> Order:
-    """Return the order that answers ``asked`` at the engine's head, after others have committed.
+    """Return the order for ``asked`` at the engine's head, after another writer has committed.
 
-    Raises ``CommandError`` when the caller may not give it there, or a version has changed.
+    Raises ``CommandError`` if the caller may not give it at this head, or a version has changed.
     """
     found = ordered(replace(context, notes=[]), operation, asked)
     assert isinstance(found, Order), operation
@@ -44,12 +44,12 @@ def order_again(context: RequestContext, operation: Operation, asked: Struct) ->
 
 
 def ordered(
-    context: AnyDesk | CallerContext, operation: Operation, asked: Struct
+    context: AnyContext | CallerContext, operation: Operation, asked: Struct
 ) -> Answer | Order:
-    """Return the answer to ``asked``, or the order that answers it once carried out.
+    """Return the answer to ``asked``, or the order that has to be carried out to answer it.
 
-    Raises ``CommandError`` when the caller lacks permission, or its token was revoked since it was
-    admitted. The order has its idempotency key.
+    Raises ``CommandError`` if the caller lacks permission, or if its token was revoked after the
+    request was accepted. The order has its idempotency key.
     """
     assert operation.effect is not Effect.STREAM, operation
     check_role(context.caller, operation)
@@ -72,7 +72,7 @@ def check_role(caller: Caller, operation: Operation) -> None:
         article = "an" if caller.role[0] in "aeio" else "a"
         raise CommandError(
             Exit.REFUSED,
-            f"{operation.name}: not for {article} {caller.role}; it needs one of the roles: "
+            f"{operation.name}: not for {article} {caller.role}; this takes one of the roles: "
             f"{allowed}",
             fault=FORBIDDEN,
         )
@@ -82,6 +82,6 @@ def check_role(caller: Caller, operation: Operation) -> None:
         raise CommandError(
             Exit.REFUSED,
             f"{operation.name}: your token is limited to {', '.join(sorted(caller.areas))}; "
-            f"it takes one for {operation.area}",
+            f"this takes a token for {operation.area}",
             fault=FORBIDDEN,
         )

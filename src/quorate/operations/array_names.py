@@ -19,11 +19,11 @@ from quorate.views.exits import CommandError, Exit
 Asked_ = TypeVar("Asked_", bound=Struct)
 _FIELD: Final = "run"
 _SEVERAL: Final = frozenset({"cancel-run"})
-"""The operations that take several tasks of an array at once."""
+"""The operations that accept several tasks of an array at once."""
 
 
 def named(word: str) -> tuple[str, ...]:
-    """Return the runs that ``word`` names: itself, or the tasks of ``train[2-5]``.
+    """Return the runs that ``word`` names: one run, or the tasks of ``train[2-5]``.
 
     Raises ``CommandError``.
     """
@@ -34,9 +34,9 @@ def named(word: str) -> tuple[str, ...]:
 
 
 def with_plain_name(asked: Asked_, operation: Operation) -> Asked_:
-    """Return ``asked`` with ``train_3`` where its field ``run`` says ``train[3]``.
+    """Return ``asked`` with ``train[3]`` in its field ``run`` replaced by ``train_3``.
 
-    Raises ``CommandError`` where it names several tasks, and the operation is about one run.
+    Raises ``CommandError`` if it names several tasks and the operation is about one run.
     """
     word = getattr(asked, _FIELD, None)
     if not isinstance(word, str) or "[" not in word or operation.name in _SEVERAL:
@@ -52,9 +52,9 @@ def with_plain_name(asked: Asked_, operation: Operation) -> Asked_:
 def with_tasks(
     view: StateView, caller: Caller, words: Sequence[str], *, keep_arrays: bool
 ) -> tuple[str, ...]:
-    """Return the runs that ``words`` name; the name of an array stays, or means all its tasks.
+    """Return the runs that ``words`` name; an array's name is kept, or replaced by its tasks.
 
-    An array that the caller may not see is none.
+    An array that the caller may not see is treated as missing.
     """
     found: dict[str, None] = {}
     for word in words:
@@ -80,10 +80,10 @@ def tasks_named(view: StateView, array: str) -> tuple[str, ...]:
 def arrays_once(
     view: StateView, names: Iterable[str], query: RunQuery
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is listed for ``names``, the runs of ``query``, and the run by which it is.
+    """Yield each listed name of ``names``, the runs of ``query``, and the run it is listed for.
 
-    An array is listed once, where the first of its tasks is. One of which a task was listed on the
-    page before, up to ``query.after_seq`` or from ``query.before_seq`` on, is not listed again.
+    An array is listed once, at the position of its first task. It is left out if the page before
+    listed a task of it: up to ``query.after_seq``, or from ``query.before_seq`` on.
     """
     seen: set[str] = set()
     for name in names:

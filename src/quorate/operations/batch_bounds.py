@@ -1,8 +1,8 @@
-"""How much one request may have a service decide at once: the others wait meanwhile.
+"""How much one request to a service may decide at once, while other requests wait.
 
-Runs that are submitted together are accepted together, or not at all, so that they are one decision
-and one block, which no other request can come between. Deciding tries a run at each of its widths,
-and costs about as much for each of them.
+Runs submitted together are accepted together or not at all, so they are one decision and one block,
+and no other request is decided in between. Deciding tries a run at each of its widths, and each
+width costs about the same.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from quorate.core.commands import Applied
 
 WIDTHS_MAX: Final = 1_000
-"""How many widths the runs of one request to a service have in all; deciding takes 1 s at most."""
+"""The most widths of all runs in one request to a service; deciding them takes at most 1 s."""
 LARGE: Final = 100
-"""A request of more widths or other documents is large: it waits while small ones are decided."""
+"""A request with more widths, or documents, is large: it waits while small ones are decided."""
 
 
 def check_count(documents: int, widths_max: int | None) -> None:
-    """Raise ``CommandError`` if so many ``documents`` are too many, before they are looked at."""
+    """Raise ``CommandError`` if there are too many ``documents``, before they are read."""
     if widths_max is not None and documents > widths_max:
         raise _too_large(
             f"documents: {documents:,} in one request, over {widths_max:,}; send them in parts"
@@ -37,7 +37,8 @@ def check_count(documents: int, widths_max: int | None) -> None:
 def is_large(documents: Iterable[object]) -> bool:
     """Return whether deciding ``documents``, which are not checked yet, takes long.
 
-    Widths are counted where a document says them as expected; any other document counts one.
+    Widths are counted for documents that declare them in the expected form; any other document
+    counts as one.
     """
     left = LARGE
     for document in documents:
@@ -73,10 +74,10 @@ def _steps_of(malleable: object) -> int:
 
 
 def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | None) -> None:
-    """Raise ``CommandError`` if deciding ``specs`` at once would hold up others for too long.
+    """Raise ``CommandError`` if deciding ``specs`` at once would block other requests for too long.
 
-    A run counts as many as it has widths. Anything else counts one, and nothing for an admin, who
-    may describe a whole fleet.
+    A run counts once for each of its widths. Any other document counts once, but not for an admin,
+    who may describe a whole fleet.
     """
     if widths_max is None:
         return
@@ -92,7 +93,7 @@ def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | Non
 
 
 def too_long(command: object, started: int) -> CommandError:
-    """Return the error for a ``command`` whose deciding was given up after ``started`` starts."""
+    """Return the error for a ``command`` whose decision was given up after ``started`` starts."""
     documents = len(getattr(command, "specs", ()))
     return _too_large(
         f"documents: deciding {documents:,} at once takes longer than others may wait, and was "

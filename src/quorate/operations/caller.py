@@ -1,4 +1,4 @@
-"""The caller: proven by a token, or trusted as the owner of the ledger's file."""
+"""The caller: identified by a token, or trusted as the user that opened the ledger's file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Role(StrEnum):
 
 
 CLAIM: Final = "claim"
-"""The scope without which nodes are not claimed; only an admin grants it (docs/adr/0027)."""
+"""The scope that a caller needs to claim nodes; only an admin grants it (docs/adr/0027)."""
 ANYBODY: Final = frozenset(Role) - {Role.ACCOUNTING}
-"""All callers but an accounting system, which is admitted where it is named."""
+"""All roles but an accounting system, which an operation must name to admit."""
 ANYBODY_AND_ACCOUNTING: Final = frozenset(Role)
 SUBMITTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.USER})
 MANAGERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN})
 OVERSEERS: Final = frozenset({Role.ADMIN, Role.AUDITOR})
 ADMINS: Final = frozenset({Role.ADMIN})
 QUOTA_SETTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.ACCOUNTING})
-"""Roles that change tenants' quotas; an accounting system only those of linked owners."""
+"""Roles that may change tenants' quotas; an accounting system only those of linked owners."""
 
 
 def actor_of(tenant: str, user: str) -> str:
-    """Return the recorded actor: users of a tenant after its name, which has no slash.
+    """Return the actor to record: ``TENANT/USER`` for a tenant's user; no tenant has a slash.
 
-    An issuer of tokens for a tenant chooses their users' names, and can impersonate no other
-    tenant's users.
+    So a tenant's identity provider, which chooses its users' names, cannot impersonate users of
+    another tenant.
     """
     return f"{tenant}/{user}" if tenant else user
 
@@ -43,9 +43,9 @@ def actor_of(tenant: str, user: str) -> str:
 class Caller(Struct, frozen=True, kw_only=True):
     """``actor`` is recorded in every event. ``tenant`` is empty for a caller without one.
 
-    ``scopes`` are those of the caller's proof: areas, and the right to claim nodes. ``token`` is
-    the id of the access token that proves it, and ``until_ms`` when the proof ends: a long watch is
-    checked again (``caller_standing.py``).
+    ``scopes`` are those of the caller's credential: areas, and the right to claim nodes. ``token``
+    is the id of its access token. ``until_ms`` is when the credential expires; a long watch checks
+    it again (``caller_standing.py``).
     """
 
     actor: str
@@ -58,7 +58,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def whose(self) -> str:
-        """The key under which the caller is counted: its role, tenant and name."""
+        """The key under which the caller's requests are counted: its role, tenant and name."""
         return f"{self.role}/{self.tenant}/{self.user}"
 
     @property
@@ -73,7 +73,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def may_claim(self) -> bool:
-        """Whether the caller may claim nodes: by that scope, or as an admin without limits."""
+        """Whether the caller may claim nodes: by the scope, or as an admin without limits."""
         return CLAIM in self.scopes or (self.role is Role.ADMIN and not self.scopes)
 
     @property
@@ -83,10 +83,10 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def oversees(self) -> bool:
-        """Whether nothing is hidden from the caller."""
+        """Whether the caller may see everything."""
         return self.role in OVERSEERS
 
     @classmethod
     def owner_of_file(cls, actor: str) -> Caller:
-        """Return the caller that opened the ledger's file: it may see everything."""
+        """Return the caller that opened the ledger's file, who may see everything."""
         return cls(actor=actor, role=Role.ADMIN, user=actor)

@@ -1,4 +1,4 @@
-"""Whether an admitted caller may continue: a watch may outlast its permission."""
+"""Checks that an admitted caller may continue, because a watch may outlast its permission."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quorate.views.statuses import UNAUTHENTICATED
 
 
 def check_standing(view: StateView, caller: Caller, now_ms: int) -> None:
-    """Raise ``CommandError`` when the token of ``caller`` was revoked, or its time is over."""
+    """Raise ``CommandError`` if the token of ``caller`` was revoked or has expired."""
     record = view.tokens.get(caller.token)
     if record is not None and record.revoked_ms is not None:
         raise CommandError(

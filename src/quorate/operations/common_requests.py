@@ -1,4 +1,4 @@
-"""The requests of operations. On the wire their names are in camel case."""
+"""Base types of requests. On the wire their field names are in camel case."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from msgspec import UNSET, Meta, Struct
 from msgspec.structs import replace
 
 PAGE_MAX: Final = 1_000
-"""How many things one answer lists at most, where a service is asked."""
-MORE: Final = (
-    f"note: there are more than these {PAGE_MAX}; narrow the question, or have all: -o json"
-)
-"""What is said where an answer is cut at the most that a service lists."""
+"""The most resources that one answer of a service lists."""
+MORE: Final = f"note: there are more than these {PAGE_MAX}; narrow the request, or get all: -o json"
+"""The note on an answer that is cut off at the most that a service lists."""
 DOCUMENTS_MAX: Final = 10_000
-"""How many documents one request may carry."""
+"""The most documents in one request."""
 NOTE_CHARS_MAX: Final = 1_000
 
 _LIMIT: Final = "limit"
@@ -29,26 +27,23 @@ class Asked(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, renam
 
 
 def within_a_page(asked: Asked_) -> Asked_:
-    """Return ``asked`` with the limit of a page where it has none; a service lists no more at once.
-
-    However it was left out: not sent, or sent as null.
-    """
+    """Return ``asked`` with the limit of a page if it has none, whether null or not sent."""
     if getattr(asked, _LIMIT, UNSET) is None:
         return replace(asked, **{_LIMIT: PAGE_MAX})
     return asked
 
 
 class Nothing(Asked, kw_only=True, frozen=True):
-    """A question without parameters."""
+    """A request without parameters."""
 
 
 class Write(Asked, kw_only=True, frozen=True):
-    """Any request that changes something; a ``dry_run`` shows what it would do."""
+    """Any request that changes something; a ``dry_run`` shows the changes and records none."""
 
     dry_run: bool = False
 
 
 class KeyedWrite(Write, kw_only=True, frozen=True):
-    """Repeating it with the same key returns the first answer, for a day."""
+    """A write with a key; repeating it within a day returns the first answer."""
 
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None

@@ -1,4 +1,4 @@
-"""The responses of operations, for programs. Shapes that grow are open: read what you know."""
+"""Base types of responses, for programs. New fields may be added: ignore unknown ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Given(Struct, kw_only=True, frozen=True, rename="camel"):
 
 
 class Change(Given, kw_only=True, frozen=True):
-    """The result for one resource that was named."""
+    """The result for one resource of the request."""
 
     kind: str
     name: str
@@ -22,7 +22,7 @@ class Change(Given, kw_only=True, frozen=True):
 
 
 class Place(Given, kw_only=True, frozen=True):
-    """Where in the ledger something is recorded; the ``receipt`` proves it when kept elsewhere."""
+    """Where in the ledger something is recorded; a ``receipt`` kept elsewhere proves it."""
 
     height: int
     sequence: int
@@ -31,11 +31,12 @@ class Place(Given, kw_only=True, frozen=True):
 
 
 class Outcome(Given, kw_only=True, frozen=True):
-    """The result of a command; ``head`` is null where nothing was recorded.
+    """The result of a command; ``head`` is null if nothing was recorded.
 
-    ``effect`` says what it changes for runs, ``tenant`` which of its fields have changed. A request
-    with an idempotency key gets no ``effect``, so that a repetition gets the same; a dry run shows
-    it before. ``other_events`` is how many of its events the caller may not see.
+    ``effect`` is the effect on runs, ``tenant`` the fields of the tenant that have changed. A
+    request with an idempotency key gets no ``effect``, so that a repetition gets the same answer;
+    its dry run shows the effect. ``other_events`` is the number of its events that the caller may
+    not see.
     """
 
     dry_run: bool

@@ -1,7 +1,7 @@
-"""A place in the ledger from which a follower reads on: a cursor, which is a sequence.
+"""A cursor: the sequence in the ledger after which a follower reads on.
 
-Nothing is queued for a follower. The cursor alone is its position, so another process can resume it
-later, after any pause: no event is left out and none is repeated.
+Nothing is queued for a follower. The cursor is its whole state, so another process can resume from
+it after any pause, without losing or repeating an event.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from quorate.views.exits import CommandError, Exit
 
 
 class Shown(NamedTuple):
-    """One event or notice as a watcher gets it.
+    """One event or notice as a watcher receives it.
 
-    ``seen`` are the owners whose names are in it where others' are not: only a watcher that sees
-    the same owners gets the same ``tree``. None where nothing was redacted: then every watcher that
-    may see it gets this tree, so it must not be changed. Unless ``is_common`` it is for one watcher
-    alone, such as lines of output, which are cut for each one.
+    If names were redacted, ``seen`` are the owners whose names are shown, and only watchers that
+    see the same owners get this ``tree``. If nothing was redacted, ``seen`` is None and all
+    watchers share the tree, so it must not be changed. Unless ``is_common`` it is for one watcher
+    only, such as lines of output, which are cut for each watcher.
     """
 
     seq: int
@@ -40,20 +40,20 @@ class Cursor:
         self._recent = recent
         self.view = view
         self.seq = seq
-        # The position of the next event; found on the first reading.
+        # The position of the next event, found by the first read.
         self._height = 0
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to read at once; otherwise wait until something is recorded."""
+        """Whether more events can be read now; if not, wait for the next commit."""
         return self.seq < self.end()
 
     def end(self) -> int:
-        """Return how far can be read: visibility needs a state that has the events."""
+        """Return the last sequence that can be read: redaction needs the state after the event."""
         return min(self._recent.head().seq, self.view().seq)
 
     def page(self) -> Page:
-        """Return the block that holds the next event, which must exist."""
+        """Return the block that has the next event, which must exist."""
         if self._height == 0:
             self._height = self._recent.height_of(self.seq + 1)
         page = self._recent.page(self._height)
@@ -64,16 +64,16 @@ class Cursor:
 
 
 def cursor_at(context: RequestContext, first: int | None) -> Cursor:
-    """Return the place before event ``first``, or the end of the ledger.
+    """Return the cursor before event ``first``, or at the end of the ledger.
 
-    Raises ``CommandError`` when the ledger is not that long.
+    Raises ``CommandError`` if the ledger is shorter.
     """
     end = context.engine.head.seq
     if first is not None and first > end + 1:
         raise CommandError(
             Exit.REFUSED,
-            f"from: the ledger ends at sequence {end}, so {first} is not next; "
-            f"ask from {end + 1} at most, or without it for what is recorded from now on",
+            f"from: the ledger ends at sequence {end}, so there is no event {first} yet; "
+            f"ask from {end + 1} at most, or leave it out to begin with the next event",
             fault="stale-cursor",
         )
     recent = Recent(context.store) if context.recent is None else context.recent

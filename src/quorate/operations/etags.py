@@ -1,4 +1,4 @@
-"""Versions of what was applied, as ETags: a tenant's number, or a hash of the document."""
+"""Versions of applied documents, as ETags: a tenant's number, or a hash of the document."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from quorate.views.exits import CommandError, Exit
 _HEX: Final = 32
 ANY: Final = "*"
 VERSIONED: Final = frozenset({"node", "owner", "tenant", "budget", "pool", "system"})
-"""The kinds whose things have versions: those that are changed by whole documents."""
+"""The kinds that have versions: those that are changed by applying whole documents."""
 
 
 def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
-    """Return what was applied under ``name``, or None; runs never change afterwards."""
+    """Return the spec that was applied under ``name``, or None; runs never change afterwards."""
     match kind:
         case "node":
             record = view.nodes.get(name)
@@ -36,7 +36,7 @@ def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
 
 
 def etag_of(view: StateView, kind: str, name: str) -> str:
-    """Return the version of a resource, empty where it has none."""
+    """Return the version of a resource; empty if it has none."""
     if kind in ("owner", "tenant"):
         version = view.owner_versions.get(name)
         return "" if version is None else str(version)
@@ -48,9 +48,9 @@ def etag_of(view: StateView, kind: str, name: str) -> str:
 
 
 def check_match(kind: str, name: str, now: str, if_match: str | None) -> None:
-    """Raise ``CommandError`` unless ``now``, the resource's version, is what ``if_match`` names.
+    """Raise ``CommandError`` unless ``if_match`` names ``now``, the resource's version.
 
-    It is empty where there is no such resource, or none that the caller may see.
+    ``now`` is empty if the resource does not exist, or the caller may not see it.
     """
     if if_match is None:
         return

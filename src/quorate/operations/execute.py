@@ -1,4 +1,4 @@
-"""Orders carried out on the ledger, or only tried, and their results."""
+"""Carries out orders on the ledger, or tries them in a dry run, and returns their results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from quorate.operations.request_keys import plain
 from quorate.operations.visibility import seen_by
 from quorate.operations.visible_events import Sight
 from quorate.views.failures import refused
-from quorate.views.redaction.redacted_answers import veiled_effect
+from quorate.views.redaction.redacted_answers import redacted_effect
 from quorate.views.runs.effect_view import effect_lines, effect_tree
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.outcome_view import (
@@ -59,8 +59,8 @@ def carry_out(
 ) -> Answer:
     """Return the result of ``order``, recorded unless ``dry_run``.
 
-    ``again`` makes the order at the engine's head, where another writer committed first. Raises
-    ``CommandError`` when it is refused; then nothing was recorded.
+    ``again`` makes the order anew at the engine's head if another writer committed first. Raises
+    ``CommandError`` if the order is refused; then nothing was recorded.
     """
     engine, actor = context.engine, context.caller.actor
     prior = _Prior.of(context, order)
@@ -87,7 +87,7 @@ def carry_out(
             return recorded_answer(kept, Sight(engine.view, context.caller), is_repeated=True)
         if not isinstance(order.command, Keyed):
             # The caller also gets the conflicts that were settled afterwards. A keyed request does
-            # not: when it is repeated, it is answered from its own events alone.
+            # not, because its repetition is answered from its own events alone.
             decision, head = _with_settled(engine, decision, head)
     if decision.refusals:
         redaction = Sight(engine.view, context.caller).redaction
@@ -104,9 +104,9 @@ def carry_out(
 def recorded_answer(
     receipt: Receipt, sight: Sight, *, is_repeated: bool = False, notes: tuple[str, ...] = ()
 ) -> Answer:
-    """Return the answer to a command from its ``receipt`` alone, wherever its block is now.
+    """Return the answer to a command from its ``receipt`` alone, whichever process committed it.
 
-    ``notes`` are those on the request. Raises ``CommandError`` when it was refused.
+    ``notes`` are those on the request. Raises ``CommandError`` if the command was refused.
     """
     decision, head, first = receipt.decision, receipt.head, receipt.first_seq
     if decision.refusals:
@@ -133,8 +133,7 @@ def recorded_answer(
 class _Leases:
     """The leases that were open before, and which of them were stopping then.
 
-    Committing changes the records in place, and there are many: only those that are shown are
-    restored to what they were.
+    A commit changes the many lease records in place; only those that are shown are restored.
     """
 
     open: Mapping[str, Lease]
@@ -147,10 +146,10 @@ class _Leases:
         return cls(leases, frozenset(stopping))
 
     def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
-        """Return the former leases of the runs that ``events`` concern; all of them for a node."""
+        """Return the earlier leases of the runs that ``events`` concern; all leases for a node."""
         names: Iterable[str] = self.open
         if not any(isinstance(event, NodeMarked) for event in events):
-            # A lease is called after its run, and a run's name has no slash.
+            # A lease's name begins with its run's, and a run's name has no slash.
             prefixes = tuple(f"{run}/" for run in touched(events))
             names = [name for name in self.open if name.startswith(prefixes)]
         return {name: self._as_it_was(name, self.open[name]) for name in names}
@@ -165,7 +164,7 @@ class _Leases:
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """What an order finds: the head, the leases, and the runs that its effect is shown on."""
+    """The state before an order: the head, the leases, and the runs whose effect is shown."""
 
     head: Head
     leases: _Leases
@@ -183,7 +182,7 @@ class _Prior:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The result of an order; ``head`` None is a dry run."""
+    """The result of an order; ``head`` is None for a dry run."""
 
     order: Order
     decision: Decision
@@ -217,14 +216,14 @@ class _Outcome:
         aside = self.order.aside
         tree |= {} if aside is None else aside.tree(self.moment)
         if self.effect is None or (self.head is not None and isinstance(self.order.command, Keyed)):
-            # A repeated request must get the same answer, and the effect on runs cannot be computed
-            # again then.
+            # A repetition must get the same answer, and the effect on runs cannot be computed again
+            # then.
             return tree
-        effect, others = veiled_effect(self.effect, self.sight.redaction)
+        effect, others = redacted_effect(self.effect, self.sight.redaction)
         return tree | {"effect": effect_tree(effect) | ({"others": others} if others else {})}
 
     def _lines(self, wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
-        """Return the named resources and how they changed, then the effects, and the receipt."""
+        """Return the changes of the named resources, then the effects, then the receipt."""
         del wide
         is_dry = self.head is None
         decision, others = _shown(self.decision, self.sight)
@@ -238,20 +237,20 @@ class _Outcome:
             *lines[:named],
             *between,
             *lines[named:],
-            *([] if others == 0 else [f"and {counted(others, 'thing')} of others"]),
+            *([] if others == 0 else [f"and {counted(others, 'change')} of other owners"]),
             *([] if self.effect is None else self._effect_lines(self.effect)),
             self._recorded(),
             *([receipt_line(self.head)] if self.head is not None and self.decision.events else []),
         ]
 
     def _effect_lines(self, effect: Effect) -> list[str]:
-        told, others = veiled_effect(effect, self.sight.redaction)
+        told, others = redacted_effect(effect, self.sight.redaction)
         more = [f"effect on others: {counted(others, 'change')}"] if others else []
         return [*effect_lines(told), *more]
 
 
 def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
-    """Return ``decision`` with the events that the caller may see, and the number of all others.
+    """Return ``decision`` with the events that the caller may see, and the number of the others.
 
     The record of the request itself is the caller's own, so it is not counted.
     """
@@ -266,7 +265,7 @@ def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
 
 
 def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -> dict[str, Any]:
-    """Return ``decision`` as a tree: the events that the caller may see; the others are counted.
+    """Return ``decision`` as a tree with the events that the caller may see; others are counted.
 
     The first event has the sequence after ``seq``.
     """
@@ -277,14 +276,14 @@ def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -
 
 
 def _changes_others(command: Command) -> bool:
-    """Return whether ``command`` changes what runs depend on; its effect on them is then shown."""
+    """Return whether ``command`` changes what runs depend on, so that its effect is shown."""
     if isinstance(command, Apply):
         return not all(isinstance(spec, Run) for spec in command.specs)
     return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner | Remove)
 
 
 def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
-    """Return the picture of the state in which everything is done that is due by now."""
+    """Return the picture of the state after everything that is due by now."""
     settled = engine.view.overlay()
     due = engine.try_out(Tick(), actor=actor, has_executor=has_executor)
     apply_all(settled, due.events)
@@ -293,11 +292,11 @@ def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
 
 
 def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decision, Head]:
-    """Return ``decision``, recorded at ``head``, with what was settled right after it.
+    """Return ``decision``, recorded at ``head``, together with the blocks that follow from it.
 
-    Conflicts that are due are settled, and rounds begun, in blocks of their own, so that no draw
-    could be known before its conflict was recorded; to the caller they are part of the result. The
-    head returned is that of the last of them.
+    Due conflicts are settled, and due rounds begun, in blocks of their own, so that no draw can be
+    known before its conflict is recorded. The caller gets them as part of the result. The head
+    returned is that of the last block.
     """
     if engine.head == head:
         return decision, head
@@ -312,7 +311,7 @@ def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decis
 def _moment(
     context: RequestContext, decision: Decision, head: Head | None
 ) -> tuple[Moment, Sequence[Event]]:
-    """Return the state after ``decision``, in a dry run an overlay, and the events."""
+    """Return the state after ``decision``, which is an overlay in a dry run, and the events."""
     engine, events = context.engine, decision.events
     view = engine.view
     if head is None:
@@ -327,7 +326,7 @@ def _moment(
 def _settle(over: State) -> list[Event]:
     """Settle the due conflicts of a dry run that need no lottery; return the events.
 
-    The draw of a lottery cannot be known before.
+    The draw of a lottery cannot be predicted.
     """
     found: list[Event] = []
     for name in list(over.open_conflicts):

@@ -1,4 +1,4 @@
-"""Submits that wait at the same time, carried out together: one block, one flush, many answers."""
+"""Group commit: submits that wait at the same time share one block and one flush."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from quorate.operations.visible_events import Sight
 from quorate.ports.errors import BlockTooLargeError, QuorateError
 
 GROUP_MAX: Final = 512
-"""How many runs are committed as one block; the last request of it may have more."""
+"""The most runs in one block; the block's last request may exceed it."""
 _GROUPED: Final = frozenset({"submit-run", "submit-runs"})
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A request on its way: the caller's context, the operation, and the request itself."""
+    """A pending request: the caller's context, the operation, and the request itself."""
 
     context: RequestContext
     operation: Operation
@@ -40,10 +40,10 @@ class Asking:
 
 
 def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
-    """Return whether the request may share its block.
+    """Return whether the request may share its block with others.
 
     Only submits may. Their permission depends on owners and callers alone, which no submit changes,
-    so that it can be checked before the ones in front of it are decided.
+    so it can be checked before the submits ahead are decided.
     """
     return operation.name in _GROUPED and not getattr(asked, DRY_RUN)
 
@@ -53,10 +53,10 @@ def answer_together(
 ) -> list[Answer | Exception]:
     """Return the answer or the refusal of each of ``askings``, in order, once all are durable.
 
-    Once deciding may not ``go_on``, the ones that are left have no answer, and nothing has happened
-    to them; the first is answered in any case. What else goes wrong with one of them is returned
-    for that one, and the others go on. Raises a ``StoreError`` when the block cannot be committed;
-    then none of them happened.
+    When ``go_on`` returns False, the remaining requests get no answer and have no effect; the first
+    is always answered. An error of one request is returned for that request, and the others
+    continue. Raises a ``StoreError`` if the block cannot be committed; then no request had an
+    effect.
     """
     assert len(askings) <= GROUP_MAX, len(askings)
     orders = [_order(asking) for asking in askings]
@@ -101,17 +101,17 @@ def _order(asking: Asking) -> Order | Exception:
 
 
 def _command(asking: Asking) -> Command:
-    """Return the command of ``asking`` at the engine's head, after others have committed."""
+    """Return the command of ``asking`` at the engine's head, after other writers have committed."""
     return order_again(asking.context, asking.operation, asking.asked).command
 
 
 def carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Receipt | Exception]:
-    """Return the receipt of each of ``wanted``, or what kept it alone from being recorded.
+    """Return for each of ``wanted`` its receipt, or the error that kept it from being recorded.
 
-    Those that it could not ``go_on`` to, or that did not fit into the block, are left out.
+    Commands for which there was no time left (``go_on``), or no space in the block, are left out.
 
-    A bug, or a command that is too large, fails the block before it is committed: then each is
-    tried in a block of its own.
+    A bug, or a command that is too large, fails the block before it is committed. Then each command
+    is tried in a block of its own.
     """
     before = engine.head
     try:

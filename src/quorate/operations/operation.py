@@ -1,4 +1,4 @@
-"""What an operation is: its name, its types, its permitted roles, and its address."""
+"""The type of an operation: its name, its types, its permitted roles, and its address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Area(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a token may be issued for: areas, to which it is limited, and rights that it adds."""
+    """The scopes of a token: areas, which limit it, and rights, which extend it."""
 
     RUNS = "runs"
     FLEET = "fleet"
@@ -38,7 +38,7 @@ class Scope(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a request does."""
+    """The effect of a request."""
 
     READ = "read"
     WRITE = "write"
@@ -51,32 +51,31 @@ EVENT_STREAM: Final = "text/event-stream"
 
 
 class Repeat(StrEnum):
-    """What a repeated request does."""
+    """The effect of a repeated request."""
 
     SAFE = "safe"
-    """Nothing is changed."""
+    """A read: it changes nothing."""
     SAME = "same"
-    """The second time finds everything as asked for."""
+    """The repetition changes nothing, because the state is already as requested."""
     KEYED = "keyed"
-    """It is another request, unless both carry one idempotency key."""
+    """The repetition is a new request, unless both carry the same idempotency key."""
     ANEW = "anew"
-    """Each repetition does it again."""
+    """Each repetition is carried out again."""
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """``handler`` is ``module:function``, imported when it is first needed.
+    """``handler`` is ``module:function``, imported on first use.
 
-    In ``path``, which is below ``/api/v1``, a field of ``takes`` in braces is a part of it; the
-    other fields are in the query, or in the body where the method has one. ``about`` is the kind of
-    thing, where one handler serves several. ``cli`` are its commands, and ``rpc`` its name in gRPC
-    where that differs. ``media`` is the media type of a REST response; where it has more than one
-    document, ``gives`` is the shape of each. ``of_blocks``: answered from the blocks alone, also
-    where the state cannot be read. ``is_long``: takes time with the length of the ledger or the
-    queue, or with the request, and changes nothing; ``of_queue``: the length of the ledger does not
-    matter. ``is_apart``: computed from the request alone. ``is_for_any_scope``: allowed with a
-    token for any area; the request decides. ``of_caller``: depends on the caller and the tenants
-    alone. ``of_service``: needs what only a serving program has; ``of_leader``: where several serve
-    one ledger, the one that leads.
+    In ``path``, which is below ``/api/v1``, a name in braces is a field of ``takes``; the other
+    fields are in the query or, if the method has a body, in the body. ``about`` is the kind of
+    resource, if one handler serves several kinds. ``cli`` are its commands, and ``rpc`` its gRPC
+    name if that differs. ``media`` is the media type of a REST response; if the response has
+    several documents, ``gives`` is the type of each. ``of_blocks``: answered from the blocks alone,
+    even if the state cannot be read. ``is_long``: changes nothing, and its cost grows with the
+    ledger, the queue or the request; with ``of_queue``, not with the ledger. ``is_apart``: computed
+    from the request alone. ``is_for_any_scope``: allowed with a token for any area; the request
+    decides. ``of_caller``: depends on the caller and the tenants alone. ``of_service``: needs a
+    running service; ``of_leader``: if several services share one ledger, needs the leader.
     """
 
     name: str
@@ -106,16 +105,16 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def function_name(self) -> str:
-        """Its name as a method of the client."""
+        """The name of the client's method."""
         return self.name.replace("-", "_")
 
     @property
     def rpc_name(self) -> str:
-        """Its name as a method of gRPC."""
+        """The name of the gRPC method."""
         return self.rpc or "".join(word.capitalize() for word in self.name.split("-"))
 
     def handle(self) -> Callable[..., Any]:
-        """Return the function that answers it."""
+        """Return the function that answers the operation."""
         module, _, function = self.handler.partition(":")
         found = getattr(importlib.import_module(module), function)
         assert callable(found), self.handler
@@ -123,10 +122,10 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 KEY: Final = "idempotency_key"
-"""The field that tells a repetition from another request."""
+"""The field that distinguishes a repetition from a new request."""
 ASIDE: Final = {"if_match": "If-Match", KEY: "Idempotency-Key"}
-"""Fields that travel in a header of REST, not in the body."""
+"""Fields that REST sends in a header, not in the body."""
 NOTES: Final = "quorate-notes"
-"""The header of REST in which a response for programs has the notes for people: JSON."""
+"""The REST header with the notes for people, as JSON, beside a response for programs."""
 DRY_RUN: Final = "dry_run"
-"""The field of every write that travels in the query of REST."""
+"""The field of every write that REST sends in the query."""

@@ -14,10 +14,10 @@ from quorate.views.runs.instant import Moment
 
 
 def as_it_was(context: RequestContext, at: str) -> Moment:
-    """Return the state at the RFC 3339 time ``at``, holds settled as of then; a note says where.
+    """Return the state at the RFC 3339 time ``at``, with holds settled; a note names the block.
 
-    The ledger is folded again up to then, which takes time with its length, so only callers who see
-    all of it may ask. A future time is refused.
+    The ledger is replayed up to that time, whose cost grows with its length, so only callers who
+    see all of it may ask. A future time is refused.
     """
     if not context.caller.oversees:
         raise CommandError(

@@ -4,7 +4,8 @@ Only an admin creates owners, sets parents, targets and weights, and creates, ra
 envelopes and caps. A tenant-admin may lower its own, and set sharing and lending. Users act on the
 runs of their own tenant. An accounting system sets limits and budgets of the owners that are linked
 to it, and nothing else. The owner of a run comes from the token (docs/adr/0019). Claiming nodes
-takes the scope ``claim``, which only an admin grants: a claim is immune to cuts (docs/adr/0027).
+takes the scope ``claim``, which only an admin grants, because a claim cannot be cut
+(docs/adr/0027).
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ _LIMITS: Final = (
     "gpu_ms_budget",
     "node_ms_budget",
 )
-"""What a tenant-admin may lower of its own quota, and an accounting system sets of a linked one."""
+"""The limits that a tenant-admin may lower, and that an accounting system sets if linked."""
 _CALLED: Final = {field: typed for typed, field in QUOTA_FIELDS.items()}
-"""A field of a quota -> what it is called where it is changed."""
+"""A field of a quota -> its name in requests."""
 AREAS: Final[dict[type, Area]] = {
     Node: Area.FLEET,
     Pool: Area.FLEET,
@@ -60,7 +61,7 @@ AREAS: Final[dict[type, Area]] = {
     Run: Area.RUNS,
     System: Area.SERVICE,
 }
-"""What is applied -> the area that it is in: a token for others does not reach it."""
+"""The type of a document -> its area; a token for other areas may not apply it."""
 
 
 def check_command(view: StateView, caller: Caller, command: Command) -> None:
@@ -74,11 +75,11 @@ def check_command(view: StateView, caller: Caller, command: Command) -> None:
 
 
 def denial(view: StateView, caller: Caller, command: Command) -> str:
-    """Return why ``caller`` may not give ``command``; empty where it may."""
+    """Return why ``caller`` may not give ``command``; empty if it may."""
     if isinstance(command, IssueToken) and _is_wider(caller, command):
         return (
-            f"scopes: your token is limited to {', '.join(sorted(caller.areas))}; one that it has "
-            "issued must be limited to some of these"
+            f"scopes: your token is limited to {', '.join(sorted(caller.areas))}; a token that "
+            "it issues must be limited to some of these"
         )
     why = _out_of_scope(caller, command) or _of_claim(caller, command)
     if why or caller.role is Role.ADMIN:
@@ -87,13 +88,13 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
 
 
 def _of_people(view: StateView, caller: Caller, command: Command) -> str:
-    """Return why ``caller``, who is no admin, may not give ``command``."""
+    """Return why ``caller``, who is not an admin, may not give ``command``."""
     why = "only an admin may do this"
     match command:
         case RevokeToken(token=name) if name == caller.token:
-            why = ""  # A holder of a token may revoke it.
+            why = ""  # The holder of a token may revoke it.
         case _ if caller.role in {Role.AUDITOR, Role.ACCOUNTING}:
-            why = _of_office(view, caller, command)
+            why = _without_tenant(view, caller, command)
         case Submit(run=run):
             why = _of_run(view, caller, run)
             _check_named(view, caller, (run,))
@@ -131,16 +132,18 @@ def _out_of_scope(caller: Caller, command: Command) -> str:
             areas = {AREAS[type(spec)]: spec for spec in specs}
             area = next((each for each in areas if each not in caller.areas), None)
             if area is not None:
-                return f"{type(areas[area]).__name__}: {limits}; it takes one for {area}"
+                return f"{type(areas[area]).__name__}: {limits}; this takes a token for {area}"
         case RevokeToken(token=name) if Area.SERVICE not in caller.areas and name != caller.token:
-            return f"token: {limits}, and may revoke itself only; others take one for service"
+            return (
+                f"token: {limits}: it may revoke itself; revoking others takes a token for service"
+            )
         case _:
             pass
     return ""
 
 
 def _of_claim(caller: Caller, command: Command) -> str:
-    """Return why ``caller`` may not claim nodes, or grant that right, as ``command`` would."""
+    """Return why ``caller`` may not claim nodes, or grant that right, by ``command``."""
     match command:
         case IssueToken(scopes=scopes) if CLAIM in scopes and not caller.may_grant_claims:
             return (
@@ -163,7 +166,7 @@ def check_may_claim(caller: Caller) -> None:
 
 
 def _no_claim(caller: Caller) -> str:
-    """Return why ``caller`` may not claim nodes; empty where it may."""
+    """Return why ``caller`` may not claim nodes; empty if it may."""
     if caller.may_claim:
         return ""
     whose = f" --tenant {caller.tenant}" if caller.tenant else ""
@@ -176,7 +179,7 @@ def _no_claim(caller: Caller) -> str:
 
 
 def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
-    """Raise ``CommandError`` where ``runs`` name runs or sponsors that the caller may not see.
+    """Raise ``CommandError`` if ``runs`` name runs or sponsors that the caller may not see.
 
     The text is that for a name that does not exist, so that its existence is not revealed.
     """
@@ -217,7 +220,7 @@ def _of_run(view: StateView, caller: Caller, run: Run) -> str:
 def _acts_for(view: StateView, caller: Caller, owner: str) -> bool:
     """Return whether the caller may act on the runs of ``owner``.
 
-    A user's are those of its own tenant; a tenant-admin's also those of the tenants below.
+    A user may act on those of its own tenant, a tenant-admin also on those of the tenants below.
     """
     is_near = owner == caller.tenant or caller.role is Role.TENANT_ADMIN
     return is_near and sees_owner(view, caller, owner)
@@ -227,8 +230,8 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
     record = view.runs.get(name)
     if record is None or _acts_for(view, caller, record.spec.owner):
         return ""
-    # What may not be seen is refused with the text for what does not exist, so that its existence
-    # is not revealed.
+    # A hidden resource is refused with the text for a missing one, so that its existence is not
+    # revealed.
     if not sees_owner(view, caller, record.spec.owner):
         raise _missing(f"there is no run {name!r}", "list them: quorate get runs")
     return f"run {name!r}: it is of {record.spec.owner!r}, and you act for {caller.tenant!r}"
@@ -260,7 +263,7 @@ def _of_known_token(view: StateView, caller: Caller, name: str) -> str:
 
 
 def _missing(subject: str, remedy: str) -> CommandError:
-    """Return the refusal for a name that does not exist, with the same code, not only its text."""
+    """Return the error for a name that does not exist; hidden names get the same text and code."""
     return refused([Refusal(code=RefusalCode.UNKNOWN_NAME, subject=subject, remedy=remedy)])
 
 
@@ -274,7 +277,7 @@ def _of_spec(view: StateView, caller: Caller, spec: object) -> str:
 
 def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
     old = view.budgets.get(new.name)
-    # A resource that may not be seen gets the same text as one that does not exist.
+    # A hidden resource gets the same text as one that does not exist.
     if old is None or not sees_owner(view, caller, old.owner):
         return f"budget {new.name!r}: only an admin creates budgets"
     if new.owner != old.owner:
@@ -296,7 +299,7 @@ def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
 
 
 def _raised(old: Envelope, new: Envelope) -> str:
-    """Return how ``new`` gives more than ``old``, or has another purpose; empty where neither."""
+    """Return how ``new`` grants more than ``old``, or has another purpose; empty if neither."""
     kept = {"sharing", "lending"}
     if new.concurrency > old.concurrency:
         return f"raises its concurrency from {old.concurrency} to {new.concurrency}"
@@ -312,11 +315,11 @@ def _raised(old: Envelope, new: Envelope) -> str:
         end_ms=old.end_ms,
         **{field: getattr(old, field) for field in kept},
     )
-    return "" if lowered == old else "changes what it is for"
+    return "" if lowered == old else "changes its purpose"
 
 
 def _loosened(old: Cap, new: Cap | None, kept: set[str]) -> str:
-    """Return how ``new`` binds less than ``old``, of the envelopes that are ``kept``."""
+    """Return how ``new`` limits less than ``old``, among the envelopes that are ``kept``."""
     if not kept.intersection(old.envelopes):
         return ""
     if new is None:
@@ -345,7 +348,7 @@ def _of_update(view: StateView, caller: Caller, command: UpdateOwner) -> str:
     return ""
 
 
-def _of_office(view: StateView, caller: Caller, command: Command) -> str:
+def _without_tenant(view: StateView, caller: Caller, command: Command) -> str:
     """Return why a caller without a tenant (accounting, auditor) may not give ``command``."""
     if caller.role is Role.AUDITOR:
         return "an auditor changes nothing; ask an admin"

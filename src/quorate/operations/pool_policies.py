@@ -1,4 +1,4 @@
-"""Whether the policies that pools name exist. Only commands that name one load them."""
+"""Checks the policies that pools name. Only commands that name a policy load the policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check_policies(view: StateView, specs: Sequence[Applied]) -> None:
     """Raise ``CommandError`` for the first pool whose policy does not exist, or lacks its costs.
 
-    And for a policy that takes too long for the runs that the pool has already.
+    Also for a policy that takes too long for the runs that the pool already has.
     """
     for spec in specs:
         if isinstance(spec, Pool) and spec.discipline is Discipline.ROUNDS:
@@ -32,7 +32,7 @@ def check_policies(view: StateView, specs: Sequence[Applied]) -> None:
 
 
 def _check_costs(view: StateView, pool: Pool, specs: Sequence[Applied]) -> None:
-    """Raise where the pool does not say what GPUs of its nodes cost."""
+    """Raise an error if the pool does not state the costs of its nodes' GPUs."""
     nodes = [node.spec for node in view.nodes.values()]
     nodes += [spec for spec in specs if isinstance(spec, Node)]
     flavors = sorted({node.flavor for node in nodes if _has(view, pool, node)})
@@ -49,7 +49,7 @@ def _check_costs(view: StateView, pool: Pool, specs: Sequence[Applied]) -> None:
 
 
 def _has(view: StateView, pool: Pool, node: Node) -> bool:
-    """Return whether ``pool`` would have ``node``: a named pool by its selector, else the rest."""
+    """Return whether ``pool`` would have ``node``; ``default`` has what no selector matches."""
     if pool.name == DEFAULT_POOL:
         return view.pool_of(node) == DEFAULT_POOL
     return matches(pool.selector, dict(node.labels) | node.location)

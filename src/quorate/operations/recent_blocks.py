@@ -1,6 +1,6 @@
-"""The blocks that were opened lately, shared by all followers of a ledger: each is decoded once.
+"""The blocks that were decoded last, shared by all followers of a ledger.
 
-Nothing is kept for followers: a late follower reads the store again (docs/adr/0019).
+Nothing is queued for followers: a late follower reads the store again (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from quorate.views.notices.notice import KnownView, Notice
 from quorate.views.notices.notice_feed import notices_of
 
 RECENT_EVENTS_MAX: Final = 20_000
-"""How many events are kept opened, in whole blocks; the newest block is kept however long it is."""
+"""The most events that are kept decoded, in whole blocks; the newest block is always kept."""
 
 
 class Page:
-    """One block, opened; the forms of its events are made once, on demand."""
+    """One decoded block; the trees of its events are made once, on demand."""
 
     __slots__ = ("_notices", "_told", "events", "first_seq", "head")
 
     def __init__(self, block: Block) -> None:
-        # This checks the block's hash. That it follows the block before it was checked when the
-        # ledger was opened.
+        # This checks the block's hash. The link to the block before it was checked when the ledger
+        # was opened.
         before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
         self.events: Sequence[Event] = open_block(block, after=before)
         self.first_seq = block.first_seq
@@ -38,7 +38,7 @@ class Page:
         self._notices: list[Notice] | None = None
 
     def told(self, seq: int) -> dict[str, Any]:
-        """Return the event ``seq`` for programs; all share it, so it must not be changed."""
+        """Return the event ``seq`` for programs; the tree is shared and must not be changed."""
         index = seq - self.first_seq
         found = self._told[index]
         if found is None:
@@ -46,14 +46,14 @@ class Page:
         return found
 
     def notices(self, view: StateView) -> Sequence[Notice]:
-        """Return the notices of the block, the same for all; ``view`` has its events."""
+        """Return the notices of the block, shared by all callers; ``view`` must have its events."""
         if self._notices is None:
             self._notices = notices_of(self.first_seq, self.events, KnownView(view))
         return self._notices
 
 
 class Recent:
-    """The pages of one ledger by height. For one thread, as the ledger itself is."""
+    """The decoded blocks of one ledger, by height. Not thread-safe."""
 
     def __init__(self, store: EventStore, events_max: int = RECENT_EVENTS_MAX) -> None:
         self._store = store
@@ -78,9 +78,9 @@ class Recent:
         return found
 
     def height_of(self, seq: int) -> int:
-        """Return the height of the block that holds the event ``seq``, which must exist.
+        """Return the height of the block that has the event ``seq``, which must exist.
 
-        Reads as many blocks as bisection takes, and opens none of them.
+        Finds it by bisection, without decoding a block.
         """
         low, high = 1, self.head().height
         while low < high:
@@ -92,7 +92,7 @@ class Recent:
         return low
 
     def _block(self, height: int) -> Block:
-        # A store reads several blocks at a time, so a reader that goes on takes those read ahead.
+        # A store reads several blocks at a time, so a reader that continues uses those read ahead.
         block = next(self._ahead, None) if height == self._ahead_height else None
         if block is None:
             self._ahead = self._store.blocks(from_height=height)

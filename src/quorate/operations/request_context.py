@@ -1,7 +1,7 @@
 """The request context: a ledger as of now, and the caller.
 
-What time has made due since the last event (holds that ran out) is settled for readers in an
-overlay, so that amounts are right to the millisecond; the next command that writes records it.
+Changes that are due since the last event, such as holds that ran out, are settled for readers in an
+overlay, so that amounts are right to the millisecond. The next command that writes records them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from quorate.ports.store_port import EventStore
 from quorate.views.runs.instant import Moment
 
 Signer = Callable[[State, Head, int], Checkpoint]
-"""Signs that a ledger with this state ends there, at this time; it holds the ledger's key."""
+"""Signs the end of a ledger with this state at this time; it has the ledger's key."""
 
 
 class Instant:
-    """A state at one instant, and what follows from it; for all questions about it alike.
+    """A state at one instant, and values derived from it, shared by all requests about it.
 
     The state must not change while this is used.
     """
@@ -56,13 +56,13 @@ class Instant:
 
     @cached_property
     def stopped(self) -> tuple[str, ...]:
-        """The runs whose money has ended, which is not recorded yet."""
+        """The runs whose money has ended without a record of it yet."""
         events = self._log.events
         return tuple(event.run for event in events if isinstance(event, RunRequeued))
 
     @cached_property
     def shown(self) -> Outlook:
-        """The outlook on the state with holds settled; the same one if nothing was due."""
+        """The outlook on the state with holds settled; the recorded one if nothing was due."""
         if not self._log.events:
             return self.outlook
         return Outlook(self._log.view, self.now_ms, has_executor=self.outlook.has_executor)
@@ -70,19 +70,19 @@ class Instant:
 
 @dataclass
 class RequestContext:
-    """Used for one question or order. ``prefix`` are the options that reach the same ledger.
+    """The context of one request. ``prefix`` are the CLI options that reach the same ledger.
 
-    Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
-    follow the ledger read together; without it each reads the store. Without ``logs`` no output of
-    runs is kept here, and without ``reports`` no reports of simulations; without ``accounting`` no
-    accounting system is linked here; without ``clock_control`` the wall clock is not compared with
-    another; without ``quorum`` no service answers. ``mail_domains`` are those to which a service
-    mails what runs ask for; None where no service answers.
-    ``is_executed`` says that an executor runs the work though the engine here, which only reads,
-    has none. ``instant`` is as of when the caller is answered, where others are answered from it,
-    too; without it, that is now. ``widths_max`` is how many widths the runs of one request may
-    have where others wait for the same ledger (``batch_bounds.py``); without it any number.
-    Deciding an order is given up when it may not ``go_on``.
+    Without a ``signer`` no checkpoint can be signed. ``recent`` are the decoded blocks that all
+    followers of the ledger share; without it each follower reads the store. Without ``logs`` no
+    output of runs is kept, without ``reports`` no reports of simulations, without ``accounting``
+    there is no link to an accounting system, without ``clock_control`` the wall clock is not
+    checked, and without ``quorum`` there is no service. ``mail_domains`` are the domains to which
+    the service sends the mail that runs ask for; None without a service. ``is_executed`` means that
+    an executor runs the work although the engine here, which only reads, has none. ``instant`` is
+    the instant that several callers are answered from; without it, the answer is as of now.
+    ``widths_max`` is the most widths of all runs in one request if other requests wait for the same
+    ledger (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, deciding an
+    order is given up.
     """
 
     engine: Engine
@@ -115,7 +115,7 @@ class RequestContext:
 
     @property
     def store(self) -> EventStore:
-        """The ledger, as far as the state has it."""
+        """The ledger, up to the head of the state."""
         return self.engine.seen
 
     @property
@@ -136,12 +136,12 @@ class RequestContext:
 
     @property
     def outlook(self) -> Outlook:
-        """What follows from the state in the ledger now."""
+        """Values derived from the recorded state, as of now."""
         return self._instant.outlook
 
     @cached_property
     def moment(self) -> Moment:
-        """The state with holds settled; a note names the caller's runs that time has stopped."""
+        """The state with holds settled; a note names the caller's runs whose money has ended."""
         shown = self._instant.shown
         found = Moment(
             shown.view,
@@ -160,14 +160,14 @@ class RequestContext:
         return found
 
     def aside(self) -> tuple[str, ...]:
-        """Return the notes, with the runs that time has stopped."""
+        """Return the notes, with the runs whose money has ended."""
         _ = self.moment
         return tuple(self.notes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockDesk:
-    """A context in which the blocks alone are read: for a ledger that does not fold."""
+class BlocksContext:
+    """A context that reads the blocks alone: for a ledger that cannot be folded."""
 
     store: EventStore
     clock: Clock
@@ -177,16 +177,16 @@ class BlockDesk:
 
     @property
     def now_ms(self) -> int:
-        """The time; without a state it may run back."""
+        """The time; without a state it is not guaranteed to be monotonic."""
         return self.clock.now_ms()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallerContext:
-    """A request context for questions of a caller about itself; no ledger is read."""
+    """A request context for requests of a caller about itself; no ledger is read."""
 
     caller: Caller
     tenants: Tenants
 
 
-AnyDesk = RequestContext | BlockDesk
+AnyContext = RequestContext | BlocksContext

@@ -1,4 +1,4 @@
-"""Documents in a request: checked as if they had been written in a file."""
+"""Documents in a request, validated like documents in a file."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from quorate.model.state.state_view import StateView
 
 RUNS: Final = Bare("Run")
-"""What is submitted or planned is a run, whether or not it says so."""
+"""A document to submit or plan is a run, with or without ``kind: Run``."""
 
 
 def read_trees(
     trees: Sequence[dict[str, Any]], tenant: str = "", *, bare: Bare | None = None
 ) -> list[Document]:
-    """Return the documents that ``trees`` are, or raise with every problem of all of them.
+    """Parse ``trees`` as documents, or raise an error with every fault of all of them.
 
-    Runs without an owner belong to ``tenant``, where there is one. ``bare`` is the kind of a
-    document without a head.
+    Runs without an owner belong to ``tenant``, if there is one. ``bare`` is the kind of a document
+    without ``apiVersion`` and ``kind``.
     """
     found: list[Document] = []
     problems: list[str] = []
@@ -63,7 +63,7 @@ def _owned(document: Document, tenant: str) -> Document:
 def changed_document(
     tree: dict[str, Any], assignments: Sequence[str], *, source: str, needs_owner: bool = True
 ) -> Document:
-    """Return the document that ``tree`` is after ``assignments``, or raise with its problems."""
+    """Parse ``tree`` as a document after ``assignments``, or raise an error with its faults."""
     changed = assigned(tree, assignments)
     parsed = parse_tree(None, changed, source=source, needs_owner=needs_owner)
     if isinstance(parsed, Invalid):
@@ -86,7 +86,7 @@ def check_only_runs(documents: Sequence[Document]) -> None:
 
 def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
     """Return the specs of ``documents``, with the client's defaults for runs; arrays as tasks."""
-    # Needs the ledger's tables; a client that only sends documents does without.
+    # This needs the ledger's tables; a client that only sends documents does without them.
     from quorate.views.runs.run_defaults import ready  # noqa: PLC0415
 
     taken: set[str] = set()
@@ -116,7 +116,7 @@ def _check_tasks(view: StateView, run: Run) -> None:
     if len(longest) > NAME_CHARS_MAX:
         raise CommandError(
             Exit.INVALID,
-            f"Run/{run.name}: metadata.name: its tasks are called as it is and by their index, "
+            f"Run/{run.name}: metadata.name: the names of its tasks add their index to it, "
             f"such as {longest}, which has {len(longest)} characters, over {NAME_CHARS_MAX}; "
             "shorten it",
         )

@@ -1,7 +1,7 @@
-"""Idempotency keys: how a request that carries one is identified in the ledger.
+"""Idempotency keys: how a request with a key is identified in the ledger.
 
-A key is its caller's own: the same text of another caller is another key. The content of the
-request goes into a digest, so that a key cannot be used for two different requests.
+A key belongs to its caller: the same text from another caller is another key. A digest of the
+request's content is recorded, so that a key cannot be used for two different requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic", decimal_format="st
 def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command) -> Command:
     """Return ``command``, to be carried out once if ``asked`` has a key.
 
-    A dry run needs none: it changes nothing.
+    A dry run needs no key, because it changes nothing.
     """
     key = getattr(asked, KEY, None)
     if key is None or getattr(asked, DRY_RUN, False):
@@ -37,7 +37,7 @@ def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command)
 def is_repetition(context: RequestContext, operation: Operation, asked: Struct) -> bool:
     """Return whether ``asked`` was carried out before under its key, and is still known.
 
-    Then it finds the ledger as it left it: what it removed is not there any more.
+    The ledger then has the effects of the first request: a resource that it removed is gone.
     """
     key = getattr(asked, KEY, None)
     if key is None or getattr(asked, DRY_RUN, False):
@@ -54,7 +54,7 @@ def _digest(operation: Operation, asked: Struct) -> str:
 
 
 def key_of(caller: Caller, key: str) -> str:
-    """Return ``key`` as the ledger has it: after its tenant and its user, which have no /."""
+    """Return ``key`` as the ledger has it: after its tenant and its user, which have no slash."""
     return f"{quote(caller.tenant, safe='')}/{quote(caller.user, safe='@')}/{key}"
 
 

@@ -1,7 +1,8 @@
-"""Fields of documents that Quorate alone writes: a caller may repeat them, and not set them.
+"""Document fields that only Quorate writes: a caller may repeat their value, but not set them.
 
-A run that names a workload is followed by that workload, so its name is the right to start and to
-stop it. The service that admits Jobs writes it, for the owner of the namespace (docs/adr/0047).
+A workload is started and stopped with the run that names it, so the field is the permission to
+start and stop the workload. The service that admits Jobs writes it, for the owner of the namespace
+(docs/adr/0047).
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from quorate.model.state.state_view import StateView
 
 
 def own_field_faults(view: StateView, command: Command) -> list[Refusal]:
-    """Return a refusal for each run of ``command`` that sets what Quorate alone writes.
+    """Return a refusal for each run of ``command`` that sets a field that only Quorate writes.
 
-    A run that is recorded as it is given sets nothing, so that what was read can be applied again.
+    A run that is unchanged sets nothing, so a document that was read can be applied again.
     """
     return [
         Refusal(

@@ -1,4 +1,4 @@
-"""Texts of people that are kept in the ledger, or repeated: one line, nothing hidden in it."""
+"""Texts of people that the ledger records or answers repeat: one printable line each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTES: Final = ("note", "reason")
 
 
 def checked_line(text: str, field: str) -> str:
-    """Return ``text``, which may be empty; raises ``CommandError`` where it is no line."""
+    """Return ``text``, which may be empty; raises ``CommandError`` unless it is one line."""
     if text.isprintable():
         return text
     raise CommandError(Exit.INVALID, f"{field}: must be one printable line")
@@ -22,7 +22,7 @@ def checked_line(text: str, field: str) -> str:
 def check_notes(asked: Struct) -> None:
     """Raise ``CommandError`` unless the note or reason of a request is one printable line.
 
-    Else it could look like further lines of the log, or change the terminal of its reader.
+    Otherwise a note could imitate further lines of the log, or send control codes to a terminal.
     """
     for field in _NOTES:
         checked_line(getattr(asked, field, "") or "", field)

@@ -1,8 +1,8 @@
-"""The table of operations: all there are. docs/reference/operations.md is made of it.
+"""The table of all operations; docs/reference/operations.md is generated from it.
 
-CLI, REST, gRPC and clients are registered from here; a test checks that none is missing anywhere. A
-command needs one operation, and making the requests of all of them takes longer than that command
-has, so modules are imported in turn until one has the operation that is looked for.
+CLI, REST, gRPC and clients are registered from it, and a test checks that each has them all. A
+command needs one operation, and importing all request types would take longer than that command, so
+modules are imported one by one until one has the requested operation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODULES: Final = (
     "quorate.operations.service.report_operations",
     "quorate.operations.fleet.looking_operations",
 )
-"""The modules that have operations, those of the most frequent commands first."""
+"""The modules with operations; those of the most frequent commands come first."""
 
 
 class _Operations(Mapping[str, Operation]):
@@ -56,7 +56,7 @@ class _Operations(Mapping[str, Operation]):
         return self._found
 
     def _read_on(self, name: str) -> None:
-        """Read a module, if it was not read; two threads that do so find the same."""
+        """Import a module, unless it was imported; safe if two threads do so at once."""
         if name not in self._read:
             module = import_module(name)
             self._found.update({each.name: each for each in module.OPERATIONS})

@@ -23,13 +23,14 @@ from quorate.views.hints import nearest_name
 from quorate.views.kinds.kind_table import KIND_OF
 
 HINTED_MAX: Final = 10_000
-"""How many runs, the last ones, a name that does not exist is compared with."""
+"""An unknown name is compared with at most this number of runs, the last ones."""
 
 
 def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "") -> CommandError:
-    """Return the error that there is no ``kind`` called ``name``.
+    """Return the error that there is no ``kind`` with the name ``name``.
 
-    It suggests the nearest name, or else the list of names; ``more`` is said in either case.
+    It suggests the nearest name, or else the command that lists the names; ``more`` is added in
+    either case.
     """
     known = _known(view, caller, kind)
     near = nearest_name(name, known) or _begun(name, known)
@@ -39,7 +40,7 @@ def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "
 
 
 def _begun(name: str, known: Collection[str]) -> str | None:
-    """Return the first of ``known`` that continues ``name`` after a dash, as generated names do."""
+    """Return the first of ``known`` that continues ``name`` after a dash, like generated names."""
     return next((each for each in known if each.startswith(f"{name}-")), None)
 
 
@@ -54,7 +55,7 @@ def check_run(context: RequestContext, name: str, kind: str = "run", more: str =
 
 
 def _is_array(view: StateView, name: str) -> CommandError:
-    """Return the error for the name of an array where that of one run is needed."""
+    """Return the error for the name of an array if the name of one run is needed."""
     spec = view.runs[view.arrays[name].first].spec
     assert spec.array is not None, spec
     return CommandError(
@@ -65,9 +66,9 @@ def _is_array(view: StateView, name: str) -> CommandError:
 
 
 def check_run_owners(context: RequestContext, runs: Iterable[Run]) -> None:
-    """Raise ``CommandError`` where a run's owner does not exist and a name near it does.
+    """Raise ``CommandError`` if a run's owner does not exist and a similar name does.
 
-    Any other unknown owner is left to the decision, which reports all faults of a run together.
+    Other unknown owners are left to the decision, which reports all faults of a run together.
     """
     view, caller = context.recorded, context.caller
     for run in runs:

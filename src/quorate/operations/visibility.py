@@ -19,7 +19,7 @@ from quorate.views.kinds.kinds_plans import reservation_run
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """The tenants, their descendants, and those linked to an accounting system; never changed."""
+    """The tenants, their descendants, and the linked tenants; immutable."""
 
     names: frozenset[str] = frozenset()
     children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Tenants:
 
     @classmethod
     def of(cls, view: StateView) -> Tenants:
-        """Return the tenants of ``view``, copied."""
+        """Return a copy of the tenants of ``view``."""
         return cls(frozenset(view.owners), dict(view.children), frozenset(view.reports))
 
     def seen_by(self, caller: Caller) -> frozenset[str]:
@@ -40,7 +40,7 @@ class Tenants:
 def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
     """Return the tenants whose resources ``caller`` sees: its own and all below it.
 
-    An accounting system sees those that are linked to one, and none below them.
+    An accounting system sees the linked tenants, and none below them.
     """
     return _seen(caller, view.owners, view.children, view.reports)
 
@@ -64,17 +64,17 @@ def _seen(
 
 
 def seen_by(view: StateView, caller: Caller) -> frozenset[str] | None:
-    """Return the tenants whose resources may be named to ``caller``; None is all of them."""
+    """Return the tenants whose resources ``caller`` may see; None means all."""
     return None if caller.oversees else tenants_of(view, caller)
 
 
 def sees_owner(view: StateView, caller: Caller, owner: str) -> bool:
-    """Return whether the things of ``owner`` are to be seen by ``caller``."""
+    """Return whether ``caller`` may see the resources of ``owner``."""
     return caller.oversees or owner in tenants_of(view, caller)
 
 
 def knows_token(view: StateView, caller: Caller, record: TokenRecord) -> bool:
-    """Return whether ``caller`` may know of a token: its own, and a tenant-admin its tenants'."""
+    """Return whether ``caller`` may see a token: its own; a tenant-admin also its tenants'."""
     issued = record.issued
     if caller.oversees:
         return True

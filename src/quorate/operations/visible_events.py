@@ -1,7 +1,8 @@
-"""Which events of the ledger may be seen by whom.
+"""Which callers may see which events of the ledger.
 
-The fleet, its rules and conflicts are visible to all callers; events of runs, budgets and tenants
-to their tenant and those above it. An event that is not named here is for overseers only.
+All callers see events of the fleet, its rules and conflicts. Events of runs, budgets and tenants
+are visible to their tenant and the tenants above it. An event type that is not listed here is
+visible to admins and auditors only.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ _EVERYBODYS: Final = (
 
 
 class Sight:
-    """What one caller sees, as of the state ``view``; for as long as one answer is made."""
+    """What one caller may see, as of the state ``view``; used for one answer."""
 
     def __init__(self, view: StateView, caller: Caller) -> None:
         self._view = view
         self._sees_all = caller.oversees
         self._mine = tenants_of(view, caller)
-        # The owners of runs that events were about; None where there is no such run. A run keeps
-        # its owner.
+        # The owners of runs in earlier events; None if there is no such run. A run's owner never
+        # changes.
         self._owners: dict[str, str | None] = {}
         self.redaction = Redaction(view, seen_by(view, caller))
 
@@ -82,7 +83,7 @@ class Sight:
     def warnings(self, decision: Decision) -> tuple[str, ...]:
         """Return the warnings of ``decision`` that the caller may see: all or none.
 
-        They speak of siblings' targets and of what all envelopes grant together.
+        They mention targets of siblings, and the sum that all envelopes grant.
         """
         return decision.warnings if self._sees_all else ()
 
@@ -92,7 +93,7 @@ class Sight:
         return record is not None and (self._sees_all or record.spec.owner in self._mine)
 
     def _owners_of(self, event: Event) -> set[str]:
-        """Return the tenants that ``event`` is about; none where that is not known."""
+        """Return the tenants that ``event`` is about; empty if they are not known."""
         match event:
             case OwnerApplied():
                 return {event.owner.name}
@@ -109,7 +110,7 @@ class Sight:
             case BudgetApplied():
                 return {event.budget.owner}
             case RunSubmitted():
-                # So later events about the run need no look-up, not even in the archive.
+                # So later events about the run need no lookup, not even in the archive.
                 self._owners[event.run.name] = event.run.owner
                 return {event.run.owner}
             case _:
@@ -124,7 +125,7 @@ class Sight:
 
 
 def _runs_of(event: Event) -> set[str]:
-    """Return the runs that ``event`` is about; both where a spare is filled or a loan recalled."""
+    """Return the runs that ``event`` is about; both runs for a filled spare or a recalled loan."""
     match event:
         case ConflictWithdrawn():
             return set(event.runs)

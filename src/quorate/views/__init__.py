@@ -1,1 +1,1 @@
-"""Views: what people and programs are shown, as lines or as trees. Pure; no module here asks."""
+"""Views: render results as text lines for people or as trees for programs. Pure; no I/O here."""

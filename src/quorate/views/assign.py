@@ -1,9 +1,9 @@
-"""``--set PATH=VALUE``: changes of single fields of a document's tree. Pure.
+"""``--set PATH=VALUE``: change single fields of a document's tree. Pure.
 
-A path is field names joined by dots; an element of a list is named in brackets by its name or its
-position, a key with dots in it is named in brackets too:
-``spec.envelopes[west].selector[fabric.domain]``. VALUE is JSON where it is JSON, else text;
-``null`` takes the field away. A field that holds text now stays text.
+A path joins field names by dots. Brackets name an element of a list, by its name or its position,
+or a key that contains dots: ``spec.envelopes[west].selector[fabric.domain]``. VALUE is parsed as
+JSON; a VALUE that is not valid JSON is text. ``null`` removes the field. A field that holds text
+keeps the type text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STEP: Final = re.compile(r"\.?([^.\[\]=\"]+)|\[\"?([^\]\"]+)\"?\]")
 _CHANGED: Final = frozenset({"metadata", "spec"})
 
 Step = tuple[str, bool]
-"""A name, and whether it was written in brackets."""
+"""One step of a path: a name, and whether it was written in brackets."""
 
 
 def assigned(tree: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _parsed(assignment: str) -> tuple[str, list[Step], str]:
 
 
 def _split(assignment: str) -> tuple[str, str, str]:
-    """Return path, equals sign and value; a sign inside brackets belongs to the path."""
+    """Return path, equals sign and value; an equals sign inside brackets belongs to the path."""
     depth = 0
     for position, char in enumerate(assignment):
         depth += (char == "[") - (char == "]")
@@ -70,9 +70,9 @@ def _assign(tree: dict[str, Any], path: str, steps: Sequence[Step], text: str) -
     for index, (name, _) in enumerate(steps[:-1]):
         key = _key(place, name, path)
         if isinstance(place, dict) and place.get(key) is None:
-            # A missing field is a mapping: elements of lists are never made up.
+            # A missing field is created as a mapping; a missing element of a list is an error.
             if steps[index + 1][1] and not _is_mapping_field(name):
-                raise _wrong(path, f"there is no list {name} to look in; set it whole, as JSON")
+                raise _wrong(path, f"there is no list {name}; set the whole list, as JSON")
             place[key] = {}
         place = place[key]
     last = _key(place, steps[-1][0], path)
@@ -113,7 +113,7 @@ def _key(place: Any, name: str, path: str) -> Any:
 
 
 def _value(text: str, now: Any, path: str) -> Any:
-    """Return the value of ``text``, given what the field holds ``now``."""
+    """Return the value that ``text`` means; ``now`` is the field's present value."""
     try:
         found = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError):

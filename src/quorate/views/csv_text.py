@@ -1,4 +1,4 @@
-"""Comma-separated values: for spreadsheets, which must not take a name for a formula. Pure."""
+"""Comma-separated values for spreadsheets, safe from formula injection. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from decimal import Decimal
 from typing import Final
 
 Cell = str | bool | int | Decimal | None
-"""What a cell may hold; None is left empty."""
+"""The types that a cell may hold; None makes an empty cell."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of texts that a spreadsheet would compute as a formula."""
+"""First characters by which a spreadsheet takes a text for a formula."""
 
 
 def to_csv(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Return ``rows`` under ``columns``, quoted where needed, each line ended by a newline.
+    """Return ``rows`` under ``columns``, quoted where needed; each line ends with a newline.
 
-    A text that a spreadsheet would compute gets an apostrophe in front, which it does not show.
+    A text that a spreadsheet would take for a formula gets a leading apostrophe, which the
+    spreadsheet does not show.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Which code, and so which exit code, each exception of the world has."""
+"""The fault code, and so the exit code, of each exception that the environment can cause."""
 
 from __future__ import annotations
 
@@ -37,15 +37,18 @@ ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (QuorateError, UNUSABLE),
     (OSError, UNUSABLE),
 )
-"""Errors of the world -> code; the first type that fits decides. What is not here is a bug."""
+"""Exceptions that the environment causes -> code; the first matching type decides.
+
+Any other exception is a bug.
+"""
 
 
 def code_of(error: Exception) -> str | None:
-    """Return the code of ``error``; None when it is a bug and deserves its traceback."""
+    """Return the code of ``error``; None if it is a bug, which deserves a traceback."""
     return next((code for kind, code in ERRORS if isinstance(error, kind)), None)
 
 
 def exit_of(error: Exception) -> Exit | None:
-    """Return the exit code of ``error``; None when it is a bug."""
+    """Return the exit code of ``error``; None if it is a bug."""
     code = code_of(error)
     return None if code is None else STATUSES[code].exit

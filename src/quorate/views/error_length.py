@@ -1,4 +1,4 @@
-"""Errors in the length that may be sent: only parts of a caller's text are repeated. Pure."""
+"""Errors cut to a length that can be sent: long texts of a caller are repeated in part. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from quorate.model.refusal import Refusal, Shortage
 from quorate.views.exits import CommandError
 
 LINE_CHARS_MAX: Final = 1_000
-"""How long one fault is at most; what is longer is left out of its middle."""
+"""The most characters of one fault; a longer text loses its middle."""
 LINES_CHARS_MAX: Final = 65_536
-"""How long all faults together are at most; those that do not fit are counted."""
+"""The most characters of all faults together; faults that do not fit are only counted."""
 _HEAD_CHARS: Final = 600
-"""How much of the beginning is kept, with the field's name; of the end the remedy is."""
+"""How many characters are kept of the beginning, which has the field; the rest keeps the end, which
+has the remedy.
+"""
 
 
 def in_bounds(error: CommandError) -> CommandError:
-    """Return ``error`` with lines and refusals of at most the lengths stated here.
+    """Return ``error`` with its lines and refusals cut to these lengths.
 
-    The same object where it is short enough.
+    An error that is short enough is returned unchanged.
     """
     if (
         len(error.lines) <= LINES_CHARS_MAX // LINE_CHARS_MAX
@@ -35,7 +37,7 @@ def in_bounds(error: CommandError) -> CommandError:
 
 
 def shortened(text: str) -> str:
-    """Return ``text``, its middle left out where it is too long; always text that can be sent."""
+    """Return ``text``, without its middle if it is too long; the result can always be encoded."""
     text = text.encode("utf-8", "replace").decode()
     if len(text) <= LINE_CHARS_MAX:
         return text
@@ -48,7 +50,7 @@ def _is_short(text: str) -> bool:
 
 
 def _fitting(lines: Sequence[str]) -> list[str]:
-    """Return the first of ``lines`` that fit, and how many more there are."""
+    """Return the first of ``lines`` that fit, and a line that says how many were left out."""
     found: list[str] = []
     size = 0
     for line in lines:

@@ -1,7 +1,7 @@
-"""Exit codes, and the one exception by which a command ends with one. Imports nothing heavy.
+"""Exit codes, and the exception that ends a command with one of them. Imports nothing heavy.
 
-The codes are public for ever: docs/reference/exit-codes.md. So are the names of faults, which
-programs get: docs/reference/refusals.md.
+The exit codes never change: docs/reference/exit-codes.md. The names of faults, which programs
+receive, never change either: docs/reference/refusals.md.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Exit(IntEnum):
 
 
 UNKNOWN_NAME: Final = "unknown-name"
-"""The fault of asking for what is not there, as a refusal calls it too."""
+"""The fault of a request for a name that does not exist; a refusal has the same code."""
 
 
 class CommandError(Exception):
-    """A command fails; each of ``lines`` is one fault with its remedy.
+    """A command has failed; each of ``lines`` is one fault with its remedy.
 
-    ``fault`` is its name for programs, that of the first refusal where there are ``refusals``.
+    ``fault`` is the code for programs. If there are ``refusals``, it is the code of the first.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class CommandError(Exception):
         self.fault = fault or (refusals[0].code.value if refusals else code.name.lower())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make it again in another process."""
+        """Return how pickle makes the exception again in another process."""
         return _command_error, (self.code, self.lines, self.fault, self.refusals)
 
 

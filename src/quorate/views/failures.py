@@ -1,4 +1,4 @@
-"""What went wrong, in words: errors of the world and refusals as the errors that end a command."""
+"""Exceptions of the environment and refusals, turned into the error that ends a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quorate.views.word_forms import shortage
 
 
 def as_command_error(error: Exception) -> CommandError | None:
-    """Return ``error`` in the form for the caller, within bounds; None when it is a bug."""
+    """Return ``error`` as an error for the caller, with bounded length; None if it is a bug."""
     if isinstance(error, CommandError):
         return in_bounds(error)
     code = code_of(error)
@@ -29,18 +29,18 @@ def text_of(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, QuorateError) and error.strerror:
         return f"{error.filename or 'the output'}: {error.strerror}; check path, rights and space"
     if isinstance(error, CorruptLedgerError) and error.remedy == RESTORE:
-        return f"{error}; `quorate ledger verify` says how far the ledger is sound; {RESTORE}"
+        return f"{error}; `quorate ledger verify` shows how much of it is intact; {RESTORE}"
     return str(error)
 
 
 def refused(refusals: Sequence[Refusal]) -> CommandError:
-    """Return the error with every one of ``refusals``."""
+    """Return one error that lists all of ``refusals``."""
     codes = [STATUSES[refusal.code.value].exit for refusal in refusals]
     return CommandError(max(codes), *map(_text, refusals), refusals=tuple(refusals))
 
 
 def _text(refusal: Refusal) -> str:
-    """Return ``refusal`` with its numbers, which cannot be read afterwards."""
+    """Return ``refusal`` with its numbers, because the caller cannot look them up later."""
     numbers = [f"  {shortage(each, refusal.code)}" for each in refusal.shortages]
     return "\n".join([refusal_line(refusal), *numbers])
 

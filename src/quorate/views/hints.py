@@ -1,4 +1,4 @@
-"""The known name that is nearest to an unknown one, found fast among any number of names."""
+"""The known name nearest to an unknown one, found quickly among any number of names."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import islice
 from typing import Final
 
 CANDIDATES_MAX: Final = 200
-"""How many names are compared letter by letter."""
+"""The most names that are compared letter by letter."""
 WORD_CHARS_MAX: Final = 100
-"""How long a word may be that is compared: what is longer is no typing error."""
+"""The longest word that is compared; a longer word is not a typing error."""
 
 
 def nearest_name(word: str, known: Collection[str]) -> str | None:
-    """Return the name of ``known`` that is nearest to ``word``, None where none is near.
+    """Return the name of ``known`` that is nearest to ``word``; None if no name is near.
 
-    Of more than ``CANDIDATES_MAX`` names only those that begin as ``word`` does are compared, if
-    there are any.
+    If ``known`` has more than ``CANDIDATES_MAX`` names, only those that begin like ``word`` are
+    compared, provided that there are any.
     """
     if len(word) > WORD_CHARS_MAX:
         return None
@@ -26,7 +26,7 @@ def nearest_name(word: str, known: Collection[str]) -> str | None:
 
 
 def _alike(word: str, known: Collection[str]) -> Collection[str]:
-    """Return few of ``known``, or those that share the longest beginning with ``word``."""
+    """Return all of ``known`` if they are few, else those with the longest prefix of ``word``."""
     found = known
     for length in range(1, len(word) + 1):
         if len(found) <= CANDIDATES_MAX:

@@ -8,7 +8,7 @@ from quorate.views.exits import CommandError, Exit
 
 
 class Called(NamedTuple):
-    """The names of a kind; ``short`` are the further ones that people may type."""
+    """The names of a kind; ``short`` are abbreviations that people may type."""
 
     name: str
     plural: str
@@ -49,14 +49,14 @@ ALL: Final = (
     CHARGE,
     SYSTEM,
 )
-"""Those that can be listed; a tenant is an owner as administrators see it."""
+"""The kinds that can be listed; a tenant is the administrators' view of an owner."""
 _BY_NAME: Final[dict[str, Called]] = {
     name: kind for kind in ALL for name in (kind.name, kind.plural, *kind.short)
 }
 
 
 def kind_named(word: str) -> Called:
-    """Return the kind that ``word`` means; raises ``CommandError`` that names the nearest."""
+    """Return the kind that ``word`` means; raises ``CommandError`` with the nearest kind."""
     found = _BY_NAME.get(word.lower())
     if found is None:
         from difflib import get_close_matches  # noqa: PLC0415 - for a wrong word only

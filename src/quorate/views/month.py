@@ -1,4 +1,4 @@
-"""Calendar months in UTC, as statements are made for them. Pure."""
+"""Calendar months in UTC, the periods of statements. Pure."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Month:
 
     @property
     def name(self) -> str:
-        """The month as people write it: ``2026-11``."""
+        """The month in the form ``2026-11``."""
         return f"{self.year:04d}-{self.month:02d}"
 
     @property
     def from_ms(self) -> int:
-        """Its first instant."""
+        """The first instant of the month."""
         return _day_ms(self.year, self.month)
 
     @property
     def until_ms(self) -> int:
-        """The first instant after it."""
+        """The first instant after the month."""
         return _day_ms(self.year + self.month // 12, self.month % 12 + 1)
 
 
@@ -43,7 +43,7 @@ def _day_ms(year: int, month: int) -> int:
 
 
 def month_of(at_ms: int) -> Month:
-    """Return the month that ``at_ms`` is in."""
+    """Return the month that contains ``at_ms``."""
     at = datetime.fromtimestamp(at_ms // SECOND_MS, UTC)
     return Month(at.year, at.month)
 

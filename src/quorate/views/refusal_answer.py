@@ -1,4 +1,4 @@
-"""Refusals as part of an answer: the short name first, then the sentence, then every number."""
+"""Refusals in an answer: first the short name, then the sentence, then every number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _OF_QUOTAS = (
 
 
 def error(name: str, refusal: Refusal) -> dict[str, object]:
-    """Return the answer of a refusal: ``name`` is what the calculus calls it."""
+    """Return a refusal as an answer; ``name`` is its name in the calculus."""
     return {"error": name, "message": sentence(refusal), "refusal": refusal_tree(refusal)}
 
 
 def invalid_request(message: str) -> dict[str, object]:
-    """Return the answer to a question that has none."""
+    """Return the answer to a request that cannot be evaluated."""
     return {"error": "InvalidRequest", "message": message}
 
 

@@ -1,4 +1,4 @@
-"""Tables of plain text: aligned by what is in them, no borders, no trailing blanks. Pure."""
+"""Tables of plain text: aligned by their content, no borders, no trailing blanks. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GAP = "   "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A title and how its cells are aligned. ``wide`` columns are shown on request."""
+    """A title and the alignment of its cells; ``wide`` columns are shown on request."""
 
     title: str
     right: bool = False
@@ -46,11 +46,11 @@ def table(
 
 
 def pairs(entries: Sequence[tuple[str, str]]) -> str:
-    """Return ``Name: value`` lines with the values under each other."""
+    """Return ``Name: value`` lines with the values aligned."""
     width = max(len(name) for name, _ in entries) + 1
     return "\n".join(f"{name + ':':<{width}}  {value}".rstrip() for name, value in entries)
 
 
 def indented(text: str, by: str = "  ") -> str:
-    """Return ``text`` with every line moved to the right."""
+    """Return ``text`` with every line indented."""
     return "\n".join(f"{by}{line}" for line in text.splitlines())

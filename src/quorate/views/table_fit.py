@@ -1,7 +1,7 @@
-"""Tables made to fit a terminal: sentences are shortened, never a name or a number. Pure.
+"""Tables made to fit a terminal: sentences are shortened, names and numbers never. Pure.
 
-Tables come as lines, also from a service, which does not know who reads them. What is a column is
-seen by the blanks that all lines of a table have in common.
+Tables arrive as lines, also from a service, which does not know the width of the terminal. Columns
+are recognised by the blanks that all lines of a table share.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from quorate.views.table import GAP
 
 CELL_MIN: Final = 12
-"""How many characters of a shortened text are left."""
+"""The fewest characters that are left of a shortened text."""
 _TITLE: Final = r"[A-Z0-9][A-Z0-9%/+.-]*(?: [A-Z0-9%/+.-]+)*"
 _HEAD: Final = re.compile(rf" *{_TITLE}(?: {{{len(GAP)},}}{_TITLE})+")
 _WORDS: Final = re.compile(_TITLE)
@@ -21,7 +21,7 @@ _GUTTER: Final = re.compile(rf" {{{len(GAP)},}}")
 
 
 class _Span(NamedTuple):
-    """From where to where a column goes."""
+    """The first and last position of a column."""
 
     start: int
     end: int
@@ -32,9 +32,9 @@ class _Span(NamedTuple):
 
 
 def fitted(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
-    """Return ``lines`` with tables that fit into ``width`` where that is possible.
+    """Return ``lines`` with tables shortened to ``width`` where possible.
 
-    What is no table, and tables that fit, stay as they are. ``ellipsis`` ends a shortened text.
+    Other lines, and tables that fit, are unchanged. ``ellipsis`` ends a shortened text.
     """
     found: list[str] = []
     at = 0
@@ -50,7 +50,7 @@ def fitted(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
 
 
 def _is_row(line: str, titles: Sequence[_Span]) -> bool:
-    """Return whether ``line`` has a cell under each title, at its left or at its right end."""
+    """Return whether ``line`` has a cell under each title, aligned left or right."""
     return bool(line.strip()) and all(
         not line[title.start - len(GAP) : title.start].strip()
         or (not line[title.end : title.end + len(GAP)].strip() and line[title.end - 1 :][:1] != " ")
@@ -76,13 +76,13 @@ def _fitted_table(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
 
 
 def _is_text(lines: Sequence[str], column: _Span) -> bool:
-    """Return whether a column has sentences: names, which people copy, and numbers are words."""
+    """Return whether a column holds sentences; a name or a number is a single word."""
     head, *cells = (line[column.start : column.end] for line in lines)
     return head[0] != " " and any(" " in cell.strip() for cell in cells)
 
 
 def _columns(lines: Sequence[str]) -> list[_Span]:
-    """Return the columns of a table: what is between blanks that all its lines have in common."""
+    """Return the columns of a table: the spans between blanks that all its lines share."""
     ink = "".join(" " if set(cells) == {" "} else "x" for cells in zip(*lines, strict=True))
     edges = [each.span() for each in _GUTTER.finditer(ink)]
     starts = [0, *(end for _, end in edges)]
@@ -91,7 +91,7 @@ def _columns(lines: Sequence[str]) -> list[_Span]:
 
 
 def _cut(line: str, column: _Span, width: int, ellipsis: str) -> str:
-    """Return ``line`` with ``column`` of ``width`` characters."""
+    """Return ``line`` with ``column`` shortened to ``width`` characters."""
     cell = line[column.start : column.end].rstrip()
     if len(cell) > width:
         cell = cell[: width - len(ellipsis)].rstrip() + ellipsis

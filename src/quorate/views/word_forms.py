@@ -1,4 +1,4 @@
-"""Amounts, times and places as people read them. Pure."""
+"""Amounts, times and places as text for people. Pure."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _HUNDREDTH_MS = HOUR_MS // 100
 _UNITS = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_MS))
 
 IF_DECLARED: Final = "if running work ends when declared"
-"""What every start by itself rests on."""
+"""The condition of every start without a conflict."""
 
 
 def hours(gpu_ms: int) -> str:
-    """Return GPU-milliseconds as hours with two decimals, halves rounded up."""
+    """Return GPU-milliseconds as hours with two decimals, rounded half up."""
     return _hundredths_text(nearest(gpu_ms, _HUNDREDTH_MS) // _HUNDREDTH_MS)
 
 
 def told_text(gpu: Allowance | None, node: Allowance | None) -> str:
-    """Return what an accounting system reports as left, of which hours."""
+    """Return the hours that an accounting system reports as left, by kind of hours."""
     told = ((gpu, "GPU-hours"), (node, "node-hours"))
     return " and ".join(
         f"{hours(each.left_ms)} of {hours(each.granted_ms)} {what} left"
@@ -45,7 +45,7 @@ def told_text(gpu: Allowance | None, node: Allowance | None) -> str:
 
 
 def hours_that_add_up(parts: Sequence[int]) -> list[str]:
-    """Return ``parts`` in hours with two decimals that sum to ``hours`` of their sum."""
+    """Return ``parts`` in hours with two decimals, so that they add up to the rounded sum."""
     return [hours(part) for part in parts_that_add_up(parts, _HUNDREDTH_MS)]
 
 
@@ -63,7 +63,7 @@ def age(ms: int) -> str:
 def countdown(ms: int) -> str:
     """Return a length of time in its two largest units: ``45s``, ``3h 12m``, ``2d``.
 
-    Rounded up to the smaller one, so that nothing is over before its time.
+    Rounded up to the smaller unit, so that a countdown never ends early.
     """
     for (unit, unit_ms), (below, below_ms) in pairwise(_UNITS):
         steps = -(-max(0, ms) // below_ms)
@@ -88,13 +88,13 @@ def exact_length(ms: int) -> str:
 
 
 def until(at_ms: int, now_ms: int) -> str:
-    """Return an instant and how long it is until then: ``2027-01-15T08:00:00Z (in 3h 12m)``."""
+    """Return an instant and the time until then: ``2027-01-15T08:00:00Z (in 3h 12m)``."""
     left = f"in {countdown(at_ms - now_ms)}" if at_ms > now_ms else "now"
     return f"{time_text(at_ms)} ({left})"
 
 
 def odds_text(odds: Fraction) -> str:
-    """Return a chance as the fraction it is, and in percent: ``1/6 (16.7 %)``."""
+    """Return a probability as a fraction and in percent: ``1/6 (16.7 %)``."""
     if odds == 1:
         return "1 (100 %)"
     tenths = (2000 * odds.numerator + odds.denominator) // (2 * odds.denominator)
@@ -102,20 +102,20 @@ def odds_text(odds: Fraction) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return ``part`` of ``whole`` in percent with one decimal, halves rounded up."""
+    """Return ``part`` of ``whole`` in percent with one decimal, rounded half up."""
     tenths = (2000 * part + whole) // (2 * whole)
     return f"{tenths // 10}.{tenths % 10} %"
 
 
 def since(at_ms: int, now_ms: int) -> str:
-    """Return an instant and how long ago it was, or in how long it will be."""
+    """Return an instant and how long ago it was, or the time until then."""
     if at_ms > now_ms:
         return f"{time_text(at_ms)} (in {age(at_ms - now_ms)})"
     return f"{time_text(at_ms)} ({age(now_ms - at_ms)} ago)"
 
 
 def names(found: Iterable[str], *, most: int | None = None) -> str:
-    """Return names joined by commas, ``-`` for none; beyond ``most`` only how many more."""
+    """Return names joined by commas, ``-`` for none; after ``most`` names, how many more."""
     listed = list(found)
     if not listed:
         return "-"
@@ -136,7 +136,7 @@ def slots(pairs: Slots, *, most: int | None = None) -> str:
 
 
 def gpus_on_nodes(pairs: Slots, *, most: int | None = None) -> str:
-    """Return nodes with how many of their GPUs there are, ``n1*8,n2*2``, and not which ones."""
+    """Return nodes with the number of their GPUs, not which ones: ``n1*8,n2*2``."""
     return names((f"{node}*{mask.bit_count()}" for node, mask in pairs), most=most)
 
 
@@ -162,7 +162,7 @@ def refusal_lines(refusal: Refusal) -> list[str]:
     if refusal.remedy:
         lines.append(f"  {refusal.remedy}")
     if refusal.also is not None and refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
-        # What a run waits for and what refuses it is one quota.
+        # A refusal for lack of headroom and one for an exceeded quota are about the same quota.
         first, *rest = refusal_lines(refusal.also)
         lines += [f"and besides: {first}", *rest]
     return lines
@@ -175,11 +175,11 @@ _SHORT_OF: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: " free",
     RefusalCode.FUNDS_ELSEWHERE: " free",
 }
-"""What a shortage of GPUs is a shortage of: payment or room; one place may lack both."""
+"""What a shortage of GPUs lacks: payment or room; one place may lack both."""
 
 
 def shortage(found: Shortage, code: RefusalCode) -> str:
-    """Return one place or payer and what it has of what was asked; ``code`` says of what."""
+    """Return one place or payer and how much it has of the request; ``code`` says of what."""
     limit = f" ({found.limit})" if found.limit else ""
     if found.wanted and not found.short:
         return f"{found.where}: {gpus(found.wanted)} fit ({found.available} free){limit}"
@@ -192,7 +192,7 @@ def shortage(found: Shortage, code: RefusalCode) -> str:
 def bar(used: int, total: int, *, out: int = 0, width: int = 20) -> str:
     """Return a bar of ``width`` marks: ``#`` used, ``x`` out of service, ``.`` free.
 
-    What is there is never rounded away, and nothing is shown as full that is not.
+    A part above zero has at least one mark, and a bar is full only if nothing is free.
     """
     marks = _marks(used, total, width)
     crossed = min(_marks(out, total, width), width - marks)
@@ -204,7 +204,7 @@ def _marks(part: int, total: int, width: int) -> int:
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` with every letter that does not print written as its escape."""
+    """Return ``text`` with every unprintable character escaped."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -101,7 +101,7 @@ def test_each_owner_gets_a_notice_of_its_own_runs() -> None:
         {"run": "c", "oddsPpm": ppm["c"]},
         {"run": "c2", "oddsPpm": ppm["c2"]},
     ]
-    assert "may end work of yours at" in of_cy.text
+    assert "may end runs of yours at" in of_cy.text
     for name in ("ada", "ben", "dee", "d@1"):
         assert name not in of_cy.text
 
@@ -114,7 +114,7 @@ def test_a_notice_of_a_lottery_that_is_drawn_at_once_asks_for_nothing_before_it(
     for each in told:
         assert each.facts["due"] == time_text(announced.due_ms)
         assert "before then" not in each.text
-        assert "is told to stop, and has its checkpoint time to save. All of it:" in each.text
+        assert "gets a stop, and has its checkpoint time to save. Details:" in each.text
 
 
 def test_an_owner_sees_its_own_runs_of_an_announcement_and_no_other_name() -> None:
@@ -209,7 +209,7 @@ def test_a_limit_below_its_use_gives_notice_before_anything_is_cut_by_lot() -> N
     assert declared.due_ms == LATER_MS + NOTICE_MS
     told = [each for each in notices(life) if each.kind is NoticeKind.LOTTERY_DECLARED]
     assert [each.owner for each in told] == ["ada"]
-    assert "Save your work before then. All of it:" in told[0].text
+    assert "Save your work before then. Details:" in told[0].text
 
 
 @pytest.mark.heavy

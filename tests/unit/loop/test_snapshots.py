@@ -30,7 +30,7 @@ from quorate.model.state.records import AnnouncedConflict
 from quorate.model.state.state import State
 from quorate.operations.ledger.ledger_operations import VerifyLedger
 from quorate.operations.ledger.verification import verify_ledger
-from quorate.operations.request_context import BlockDesk
+from quorate.operations.request_context import BlocksContext
 from quorate.operations.table import OPERATIONS
 from quorate.ports.errors import ArchiveError, StoreFullError
 from quorate.ports.store_port import EventStore
@@ -366,7 +366,7 @@ def test_a_changed_row_of_the_archive_is_found(tmp_path: Path, damage: str) -> N
 
     def verify() -> None:
         with SqliteStore.read(path) as store:
-            context = BlockDesk(store=store, clock=clock, caller=ADMIN)
+            context = BlocksContext(store=store, clock=clock, caller=ADMIN)
             verify_ledger(context, VerifyLedger(deep=True), OPERATIONS["verify-ledger"])
 
     verify()

@@ -13,7 +13,7 @@ from quorate.model.specs import Owner, Pool
 from quorate.operations.answer_types import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.request_context import AnyDesk, RequestContext
+from quorate.operations.request_context import AnyContext, RequestContext
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine
@@ -72,7 +72,7 @@ def desk_for(caller: Caller, engine: Engine | None = None) -> RequestContext:
     return RequestContext(engine_at_work() if engine is None else engine, caller)
 
 
-def ask(context: AnyDesk, name: str, asked: Struct) -> Answer:
+def ask(context: AnyContext, name: str, asked: Struct) -> Answer:
     """Return the answer to the operation called ``name``."""
     return answer(context, OPERATIONS[name], asked)
 

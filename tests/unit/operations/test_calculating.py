@@ -52,7 +52,9 @@ def test_a_scenario_that_would_hold_up_others_is_refused_with_what_to_do(
     with pytest.raises(CommandError) as caught:
         ask(desk_for(ADMIN), "calc", scenario(**world))
     assert caught.value.fault == "invalid"
-    assert caught.value.lines == (f"{says}; play it where you are: quorate calc scenario -f FILE",)
+    assert caught.value.lines == (
+        f"{says}; play it on your machine: quorate calc scenario -f FILE",
+    )
 
 
 def test_a_world_that_is_none_is_told_as_ever() -> None:
@@ -65,5 +67,5 @@ def test_a_recording_is_played_where_one_is() -> None:
         ask(desk_for(ADMIN), "calc", Calculate(kind="rounds", world={}))
     assert caught.value.fault == "invalid"
     assert caught.value.lines == (
-        "kind: a service plays no recordings; play it where you are: quorate calc rounds -f FILE",
+        "kind: a service plays no recordings; play it on your machine: quorate calc rounds -f FILE",
     )

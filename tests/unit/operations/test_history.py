@@ -25,7 +25,7 @@ from quorate.operations.ledger.ledger_operations import (
     VerifyAgainst,
     VerifyLedger,
 )
-from quorate.operations.request_context import BlockDesk
+from quorate.operations.request_context import BlocksContext
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import NOW_MS
 from quorate.testing.memory_engines import HandClock
@@ -118,9 +118,9 @@ def test_nothing_found_is_said_aside() -> None:
     assert found.notes == ("there are no such events",)
 
 
-def bare(caller: Caller = ADMIN, engine: Engine = ENGINE, **more: object) -> BlockDesk:
+def bare(caller: Caller = ADMIN, engine: Engine = ENGINE, **more: object) -> BlocksContext:
     fields: dict[str, object] = {"clock": HandClock(), "name": "x.db"} | more
-    return BlockDesk(store=engine.store, caller=caller, **fields)  # type: ignore[arg-type]
+    return BlocksContext(store=engine.store, caller=caller, **fields)  # type: ignore[arg-type]
 
 
 def test_the_ledger_is_verified_at_either_desk_by_anybody() -> None:
@@ -155,7 +155,7 @@ def test_a_ledger_agrees_with_what_its_key_signed() -> None:
     key = public_key_of(KEY).hex()
     opened = LedgerOpened(at_ms=NOW_MS, actor="root", ledger_id="test", public_key=key)
     store = MemoryStore([seal(GENESIS, [opened])])
-    context = BlockDesk(store=store, caller=ADMIN, clock=HandClock(), signer=sign)
+    context = BlocksContext(store=store, caller=ADMIN, clock=HandClock(), signer=sign)
     kept = ask(context, "sign-checkpoint", Nothing())
     assert json.loads("\n".join(lines_of(kept))) == kept.tree()
     msgspec.convert(kept.tree(), OPERATIONS["sign-checkpoint"].gives)

@@ -167,7 +167,7 @@ def test_steps_that_are_cut_are_told_with_their_conflict() -> None:
     found = only(engine, NoticeKind.RUN_CUT)
     assert found.facts["step"] == "Shrink"
     assert "run/wide was cut by conflict/1 and loses 8 GPUs" in found.text
-    assert "goes on narrower" in found.text
+    assert "continues with fewer GPUs" in found.text
     assert not found.facts["waitsAgain"]
 
 
@@ -182,7 +182,7 @@ def test_a_spare_that_is_given_up_is_told() -> None:
     )
     found = only(engine, NoticeKind.RUN_CUT)
     assert (found.facts["step"], found.facts["gpus"]) == ("Spare", 8)
-    assert "Its work goes on without them." in found.text
+    assert "Its work continues without them." in found.text
 
 
 def test_money_that_has_ended_is_told_with_what_comes_next() -> None:
@@ -209,11 +209,11 @@ def test_a_run_that_a_quota_holds_is_told_with_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("more", "outcome", "words"),
     [
-        ({"spares_per_group": 8}, "swapped", "what was lost is replaced"),
+        ({"spares_per_group": 8}, "swapped", "the lost GPUs are replaced"),
         (
             {"malleable": Malleable(gpus_min=8, gpus_max=16, gpus_step=8, gpus_desired=16)},
             "shrunk",
-            "it goes on narrower",
+            "it continues with fewer GPUs",
         ),
         ({}, "requeued", "it waits again in its old place"),
     ],

@@ -25,7 +25,7 @@ from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
 from quorate.views.kinds.kind import Kind
 from quorate.views.kinds.kinds_work import LEASE, RUN
-from quorate.views.runs.describe import run_portrait
+from quorate.views.runs.describe import describe_run
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.outcome_view import outcome_lines
 
@@ -69,7 +69,7 @@ def test_a_cancelled_run_is_stopping_until_its_last_process_is_gone() -> None:
     ]
 
 
-def test_a_stopping_run_says_so_in_tables_documents_and_its_portrait() -> None:
+def test_a_stopping_run_says_so_in_tables_documents_and_its_description() -> None:
     state = started(run("r", 8))
     do(state, Drain("a0000"))
     moment = Moment(state, LATER_MS, state.seq)
@@ -89,7 +89,7 @@ def test_a_stopping_run_says_so_in_tables_documents_and_its_portrait() -> None:
         "Drained",
         DEADLINE,
     )
-    text = "\n".join(run_portrait(moment, "r", []))
+    text = "\n".join(describe_run(moment, "r", []))
     assert said in text
     assert f"r/0 is stopping: {told}" in text
 
@@ -98,8 +98,8 @@ def test_a_run_that_shrinks_is_narrower_at_once_and_its_step_is_stopping() -> No
     state = started(run("r", 24, malleable=STEPS))
     lines = do(state, Shrink("r", 16))
     assert lines == [
-        f"lease/r/2 stopping: Shrink, the run goes on without this step; it has until {DEADLINE}",
-        "run/r goes on narrower: from 24 to 16 GPUs",
+        f"lease/r/2 stopping: Shrink, the run continues without this step; it has until {DEADLINE}",
+        "run/r shrinks: from 24 to 16 GPUs",
     ]
     moment = Moment(state, LATER_MS, state.seq)
     assert [cell(RUN, moment, "r", title) for title in ("GPUS", "WIDTH")] == ["24", "16 (8..24)"]
@@ -115,7 +115,7 @@ def test_what_is_left_of_a_group_and_of_its_spares_is_not_told_as_an_end() -> No
         "node/n1 has failed",
         "lease/r/0 ended: Fail, 4 GPUs lost, 0.07 GPU-hours paid from b/e",
         "run/r: spares take over in group/0: n2[0-3] for n1[0-3]",
-        "run/r goes on with 4 GPUs, 2 GPUs spare",
+        "run/r continues with 4 GPUs, 2 GPUs spare",
     ]
 
 

@@ -93,9 +93,9 @@ def test_a_score_has_four_digits_and_says_who_comes_last_anyway() -> None:
     ("used", "line"),
     [
         (None, "red has no gpuHoursBudget quota that could be used up"),
-        (ONE * 8 // 10, "red has used 79.9 % of its budget: that costs it nothing yet"),
+        (ONE * 8 // 10, "red has used 79.9 % of its budget: its score is not reduced yet"),
         (ONE * 9 // 10, "red has used 89.9 % of its budget: 52.5 % of its score is left"),
-        (ONE, "red has used 100.0 % of its budget: owners that are not over theirs go first"),
+        (ONE, "red has used 100.0 % of its budget: owners within their budgets go first"),
     ],
 )
 def test_a_budget_is_told_with_what_it_costs(used: int | None, line: str) -> None:
@@ -114,7 +114,7 @@ def test_a_place_is_told_in_four_lines() -> None:
             "it has 37.5 % of H100 (50.0 % now, 25.0 % lately); its target is 50.0 % (an equal "
             "part); 100.0 % of H100 is in use"
         ),
-        "score 0.2500, step 8 of 32; in line since 2023-11-14T22:13:20Z (2s ago)",
+        "score 0.2500, step 8 of 32; waiting since 2023-11-14T22:13:20Z (2s ago)",
         (
             "ahead of it: 2 runs of blue (score 0.2500, step 8), 1 run of green (longer in line), "
             "1 run of grey (submitted before)"

@@ -41,7 +41,7 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
         is due, the owners of the runs in the way enter a lottery. All owners see the odds
         before the draw:"""
     )
-    odds = stage.type("plan", "grasp", pipe=("grep", "-A", "9", "whom it could cost"))
+    odds = stage.type("plan", "grasp", pipe=("grep", "-A", "9", "runs that it could end"))
     stage.check(odds.count("1/2 (50.0 %)") == _ODDS, "the odds were not announced before the draw")
     stage.wait(
         "the lottery is drawn, and grasp starts", lambda: _phase(stage, "grasp") == "Running"

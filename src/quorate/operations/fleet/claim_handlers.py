@@ -1,4 +1,4 @@
-"""Claims: whole nodes taken for one user until a stated end, and given back before it."""
+"""Claims: whole nodes for one user until a stated end, and their early release."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FIELDS: Final = {
 def claim_nodes(
     context: RequestContext, asked: fleet_operations.ClaimNodes, operation: Operation
 ) -> Order:
-    """Return the order to take whole nodes for one user."""
+    """Return the order to claim whole nodes for one user."""
     del operation
     check_may_claim(context.caller)
     if (asked.nodes is None) == (asked.gpus is None):
@@ -61,7 +61,7 @@ def claim_document(
 ) -> Document:
     """Return the claim of ``gpus`` as a document.
 
-    Raises ``CommandError`` with all that is wrong, fields of documents called by ``words``.
+    Raises ``CommandError`` with every fault; ``words`` has the names that faults use for fields.
     """
     spec: dict[str, Any] = {
         "resources": {"gpuType": asked.flavor, "totalGPUs": gpus},
@@ -91,7 +91,7 @@ def claim_document(
 
 
 def _node_size(view: StateView, asked: fleet_operations.ClaimNodes) -> int:
-    """Return how many GPUs the nodes in question have; raises where they differ."""
+    """Return the number of GPUs of each requested node; raises an error if the nodes differ."""
     pool, flavor = asked.pool or _DEFAULT_POOL, asked.flavor
     wanted = selector_of(asked.selector)
     sizes = {
@@ -120,7 +120,7 @@ def _node_size(view: StateView, asked: fleet_operations.ClaimNodes) -> int:
 def release_claim(
     context: RequestContext, asked: fleet_operations.ReleaseClaim, operation: Operation
 ) -> Order:
-    """Return the order to give the nodes of a claim back before its end."""
+    """Return the order to release the nodes of a claim before its end."""
     del operation
     name = asked.claim
     check_run(context, name, "claim")

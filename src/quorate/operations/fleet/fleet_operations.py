@@ -1,4 +1,4 @@
-"""What is asked of nodes, claims, conflicts and passing time, and what is given."""
+"""Requests and responses of operations on nodes, claims, conflicts and due changes."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from quorate.operations.common_responses import Change, Given, Place, Tree
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 GPUS_MAX: Final = 1_000_000
-"""How many GPUs, or nodes, may be asked for at once."""
+"""The most GPUs, or nodes, in one request."""
 LABELS_MAX: Final = 64
-"""How many labels a claim may be limited to."""
+"""The most labels in the selector of a claim."""
 DOMAINS_MAX: Final = 1_000
-"""How many domains one conflict may be over."""
+"""The most domains that one conflict may cover."""
 Count = Annotated[int, Meta(ge=1, le=GPUS_MAX)]
 Duration = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class MarkNode(Write, kw_only=True, frozen=True):
-    """The node, and why."""
+    """A node, and the reason."""
 
     node: Name
     note: Note = ""
 
 
 class NodeWiped(Write, kw_only=True, frozen=True):
-    """A node that is clean, or with ``failed`` could not be wiped.
+    """A node that is clean or, with ``failed``, could not be wiped.
 
-    With ``after`` only if that claim was the last one on it: a late report frees nothing then.
+    With ``after``, only if that claim was the last one on the node, so that a late report does not
+    free a node that was claimed again.
     """
 
     node: Name
@@ -42,9 +43,10 @@ class NodeWiped(Write, kw_only=True, frozen=True):
 
 
 class ClaimNodes(KeyedWrite, kw_only=True, frozen=True):
-    """So many whole ``nodes``, or ``gpus`` that make up whole ones, for a ``duration``: 8h, 2d.
+    """A claim of whole ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``.
 
-    ``owner`` and ``user`` are those of the token where they are left out, ``name`` is made up.
+    A duration is like 8h or 2d. ``owner`` and ``user`` default to those of the token; ``name`` is
+    generated if it is missing.
     """
 
     flavor: Name
@@ -61,19 +63,19 @@ class ClaimNodes(KeyedWrite, kw_only=True, frozen=True):
 
 
 class ReleaseClaim(Write, kw_only=True, frozen=True):
-    """The claim, and why."""
+    """A claim, and the reason."""
 
     claim: Name
     note: Note = ""
 
 
 class Resolve(KeyedWrite, kw_only=True, frozen=True):
-    """How many GPUs to free, beside the free ones, and where; no domains means all.
+    """How many GPUs to free, beside the free ones, and in which scope; no domains means all.
 
-    A domain is given by its key, region/cluster/domain, or its last part where that is clear.
-    ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
-    BUDGET/CAP, replaces flavor, domains and pool: then GPUs are freed that it bounds. Without a
-    ``pool`` it is ``default``, or the only one that has the flavor.
+    A domain is given by its key, region/cluster/domain, or by its last part if that is unique.
+    ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``, given as
+    BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. Without a ``pool``
+    the pool is ``default``, or the only one that has the flavor.
     """
 
     deficit: Count
@@ -86,14 +88,14 @@ class Resolve(KeyedWrite, kw_only=True, frozen=True):
 
 
 class Tick(Write, kw_only=True, frozen=True):
-    """Do what time has made due."""
+    """Record everything that is due by now."""
 
 
 class Resolution(Given, kw_only=True, frozen=True):
     """The result of freeing GPUs by hand.
 
-    A dry run has only the ``contest``: what would be cut, who would enter with which odds, and a
-    dummy draw. Otherwise it has all fields of an outcome.
+    A dry run has only the ``contest``: the cuts, the runs that would enter the lottery with their
+    odds, and a dummy draw. Otherwise it has all fields of an outcome.
     """
 
     dry_run: bool
@@ -123,7 +125,7 @@ _NODES: Final = (
             cli=(f"node {verb}",),
         )
         for verb, summary, refusals in (
-            ("fail", "Record that a node is lost with all that ran on it.", ("unknown-name",)),
+            ("fail", "Record that a node has failed, with all work on it.", ("unknown-name",)),
             (
                 "recover",
                 "Record that a failed node works again.",
@@ -136,10 +138,10 @@ _NODES: Final = (
             ),
             (
                 "uncordon",
-                "Let a cordoned node be given work again.",
+                "Uncordon a node: new work may be placed on it again.",
                 ("unknown-name", "conflict"),
             ),
-            ("drain", "Cordon a node and stop what is on it.", ("unknown-name",)),
+            ("drain", "Cordon a node and stop the work on it.", ("unknown-name",)),
         )
     ),
     Operation(
@@ -162,7 +164,7 @@ _CLAIMS: Final = (
     Operation(
         name="claim-nodes",
         area=Area.RUNS,
-        summary="Take whole nodes for one user and sensitive work, until a stated end.",
+        summary="Claim whole nodes for one user's sensitive work, until a stated end.",
         takes=ClaimNodes,
         gives=common_responses.Outcome,
         roles=SUBMITTERS,
@@ -192,7 +194,7 @@ _CLAIMS: Final = (
     Operation(
         name="release-claim",
         area=Area.RUNS,
-        summary="Give the nodes of a claim back before its end.",
+        summary="Release the nodes of a claim before its end.",
         takes=ReleaseClaim,
         gives=common_responses.Outcome,
         roles=SUBMITTERS,
@@ -209,7 +211,7 @@ _TIME: Final = (
     Operation(
         name="resolve",
         area=Area.CONTENTION,
-        summary="Make room in a scope, one notice from now.",
+        summary="Free GPUs in a scope by hand, after the notice period.",
         takes=Resolve,
         gives=Resolution,
         roles=ADMINS,
@@ -224,7 +226,7 @@ _TIME: Final = (
     Operation(
         name="tick",
         area=Area.SERVICE,
-        summary="Do what time has made due.",
+        summary="Record everything that is due by now.",
         takes=Tick,
         gives=common_responses.Outcome,
         roles=ADMINS,

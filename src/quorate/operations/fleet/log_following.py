@@ -16,7 +16,7 @@ from quorate.ports.log_port import Logs, Output
 class LogFollower:
     """Reads the output of ``run`` from line ``next`` on.
 
-    ``check`` is for the thread that owns the ledger; ``read`` reads files, and is for any other.
+    Only the ledger thread may call ``check``. ``read`` reads files, so other threads call it.
     """
 
     def __init__(self, logs: Logs, run: str, first: int) -> None:
@@ -27,17 +27,17 @@ class LogFollower:
         self.is_over = False
 
     def check(self, context: RequestContext) -> None:
-        """Look whether the run is over; raises ``CommandError`` where the caller sees it no more.
+        """Check whether the run is over; raises ``CommandError`` if the caller lost sight of it.
 
-        A run that is over writes nothing more, so that what is read after this is all.
+        A run that is over writes nothing more, so a read after this check gets all output.
         """
         check_run(context, self.run)
         self._is_run_over = context.recorded.runs[self.run].phase in TERMINAL
 
     def read(self) -> dict[str, Any] | None:
-        """Return the next lines, as ``run-logs`` does; None where there are none now.
+        """Return the next lines, as ``run-logs`` does; None if there are none now.
 
-        The last one has ``ended``, and may be without lines.
+        The last result has ``ended``, and may have no lines.
         """
         is_run_over = self._is_run_over
         found = self._logs.read(self.run, first=self.next, limit=LINES_MAX)
@@ -52,7 +52,7 @@ class LogFollower:
 
 
 def watch_logs(context: RequestContext, asked: WatchLogs, operation: Operation) -> LogFollower:
-    """Return a follower of a run's output; refused where no executor keeps it."""
+    """Return a follower of a run's output; refused if no executor keeps the output."""
     del operation
     name = asked.run.removeprefix("run/")
     return LogFollower(kept_logs(context, name), name, asked.first)

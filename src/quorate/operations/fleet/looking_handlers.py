@@ -1,7 +1,7 @@
-"""The fleet at a glance, and what the work of a run has written.
+"""The fleet in summary, and the output of a run.
 
-How much of the fleet is in use is for every caller to see; by whom, only of their own tenants.
-Output is there where an executor keeps it.
+Every caller may see how much of the fleet is in use, but only its own tenants' names. Output exists
+if an executor keeps it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quorate.views.runs.fleet_view import top_of
 
 
 def fleet_top(context: RequestContext, asked: FleetTop, operation: Operation) -> Answer:
-    """Return used and free GPUs by flavor and domain, and who has them."""
+    """Return used and free GPUs by flavor and domain, and the owners that use them."""
     del operation
     moment, caller = context.moment, context.caller
     _check_pool(context, asked.pool)
@@ -55,7 +55,7 @@ def fleet_map(context: RequestContext, asked: ShowMap, operation: Operation) -> 
 
 
 def _check_pool(context: RequestContext, pool: str | None) -> None:
-    """Refuse a pool that there is none of."""
+    """Raise ``CommandError`` if there is no such pool."""
     if pool is not None and pool not in context.moment.view.pools:
         raise CommandError(
             Exit.REFUSED,
@@ -69,7 +69,7 @@ NO_LOGS: Final = "no-logs"
 
 
 def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> Answer:
-    """Return lines of a run's output; refused where no executor keeps it."""
+    """Return lines of a run's output; refused if no executor keeps the output."""
     del operation
     name = asked.run.removeprefix("run/")
     logs = kept_logs(context, name)
@@ -79,12 +79,12 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
     found = logs.read(name, first=first, limit=limit)
     notes: tuple[str, ...] = ()
     if found is None:
-        # A follower sees it begin.
+        # A follower gets the first lines when they are written.
         found = Output(lines=(), first=asked.from_, is_last=True)
         notes = (f"note: run {name!r} has written nothing yet; why: quorate explain {name}",)
     # A run that is over writes nothing more: its leases have ended, and no process is left.
     ended = found.is_last and context.recorded.runs[name].phase in TERMINAL
-    # Lines that came while the last ones were read were not requested.
+    # The request does not include lines that were written during the read.
     more = not found.is_last and (asked.tail is None or len(found.lines) < limit)
     return Answer(
         tree=lambda: logs_tree(name, found, ended=ended, more=more),
@@ -94,7 +94,7 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
 
 
 def kept_logs(context: RequestContext, name: str) -> Logs:
-    """Return where the output of a run is kept, or will be; refused where no executor keeps it."""
+    """Return where the output of a run is or will be kept; refused if no executor keeps it."""
     check_run(context, name)
     record = context.recorded.runs[name]
     if context.logs is None:
@@ -115,7 +115,7 @@ def kept_logs(context: RequestContext, name: str) -> Logs:
 
 
 def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
-    """Refuse where the cluster of the run's pool keeps its output, and say how to read it there."""
+    """Raise an error if the pool's cluster keeps the run's output; it says how to read it there."""
     name, owner = record.spec.name, record.spec.owner
     pool = context.moment.view.pools[record.spec.pool]
     if pool.executor is not PoolExecutor.KUBERNETES:

@@ -1,4 +1,4 @@
-"""What is asked of the fleet as a whole and of the output of a run, and what is given."""
+"""Requests and responses of operations on the whole fleet and on the output of runs."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from quorate.operations.common_responses import Given
 from quorate.operations.operation import EVENT_STREAM, Area, Effect, Operation
 
 LINES_MAX: Final = 1_000
-"""How many lines of a run's output one answer has at most."""
+"""The most lines of a run's output in one answer."""
 
 
 class FleetTop(Asked, kw_only=True, frozen=True):
-    """Of one pool, or of all of them."""
+    """One pool, or all pools."""
 
     pool: Name | None = None
 
 
 class ShowMap(Asked, kw_only=True, frozen=True):
-    """Of one pool, or of all of them."""
+    """One pool, or all pools."""
 
     pool: Name | None = None
 
 
 class RunLogs(Asked, kw_only=True, frozen=True):
-    """The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0.
+    """The output of a run: at most ``limit`` lines, from line ``from`` on, counted from 0.
 
-    With ``tail`` only the last ``tail`` lines that exist.
+    With ``tail``, only the last ``tail`` lines that exist.
     """
 
     run: Name
@@ -47,13 +47,13 @@ class WatchLogs(Asked, kw_only=True, frozen=True):
 
 
 class RunReports(Asked, kw_only=True, frozen=True):
-    """The run whose work is asked about."""
+    """The run whose reports are requested."""
 
     run: Name
 
 
 class Use(Given, kw_only=True, frozen=True):
-    """GPUs of one domain, flavor and pool: what works, what is free, what is not offered."""
+    """GPUs of one domain, flavor and pool: in use, free, and out of service."""
 
     domain: str
     flavor: str
@@ -67,7 +67,7 @@ class Use(Given, kw_only=True, frozen=True):
 
 
 class FlavorUse(Given, kw_only=True, frozen=True):
-    """All GPUs of one flavor; ``queued`` counts those that waiting runs prefer."""
+    """All GPUs of one flavor; ``queued`` counts the GPUs of waiting runs that prefer it."""
 
     flavor: str
     gpus_used: int
@@ -78,7 +78,7 @@ class FlavorUse(Given, kw_only=True, frozen=True):
 
 
 class OwnerUse(Given, kw_only=True, frozen=True):
-    """What the runs of one owner hold of one flavor now."""
+    """The GPUs of one flavor that the runs of one owner hold now."""
 
     owner: str
     flavor: str
@@ -88,7 +88,7 @@ class OwnerUse(Given, kw_only=True, frozen=True):
 
 
 class Top(Given, kw_only=True, frozen=True):
-    """The fleet as it is now: by flavor, by domain, and who has how much of it."""
+    """The fleet as it is now: by flavor, by domain, and by owner."""
 
     flavors: tuple[FlavorUse, ...]
     domains: tuple[Use, ...]
@@ -96,7 +96,7 @@ class Top(Given, kw_only=True, frozen=True):
 
 
 class NodeColumns(Given, kw_only=True, frozen=True):
-    """Nodes by columns, domain by domain; ``status`` is ``Ready``, ``Cordoned`` or ``Failed``."""
+    """Nodes as columns, domain by domain; ``status`` is ``Ready``, ``Cordoned`` or ``Failed``."""
 
     name: tuple[str, ...]
     domain: tuple[str, ...]
@@ -107,9 +107,9 @@ class NodeColumns(Given, kw_only=True, frozen=True):
 
 
 class LeaseColumns(Given, kw_only=True, frozen=True):
-    """Leases by columns; the names of others are withheld.
+    """Leases as columns; the names of other tenants are withheld.
 
-    Each began at ``startMs``, and is paid for until ``untilMs``.
+    Each lease began at ``startMs`` and is paid until ``untilMs``.
     """
 
     name: tuple[str, ...]
@@ -121,7 +121,7 @@ class LeaseColumns(Given, kw_only=True, frozen=True):
 
 
 class HeldColumns(Given, kw_only=True, frozen=True):
-    """Neighbouring GPUs that one lease has on one node, from the ordinal ``first`` on.
+    """Consecutive GPUs that one lease has on one node, from the ordinal ``first`` on.
 
     ``node`` and ``lease`` are positions in the other columns, counted from 0.
     """
@@ -133,7 +133,7 @@ class HeldColumns(Given, kw_only=True, frozen=True):
 
 
 class MapGiven(Given, kw_only=True, frozen=True):
-    """Every node and who has which of its GPUs, as of the event ``sequence``."""
+    """Every node and the leases on its GPUs, as of the event ``sequence``."""
 
     sequence: int
     nodes: NodeColumns
@@ -144,7 +144,7 @@ class MapGiven(Given, kw_only=True, frozen=True):
 class LogLine(Given, kw_only=True, frozen=True):
     """One line of output; ``stream`` is ``out`` or ``err``.
 
-    ``rank`` is the process that wrote it; null where the executor says something itself.
+    ``rank`` is the process that wrote it; null for a line that the executor itself wrote.
     """
 
     number: int
@@ -156,9 +156,9 @@ class LogLine(Given, kw_only=True, frozen=True):
 
 
 class Logs(Given, kw_only=True, frozen=True):
-    """Lines in order. ``next`` is where to read on.
+    """Lines in order; ``next`` is the number of the next line to request.
 
-    ``more`` says that there are lines after these now, ``ended`` that none will come any more.
+    ``more`` means that further lines exist now, ``ended`` that no further line will be written.
     """
 
     run: str
@@ -169,9 +169,9 @@ class Logs(Given, kw_only=True, frozen=True):
 
 
 class StepTold(Given, kw_only=True, frozen=True):
-    """A step that a run has reported; a figure is null where it is no finite number.
+    """A step that a run has reported; a figure that is not a finite number is null.
 
-    ``generation`` counts the starts of its processes.
+    ``generation`` counts the starts of the run's processes.
     """
 
     step: int
@@ -181,10 +181,11 @@ class StepTold(Given, kw_only=True, frozen=True):
 
 
 class RunProgress(Given, kw_only=True, frozen=True):
-    """What the work of a run has reported: its last step, and the reports before it, oldest first.
+    """The reports of a run: its last step, and the reports before it, oldest first.
 
-    ``total`` is the number of steps that it declares, or reports as the figure ``total``;
-    ``steps_per_second`` counts since its processes started last, as far as reports go back.
+    ``total`` is the number of steps that the run declares, or reports as the figure ``total``.
+    ``steps_per_second`` is the rate since its processes last started, as far back as reports are
+    kept.
     """
 
     run: str
@@ -200,7 +201,7 @@ OPERATIONS: Final = (
     Operation(
         name="fleet-top",
         area=Area.FLEET,
-        summary="Show the fleet by flavor and domain, and who has how much of it.",
+        summary="Show the use of the fleet by flavor, by domain and by owner.",
         takes=FleetTop,
         gives=Top,
         roles=ANYBODY,
@@ -226,7 +227,7 @@ OPERATIONS: Final = (
     Operation(
         name="run-logs",
         area=Area.RUNS,
-        summary="Show what the work of a run has written.",
+        summary="Show the output of a run.",
         takes=RunLogs,
         gives=Logs,
         roles=ANYBODY,
@@ -239,7 +240,7 @@ OPERATIONS: Final = (
     Operation(
         name="run-reports",
         area=Area.RUNS,
-        summary="Show the steps, rate and figures that the work of a run has reported.",
+        summary="Show the steps, rate and figures that a run has reported.",
         takes=RunReports,
         gives=RunProgress,
         roles=ANYBODY,
@@ -252,7 +253,7 @@ OPERATIONS: Final = (
     Operation(
         name="watch-logs",
         area=Area.RUNS,
-        summary="Follow what the work of a run writes, until the run is over.",
+        summary="Follow the output of a run until the run is over.",
         takes=WatchLogs,
         gives=Logs,
         roles=ANYBODY,

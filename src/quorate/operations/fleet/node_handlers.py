@@ -1,4 +1,4 @@
-"""Nodes: status reports of people and monitors, and the wipe after a claim."""
+"""Nodes: status reports by people and monitors, and the wipe after a claim."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _INSTEAD: Final = {
     ("recover", NodeStatus.CORDONED): "uncordon",
     ("uncordon", NodeStatus.FAILED): "recover",
 }
-"""A word and a node's status -> the word that fits it: a cordoned node is not recovered."""
+"""A verb and a node's status -> the verb to use instead: a cordoned node is uncordoned."""
 
 
 def mark_node(
     context: RequestContext, asked: fleet_operations.MarkNode, operation: Operation
 ) -> Order:
-    """Return the order to make a node what the operation is about."""
+    """Return the order to set a node to the status that the operation stands for."""
     verb, name = operation.about, asked.node
     check_node(context, name)
     now = context.recorded.node_status.get(name, NodeStatus.READY)

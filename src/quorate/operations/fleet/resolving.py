@@ -1,4 +1,4 @@
-"""Room made by hand, after the notice period; and what time has made due, done now."""
+"""Conflicts that an operator declares by hand, and the recording of due changes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from quorate.views.word_forms import until
 def resolve(
     context: RequestContext, asked: fleet_operations.Resolve, operation: Operation
 ) -> Answer | Order:
-    """Return the order to free GPUs in a scope, or for a dry run the expected result."""
+    """Return the order to free GPUs in a scope; for a dry run, the expected result."""
     del operation
     command = _command(context.recorded, asked)
     if asked.dry_run:
-        return _foretold(context, command)
+        return _expected_result(context, command)
     return Order(
         command=command,
         unchanged="a conflict over this is open already; see: quorate get resolveroutcomes",
@@ -37,12 +37,12 @@ def resolve(
 
 
 def tick(context: RequestContext, asked: fleet_operations.Tick, operation: Operation) -> Order:
-    """Return the order to do what time has made due."""
+    """Return the order to record everything that is due by now."""
     del asked, operation
     due_ms = next_due_ms(
         context.recorded, has_executor=context.has_executor, after_ms=context.now_ms
     )
-    unchanged = "nothing is due, and nothing will be by time alone"
+    unchanged = "nothing is due, and no later time is set at which something would be"
     if due_ms is not None:
         unchanged = f"nothing is due before {until(due_ms, context.now_ms)}"
     return Order(command=Tick(), unchanged=unchanged)
@@ -76,7 +76,7 @@ def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
 
 
 def _only_pool(pools: AbstractSet[str], flavor: str) -> str:
-    """Return the pool that is meant where none is named: the default one, or the only one."""
+    """Return the pool if none is named: the default one, or the only one with the flavor."""
     if DEFAULT_POOL in pools or not pools:
         return DEFAULT_POOL
     if len(pools) > 1:
@@ -85,7 +85,7 @@ def _only_pool(pools: AbstractSet[str], flavor: str) -> str:
 
 
 def _within(asked: fleet_operations.Resolve, known: Sequence[str], flavor: str) -> tuple[str, ...]:
-    """Return the domains of ``known`` that are in the regions and clusters asked for."""
+    """Return the domains of ``known`` that are in the requested regions and clusters."""
     places = {key: tuple(key.split("/")) for key in known}
     for number, (what, wanted) in enumerate(
         (("region", asked.regions), ("cluster", asked.clusters))
@@ -107,7 +107,7 @@ def _domain(word: str, known: Sequence[str], flavor: str) -> str:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise _missing(f"domain {word!r} is not clear", matching)
+        raise _missing(f"domain {word!r} is ambiguous", matching)
     raise _missing(f"there is no {flavor} in domain {word!r}", known)
 
 
@@ -116,8 +116,8 @@ def _missing(what: str, known: Iterable[str]) -> CommandError:
     return CommandError(Exit.REFUSED, f"{what}; there are: {there}", fault=UNKNOWN_NAME)
 
 
-def _foretold(context: RequestContext, command: Resolve) -> Answer:
-    """Return the expected result of the conflict in the present state; nothing is written."""
+def _expected_result(context: RequestContext, command: Resolve) -> Answer:
+    """Return the expected result of the conflict in the present state; nothing is recorded."""
     view, now_ms = context.recorded, context.now_ms
     question = by_hand(view, command)
     found = foresee(view, question, now_ms + view.pools[question.scope.pool].notice_ms)

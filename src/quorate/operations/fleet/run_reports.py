@@ -1,4 +1,4 @@
-"""What the work of a run has reported of itself: steps, and figures such as the loss."""
+"""The reports of a run: steps, and figures such as the loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quorate.views.runs.progress_view import (
 
 
 def progress_in(context: RequestContext, record: RunRecord) -> Progress | None:
-    """Return the progress of a run's work; None where it has reported nothing that is kept."""
+    """Return the progress of a run; None if no report of it is kept."""
     if context.logs is None:
         return None
     rounds = record.spec.rounds

@@ -1,1 +1,1 @@
-"""Operations that plan, explain and watch, and those on the ledger itself."""
+"""Operations that plan, explain and watch, and operations on the ledger itself."""

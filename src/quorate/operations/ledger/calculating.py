@@ -1,4 +1,4 @@
-"""The calculus: a decision computed on a given world, and on nothing else."""
+"""The calculus: computes a decision on a world given in the request, and on nothing else."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from quorate.calc import CalcInputError, run
 from quorate.operations.answer_types import Answer
 from quorate.operations.ledger.ledger_operations import Calculate
 from quorate.operations.operation import Operation
-from quorate.operations.request_context import AnyDesk
+from quorate.operations.request_context import AnyContext
 from quorate.views.exits import CommandError, Exit
 
 SCENARIO: Final = "scenario"
 ROUNDS: Final = "rounds"
 STEPS_MAX: Final = 100
-"""How many steps a scenario may have that a service is asked to play."""
+"""The most steps of a scenario that a service plays."""
 THINGS_MAX: Final = 500
-"""How many nodes, runs and documents it may begin with: each step shows all of them."""
+"""The most nodes, runs and documents in its world, because each step shows all of them."""
 _THINGS: Final = ("nodes", "runs", "documents")
 
 
-def calculate(context: AnyDesk, asked: Calculate, operation: Operation) -> Answer:
-    """Return what is decided in the world; the ledger is not read."""
+def calculate(context: AnyContext, asked: Calculate, operation: Operation) -> Answer:
+    """Return the decision in the given world; the ledger is not read."""
     del context, operation
     if asked.kind == SCENARIO:
         _check_size(asked.world)
     if asked.kind == ROUNDS:
-        # How many rounds a recording takes is known only after it has been played.
+        # The number of rounds in a recording is known only after it has been played.
         raise CommandError(
             Exit.INVALID,
-            "kind: a service plays no recordings; play it where you are:"
+            "kind: a service plays no recordings; play it on your machine:"
             " quorate calc rounds -f FILE",
         )
     try:
@@ -44,12 +44,12 @@ def calculate(context: AnyDesk, asked: Calculate, operation: Operation) -> Answe
 
 
 def _check_size(world: object) -> None:
-    """Raise ``CommandError`` when a scenario takes longer than other callers should wait for."""
+    """Raise ``CommandError`` if a scenario would take longer than other callers should wait."""
     if not isinstance(world, dict):
         return
     steps = _count(world.get("steps"))
     things = sum(_count(world.get(name)) for name in _THINGS)
-    remedy = "play it where you are: quorate calc scenario -f FILE"
+    remedy = "play it on your machine: quorate calc scenario -f FILE"
     if steps > STEPS_MAX:
         raise CommandError(
             Exit.INVALID,

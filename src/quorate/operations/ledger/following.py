@@ -14,11 +14,11 @@ from quorate.operations.request_context import RequestContext
 from quorate.operations.visible_events import Sight
 
 LOOKED_AT_MAX: Final = 10_000
-"""How many events one reading reads at most, so that hidden ones cannot hold up other callers."""
+"""The most events that one read covers, so that hidden events cannot delay other callers."""
 
 
 class Follower:
-    """Reads events on from a place in the ledger, for ``caller``."""
+    """Reads events from a cursor on, for ``caller``."""
 
     def __init__(self, place: Cursor, caller: Caller, watched: Watched) -> None:
         self._place = place
@@ -32,14 +32,13 @@ class Follower:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to read at once; otherwise wait until something is recorded."""
+        """Whether more events can be read now; if not, wait for the next commit."""
         return self._place.is_behind
 
     def read(self, limit: int) -> list[Shown]:
-        """Return the next events that the caller may see, ``limit`` at most.
+        """Return the next events that the caller may see, at most ``limit``.
 
-        An empty list does not mean the end, which ``is_behind`` shows: what is hidden moves the
-        cursor, too.
+        An empty list is not the end, because hidden events move the cursor too; see ``is_behind``.
         """
         assert limit > 0, limit
         found: list[Shown] = []
@@ -53,7 +52,7 @@ class Follower:
                 place.seq = seq
                 if sight.sees(event) and self._watched.concerns(event, view):
                     told = sight.told(event)
-                    # Only what was not redacted is made once and shared by all watchers.
+                    # Only trees without redaction are made once and shared by all watchers.
                     found.append(
                         Shown(seq, page.told(seq))
                         if told is event

@@ -1,4 +1,4 @@
-"""The ledger itself: its events listed, its end signed, the whole of it exported."""
+"""The ledger itself: lists its events, signs its end, exports all of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from quorate.operations.common_requests import Nothing
 from quorate.operations.ledger.ledger_operations import ListEvents
 from quorate.operations.operation import Operation
 from quorate.operations.recent_blocks import Page, Recent
-from quorate.operations.request_context import AnyDesk, RequestContext
+from quorate.operations.request_context import AnyContext, RequestContext
 from quorate.operations.visible_events import Sight
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.runs.event_text import ABOUT, COLUMNS, Entry, entries, entry_tree, row
@@ -33,13 +33,13 @@ EXPORT_FORMAT: Final = "quorate-export/1"
 
 
 LOOKED_AT_MAX: Final = 100_000
-"""How many events one page reads at most: the answer says where to continue."""
+"""The most events that one page reads; the answer says where to continue."""
 BACK_BLOCKS: Final = 128
-"""How many blocks are read at once on the way back from the end."""
+"""The number of blocks in one read on the way back from the end."""
 
 
 def list_events(context: RequestContext, asked: ListEvents, operation: Operation) -> Answer:
-    """Return events that may be seen: the first from one on, else the last ones."""
+    """Return events that the caller may see: the first from a sequence on, else the last ones."""
     del operation
     view = context.recorded
     wanted = _Wanted(view, Sight(view, context.caller), asked)
@@ -48,7 +48,7 @@ def list_events(context: RequestContext, asked: ListEvents, operation: Operation
     if asked.first is not None:
         found, next_seq = _first_from(context, wanted, asked.first, asked.limit)
         if next_seq <= view.seq and not found:
-            notes = (f"none up to sequence {next_seq - 1}; go on with --from {next_seq}",)
+            notes = (f"none up to sequence {next_seq - 1}; continue with --from {next_seq}",)
     else:
         found, notes = _last(context, wanted, asked.limit)
         next_seq = view.seq + 1
@@ -63,18 +63,18 @@ def list_events(context: RequestContext, asked: ListEvents, operation: Operation
 
 
 class _Wanted:
-    """Which events are requested, and may be seen."""
+    """Selects the events that are requested and that the caller may see."""
 
     def __init__(self, view: StateView, sight: Sight, asked: ListEvents) -> None:
         self._sight = sight
         self._is_chosen, run = _chosen(view, sight, asked)
         self.is_about_one = asked.run is not None or asked.about is not None
-        # Nothing happens to a run before it is submitted.
+        # No event about a run comes before its submission.
         record = None if run is None else view.runs.get(run)
         self.first = 1 if record is None else record.seq
 
     def of(self, entries_: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield those of ``entries_`` that are wanted, as they are shown."""
+        """Yield the selected events of ``entries_``, redacted for the caller."""
         for entry in entries_:
             if self._is_chosen(entry.event) and self._sight.sees(entry.event):
                 yield replace(entry, event=self._sight.told(entry.event))
@@ -86,7 +86,8 @@ def _first_from(
     """Return the first ``limit`` events from ``first`` on, and the sequence to continue from."""
     end = context.recorded.seq
     if limit is None:
-        # Only the owner of the ledger's file may list all of it; a service lists a page at most.
+        # Only the user that opened the ledger's file may list all of it; a service lists a page at
+        # most.
         return list(wanted.of(_entries_from(context, first))), max(first, end + 1)
     looked_at = islice(_entries_from(context, first), LOOKED_AT_MAX)
     found = list(islice(wanted.of(looked_at), limit))
@@ -100,7 +101,7 @@ def _last(
 ) -> tuple[Sequence[Entry], tuple[str, ...]]:
     """Return the last ``limit`` events, and a note about those before them."""
     if limit is None or wanted.is_about_one:
-        # The requested events may be anywhere, so the ledger is read from the first possible one
+        # The requested events may be anywhere, so the ledger is read from the first possible event
         # on.
         return deque(wanted.of(_entries_from(context, wanted.first)), maxlen=limit), ()
     found: deque[Entry] = deque()
@@ -133,7 +134,7 @@ def _pages_back(context: RequestContext) -> Iterator[Page]:
 def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
     """Yield the events from sequence ``first`` on, up to the end of the state.
 
-    Blocks before ``first`` are not read: a page costs what it reads, wherever it is.
+    Blocks before ``first`` are not read, so a page costs the same everywhere in the ledger.
     """
     end = context.recorded.seq
     if first > end:
@@ -151,9 +152,9 @@ def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
 def _chosen(
     view: StateView, sight: Sight, asked: ListEvents
 ) -> tuple[Callable[[Event], bool], str | None]:
-    """Return a test whether an event is about the requested resource, and the run of that, if any.
+    """Return a test whether an event is about the requested resource, and its run, if any.
 
-    Raises where there is no such resource.
+    Raises ``CommandError`` if there is no such resource.
     """
     about = asked.about
     if asked.run is not None:
@@ -185,14 +186,15 @@ def _is_there(view: StateView, sight: Sight, kind: str, name: str) -> bool:
         case "resolveroutcome":
             return name in view.conflicts
         case "reservation":
-            # A resource that is over is not kept, but its events are: so its run decides.
+            # A closed resource is not in the state, but its events are in the ledger; so the caller
+            # must see its run.
             return sight.sees_run(name.rpartition("@")[0])
         case _:
             return sight.sees_run(name)
 
 
-def sign_checkpoint(context: AnyDesk, asked: Nothing, operation: Operation) -> Answer:
-    """Return a signed checkpoint of the ledger's end, whose chain is verified to get there."""
+def sign_checkpoint(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
+    """Return a signed checkpoint of the ledger's end; verifies the chain up to it."""
     del asked, operation
     if context.signer is None:
         raise CommandError(
@@ -207,7 +209,7 @@ def sign_checkpoint(context: AnyDesk, asked: Nothing, operation: Operation) -> A
     return Answer(tree=lambda: msgspec.json.decode(text), lines=lambda _: text.splitlines())
 
 
-def export_ledger(context: AnyDesk, asked: Nothing, operation: Operation) -> Answer:
+def export_ledger(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
     """Return the whole ledger, a line of JSON for each block."""
     del asked, operation
     store = context.store
@@ -224,7 +226,7 @@ def export_ledger(context: AnyDesk, asked: Nothing, operation: Operation) -> Ans
 
 
 def export_lines(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield one line of JSON for each block, each verified before it is shown."""
+    """Yield one line of JSON for each block; each block is verified first."""
     head, at_ms = GENESIS, 0
     for block in blocks:
         events = open_block(block, after=head, not_before_ms=at_ms)

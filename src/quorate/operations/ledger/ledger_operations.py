@@ -1,4 +1,4 @@
-"""What is asked of the ledger itself, and what is given."""
+"""Requests and responses of operations on the ledger itself."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import EVENT_STREAM, JSON_LINES, Area, Effect, Operation
 
 CHECKPOINTS_MAX: Final = 100
-"""How many checkpoints, and how many receipts, one request may carry."""
+"""The most checkpoints, and the most receipts, in one request."""
 Seq = Annotated[int, Meta(ge=1, le=2**53)]
-"""Of an event; the largest is one that every JSON reader has exactly."""
+"""The sequence of an event, up to the largest integer that every JSON parser reads exactly."""
 
 
 class WatchEvents(PictureRequest, kw_only=True, frozen=True):
-    """From the event ``from`` on; without it what is recorded from now on."""
+    """Events from the event ``from`` on; without it, events that are recorded from now on."""
 
     first: Seq | None = field(default=None, name="from")
 
 
 class ListEvents(Asked, kw_only=True, frozen=True):
-    """``limit`` at most: the first from the event ``from`` on, else the last ones.
+    """At most ``limit`` events: the first ones from the event ``from`` on, else the last ones.
 
     To read on, ask from ``next`` of the answer, until that is beyond the ledger's end. ``run`` and
-    ``about`` (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) choose among them.
+    ``about`` (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select events.
     """
 
     first: Seq | None = field(default=None, name="from")
@@ -39,7 +39,7 @@ class ListEvents(Asked, kw_only=True, frozen=True):
 
 
 class VerifyLedger(Asked, kw_only=True, frozen=True):
-    """With ``deep`` every event and invariant; each ``receipt`` (``BLOCK:HASH``) is looked up."""
+    """With ``deep``, checks every event and invariant; finds each ``receipt`` (``BLOCK:HASH``)."""
 
     deep: bool = False
     receipts: Annotated[tuple[str, ...], Meta(max_length=CHECKPOINTS_MAX)] = field(
@@ -48,14 +48,14 @@ class VerifyLedger(Asked, kw_only=True, frozen=True):
 
 
 class KeptCheckpoint(Asked, kw_only=True, frozen=True):
-    """A checkpoint as it was signed, and the name of its file."""
+    """A signed checkpoint, and the name of its file."""
 
     checkpoint: Tree
     file: Annotated[str, Meta(min_length=1, max_length=4_096)] = "the checkpoint"
 
 
 class VerifyAgainst(VerifyLedger, kw_only=True, frozen=True):
-    """With ``checkpoints`` that were kept elsewhere, each of which must agree."""
+    """A verification against ``checkpoints`` that were kept elsewhere; each must agree."""
 
     checkpoints: Annotated[
         tuple[KeptCheckpoint, ...], Meta(min_length=1, max_length=CHECKPOINTS_MAX)
@@ -70,7 +70,7 @@ class Calculate(Asked, kw_only=True, frozen=True):
 
 
 class EventTold(Struct, kw_only=True, frozen=True):
-    """One event; further fields are those of its ``tag``: docs/reference/events.md."""
+    """One event; its further fields are those of its ``tag``: docs/reference/events.md."""
 
     seq: int
     tag: str
@@ -86,16 +86,16 @@ class InBlock(Given, kw_only=True, frozen=True):
 
 
 class EventListed(EventTold, kw_only=True, frozen=True):
-    """One event, what it says in a sentence, and the block that holds it."""
+    """One event, its sentence, and the block that holds it."""
 
     text: str
     block: InBlock
 
 
 class Events(Given, kw_only=True, frozen=True):
-    """Events in order; ask from ``next`` to read on. None, or few, need not be the end.
+    """Events in order; ask from ``next`` to read on. An empty or short page may not be the end.
 
-    A page reads a bounded number of events, of which the caller may not see all.
+    A page reads a bounded number of events, and the caller may not see all of them.
     """
 
     items: tuple[EventListed, ...]
@@ -119,10 +119,10 @@ class Agreed(Given, kw_only=True, frozen=True):
 
 
 class Verification(Given, kw_only=True, frozen=True):
-    """Everything that was checked holds; anything that does not is an error instead.
+    """Everything that was checked is correct; otherwise the answer is an error.
 
-    ``end_known`` is false where no record of the end is kept apart from the log: one that was cut
-    short would verify just the same.
+    ``end_known`` is false if no record of the end is kept apart from the log. Then a ledger that
+    was cut short would still verify.
     """
 
     verifies: bool
@@ -136,7 +136,7 @@ class Verification(Given, kw_only=True, frozen=True):
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):
-    """The end of the ledger, signed. Keep it where the holder of the ledger cannot change it."""
+    """The end of the ledger, signed. Keep it where the operator of the ledger cannot change it."""
 
     kind: str
     ledger_id: str
@@ -162,7 +162,7 @@ class ExportedBlock(Struct, kw_only=True, frozen=True):
 
 
 class Lottery(Given, kw_only=True, frozen=True):
-    """The committed chain, and how far it is revealed; null where there is none."""
+    """The committed chain, and how far it is revealed; null if the ledger has no lottery."""
 
     commitment: str | None
     length: int
@@ -173,7 +173,7 @@ class Lottery(Given, kw_only=True, frozen=True):
 
 
 class Redrawn(Given, kw_only=True, frozen=True):
-    """Every lottery gives the published result; anything else is an error instead."""
+    """Every lottery gives the published result; otherwise the answer is an error."""
 
     verifies: bool
     events: int
@@ -183,12 +183,12 @@ class Redrawn(Given, kw_only=True, frozen=True):
 
 
 Calculated = dict[str, Any]
-"""What a calculation answers: docs/reference/calc.md."""
+"""The result of a calculation: docs/reference/calc.md."""
 _LEDGER: Final = (
     Operation(
         name="watch-events",
         area=Area.LEDGER,
-        summary="Follow what is recorded, from a sequence on.",
+        summary="Follow the events of the ledger, from a sequence on.",
         takes=WatchEvents,
         gives=EventTold,
         roles=ANYBODY,
@@ -217,7 +217,7 @@ _LEDGER: Final = (
     Operation(
         name="verify-ledger",
         area=Area.LEDGER,
-        summary="Check that the ledger is what was written.",
+        summary="Check that the ledger was not changed after it was written.",
         takes=VerifyLedger,
         gives=Verification,
         roles=ANYBODY,
@@ -247,7 +247,7 @@ _LEDGER: Final = (
     Operation(
         name="sign-checkpoint",
         area=Area.LEDGER,
-        summary="Sign where the ledger ends.",
+        summary="Sign a checkpoint of the ledger's end.",
         takes=common_requests.Nothing,
         gives=Checkpoint,
         roles=ADMINS,
@@ -306,7 +306,7 @@ _LOTTERY: Final = (
     Operation(
         name="calc",
         area=Area.SERVICE,
-        summary="Work out one decision on a world given as JSON.",
+        summary="Compute one decision on a world given as JSON.",
         takes=Calculate,
         gives=Calculated,
         roles=ANYBODY,

@@ -1,4 +1,4 @@
-"""The lottery: how far its chain is revealed, and every draw of a ledger made again."""
+"""The lottery: how far its chain is revealed, and a verification that repeats every draw."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from quorate.operations.ledger.verification import (
     verify,
 )
 from quorate.operations.operation import Operation
-from quorate.operations.request_context import AnyDesk, RequestContext
+from quorate.operations.request_context import AnyContext, RequestContext
 from quorate.views.exits import CommandError, Exit
 from quorate.views.table import pairs
 
@@ -97,16 +97,16 @@ class Redrawn:
         return Answer(tree=self.tree, lines=lambda _: self.lines())
 
 
-def verify_lottery(context: AnyDesk, asked: Nothing, operation: Operation) -> Answer:
-    """Return the result of drawing again; raises ``CommandError`` with every fault."""
+def verify_lottery(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
+    """Return the result of repeating every draw; raises ``CommandError`` with every fault."""
     del asked, operation
     return redraw(TITLE, context.store.blocks, context.name).answer()
 
 
 def redraw(title: str, blocks: Callable[[], Iterable[Block]], name: str | None = None) -> Redrawn:
-    """Return the result of drawing the lotteries of ``blocks`` again, which are verified first.
+    """Return the result of repeating the draws of ``blocks``, which are verified first.
 
-    They are called ``title`` in the answer and ``name`` in faults.
+    ``title`` is the name of the ledger in the answer, ``name`` its name in faults.
     """
     verify(title, blocks, Checks(), name)
     books, faults = Lotteries(), list[str]()

@@ -1,4 +1,4 @@
-"""When runs start, whether submitted or not, and what holds them."""
+"""Forecasts and explanations: when runs start, submitted or not, and why they wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from quorate.operations.unknown_names import check_run, unknown
 from quorate.operations.visibility import seen_by, sees_owner
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import refused
-from quorate.views.redaction.redacted_answers import veiled_explanation, veiled_forecast
+from quorate.views.redaction.redacted_answers import redacted_explanation, redacted_forecast
 from quorate.views.redaction.redaction import Redaction
 from quorate.views.runs.event_text import moves_of
 from quorate.views.runs.explanation_view import explanation_lines, explanation_tree
@@ -35,7 +35,7 @@ from quorate.views.runs.wait_view import wait_of
 def plan_run(
     context: RequestContext, asked: plan_operations.AboutRun, operation: Operation
 ) -> Answer:
-    """Return when a submitted run starts, and what that rests on."""
+    """Return when a submitted run starts, and the conditions of that start."""
     del operation
     name = asked.run.removeprefix("run/")
     check_run(context, name, more="for one that is not submitted: quorate plan -f FILE --dry-run")
@@ -48,7 +48,7 @@ def plan_run(
 
 
 def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) -> Forecast:
-    """Return the forecast of a submitted run, beyond the depth, too, where ``is_exact``."""
+    """Return the forecast of a submitted run; if ``is_exact``, also beyond the planning depth."""
     view = context.recorded
     found = foretell(
         view,
@@ -59,7 +59,7 @@ def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) ->
         is_exact=is_exact,
     )
     assert isinstance(found, Forecast), found
-    return veiled_forecast(found, context.moment.redaction)
+    return redacted_forecast(found, context.moment.redaction)
 
 
 def queue_starts(
@@ -91,7 +91,7 @@ def queue_starts(
 def plan_runs(
     context: RequestContext, asked: plan_operations.PlanRuns, operation: Operation
 ) -> Answer:
-    """Return when runs would start, as if they were submitted now, in this order."""
+    """Return when runs would start if they were submitted now, in this order."""
     del operation
     if asked.exact and len(asked.documents) > 1:
         raise CommandError(
@@ -111,7 +111,8 @@ def plan_runs(
             "plan an array of fewer tasks, such as tasks: 0-3",
         )
     if not context.caller.oversees:
-        # A run that they may not submit would reveal the money and runs of others.
+        # The forecast of a run that the caller may not submit would reveal money and runs of
+        # others.
         for run in runs:
             check_command(context.recorded, context.caller, Submit(run))
     found = foretell_new(
@@ -125,11 +126,11 @@ def plan_runs(
     if isinstance(found, tuple):
         raise refused([redaction.refusal(each) for each in found])
     redaction = Redaction(redaction.view, redaction.seen, frozenset(run.name for run in runs))
-    return _planned(context, [veiled_forecast(each, redaction) for each in found], asked.source)
+    return _planned(context, [redacted_forecast(each, redaction) for each in found], asked.source)
 
 
 def _planned(context: RequestContext, found: Sequence[Forecast], source: str) -> Answer:
-    """Return the forecasts of runs that are not submitted; ``source`` is the file they are in."""
+    """Return the forecasts of runs that are not submitted; ``source`` is the name of their file."""
 
     def tree() -> Any:
         trees = [forecast_tree(each, context.prefix, source=source) for each in found]
@@ -148,7 +149,7 @@ def _planned(context: RequestContext, found: Sequence[Forecast], source: str) ->
 def explain_run(
     context: RequestContext, asked: plan_operations.AboutRun, operation: Operation
 ) -> Answer:
-    """Return what holds a run, and what would start it now."""
+    """Return why a run waits, and which changes would start it now."""
     del operation
     name, moment = asked.run.removeprefix("run/"), context.moment
     check_run(context, name)
@@ -156,7 +157,7 @@ def explain_run(
         context.recorded, name, context.now_ms, outlook=context.outlook, is_exact=asked.exact
     )
     assert isinstance(explained, Explanation), explained
-    found = veiled_explanation(explained, moment.redaction)
+    found = redacted_explanation(explained, moment.redaction)
     record = context.recorded.runs[name]
     wait = wait_of(context.store, record, upto_seq=moment.seq, now_ms=moment.now_ms)
 

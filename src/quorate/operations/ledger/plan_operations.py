@@ -1,4 +1,4 @@
-"""What is asked of starts, planned and explained, and what is given."""
+"""Requests and responses of forecasts and explanations."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from quorate.operations.fleet.looking_operations import RunProgress
 from quorate.operations.operation import Area, Operation
 
 PLANNED_MAX: Final = 50
-"""How many runs one request may have planned: each is decided after all that are before it."""
+"""The most runs that one request may plan; each is decided after all runs before it."""
 
 QUEUE_STARTS: Final = 25
 QUEUE_STARTS_MAX: Final = 100
-"""Of how many waiting runs one request may ask for the odds of the start: each is worked out."""
+"""The most waiting runs whose start and odds one request may ask for; each is computed."""
 
 
 class AboutRun(Asked, kw_only=True, frozen=True):
-    """A run that was submitted.
+    """A submitted run.
 
-    With ``exact`` its start is searched beyond the runs that the pool plans: all that wait before
-    it are planned for this answer, up to a bound, which the answer states.
+    With ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
+    are planned for this answer, up to a bound, which the answer states.
     """
 
     run: Name
@@ -32,10 +32,10 @@ class AboutRun(Asked, kw_only=True, frozen=True):
 
 
 class PlanRuns(Asked, kw_only=True, frozen=True):
-    """Run documents that are not submitted, in the order in which they would be.
+    """Run documents that are not submitted, in the order of their submission.
 
-    ``source`` is what their file is called in the commands that are proposed. With ``exact``, which
-    is for one document, its start is searched beyond the runs that the pool plans.
+    ``source`` is the name of their file in the proposed commands. With ``exact``, which allows one
+    document only, its start is searched beyond the runs that the pool plans.
     """
 
     documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=PLANNED_MAX)]
@@ -44,14 +44,14 @@ class PlanRuns(Asked, kw_only=True, frozen=True):
 
 
 class QueueStarts(Asked, kw_only=True, frozen=True):
-    """The first waiting runs, of one owner or of all that the caller sees."""
+    """The first waiting runs of one owner, or of all owners that the caller sees."""
 
     owner: Name | None = None
     limit: Annotated[int, Meta(ge=1, le=QUEUE_STARTS_MAX)] = QUEUE_STARTS
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
-    """One run; or the firm starts, or everything, in one pool or in all of them."""
+    """One run; or the firm starts, or everything, of one pool or of all pools."""
 
     run: Name | None = None
     pool: Name | None = None
@@ -59,11 +59,11 @@ class PictureRequest(Asked, kw_only=True, frozen=True):
 
 
 class Forecast(Given, kw_only=True, frozen=True):
-    """When a run starts, and what that rests on; what is not known is null.
+    """When a run starts, and the conditions of that start; unknown fields are null.
 
-    ``exact`` is there where the start was searched beyond the pool's depth: whether the run was
-    ``reached``, and how many waiting ``runs`` were planned for it, of ``runsMax`` at most.
-    ``p50Start`` and ``p90Start`` are when it has started in half, and in nine of ten cases, by how
+    ``exact`` is set if the start was searched beyond the pool's depth. It says whether the run was
+    ``reached``, and how many waiting ``runs`` were planned for that, at most ``runsMax``. By
+    ``p50Start`` and ``p90Start`` it has started in half and in nine of ten cases, judging by how
     long the owners' last runs took.
     """
 
@@ -103,16 +103,16 @@ class Forecast(Given, kw_only=True, frozen=True):
 
 
 class OwnerOdds(Given, kw_only=True, frozen=True):
-    """How likely an owner is to be drawn first, as a fraction; others are not named."""
+    """The probability that an owner is drawn first, as a fraction; other owners are not named."""
 
     owner: str
     odds: str
 
 
 class QueueStart(Given, kw_only=True, frozen=True):
-    """When a waiting run starts: planned, in half and in nine of ten cases; null: not known.
+    """When a waiting run starts: as planned, in half and in nine of ten cases; null: unknown.
 
-    ``odds`` are of the owners that enter the conflict which is to make room for it.
+    ``odds`` are those of the owners in the conflict that is to make room for it.
     """
 
     run: str
@@ -132,9 +132,9 @@ class QueueStartsGiven(Given, kw_only=True, frozen=True):
 
 
 class Explanation(Given, kw_only=True, frozen=True):
-    """The state of a run, why, and which changes, each tried by dry run, would start it now.
+    """The state of a run, its cause, and the changes, tried by dry run, that would start it.
 
-    ``wait`` is how long it had no GPUs since it was submitted, in milliseconds: ``totalMs``, and
+    ``wait`` is how long the run had no GPUs since its submission, in milliseconds: ``totalMs``, and
     its parts ``byCause``, which add up to it.
     """
 
@@ -157,16 +157,16 @@ class Explanation(Given, kw_only=True, frozen=True):
 
 
 class Shown(Given, kw_only=True, frozen=True):
-    """The first resources of a kind, and how many there are."""
+    """The first resources of a kind, and their total number."""
 
     count: int
     items: tuple[Tree, ...]
 
 
 class Picture(Given, kw_only=True, frozen=True):
-    """The state of a run, or of reservations or a pool, as of a sequence.
+    """The state of a run, of reservations or of a pool, as of a sequence.
 
-    That of a run is its ``forecast``, and the ``progress`` that its work has reported.
+    That of a run is its ``forecast``, and the ``progress`` that it has reported.
     """
 
     as_of: str
@@ -183,7 +183,7 @@ OPERATIONS: Final = (
     Operation(
         name="plan-run",
         area=Area.RUNS,
-        summary="Say when a run starts, and what that rests on.",
+        summary="Show when a run starts, and the conditions of that start.",
         takes=AboutRun,
         gives=Forecast,
         roles=ANYBODY,
@@ -198,7 +198,7 @@ OPERATIONS: Final = (
     Operation(
         name="plan-runs",
         area=Area.RUNS,
-        summary="Say when runs would start if they were submitted now.",
+        summary="Show when runs would start if they were submitted now.",
         takes=PlanRuns,
         gives=Forecast | tuple[Forecast, ...],
         roles=ANYBODY,
@@ -220,7 +220,7 @@ OPERATIONS: Final = (
     Operation(
         name="queue-starts",
         area=Area.RUNS,
-        summary="Say when the first waiting runs start, with P50, P90 and odds.",
+        summary="Show when the first waiting runs start, with P50, P90 and odds.",
         takes=QueueStarts,
         gives=QueueStartsGiven,
         roles=ANYBODY,
@@ -235,7 +235,7 @@ OPERATIONS: Final = (
     Operation(
         name="explain-run",
         area=Area.RUNS,
-        summary="Say what holds a run, and what would start it now.",
+        summary="Explain why a run waits, and what would start it now.",
         takes=AboutRun,
         gives=Explanation,
         roles=ANYBODY,

@@ -1,6 +1,6 @@
-"""Whether a ledger is unchanged: the chain, checkpoints and receipts, the invariants.
+"""Verifies that a ledger is unchanged: the chain, checkpoints and receipts, the invariants.
 
-A ledger file or an export of one is checked alike: both are blocks.
+A ledger file and an export are verified in the same way: both consist of blocks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from quorate.model.events import Event, LedgerOpened
 from quorate.operations.answer_types import Answer
 from quorate.operations.ledger.ledger_operations import KeptCheckpoint, VerifyAgainst, VerifyLedger
 from quorate.operations.operation import Operation
-from quorate.operations.request_context import AnyDesk
+from quorate.operations.request_context import AnyContext
 from quorate.ports.errors import ArchiveError, CheckpointError
 from quorate.ports.store_port import EventStore
 from quorate.views.exits import CommandError, Exit
@@ -52,7 +52,7 @@ _RECEIPT: Final = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receipt that a writing command printed: the end of the ledger then."""
+    """The receipt that a writing command printed: the end of the ledger at that time."""
 
     height: int
     hash: bytes
@@ -62,20 +62,20 @@ class Receipt:
 
 
 def read_receipt(text: str) -> Receipt:
-    """Return the receipt that ``text`` is; raises ``CommandError`` when it is none."""
+    """Parse ``text`` as a receipt; raises ``CommandError`` if it is not one."""
     found = _RECEIPT.fullmatch(text.strip())
     if found is None:
         raise CommandError(
             Exit.USAGE,
-            f"--receipt {text}: is not BLOCK:HASH; paste what follows `receipt` in the output of "
-            "the command that wrote",
+            f"--receipt {text}: is not BLOCK:HASH; paste the text after `receipt` in the output of "
+            "the command that recorded it",
         )
     return Receipt(int(found[1]), bytes.fromhex(found[2]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """What is checked besides the chain; checkpoints with the names of their files."""
+    """The checks besides the chain; checkpoints come with the names of their files."""
 
     deep: bool = False
     checkpoints: tuple[tuple[str, Checkpoint], ...] = ()
@@ -94,7 +94,7 @@ class Checks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sound:
-    """A ledger in which everything that was checked holds."""
+    """The result for a ledger that passed every check."""
 
     name: str
     verified: Verified
@@ -119,7 +119,7 @@ class Sound:
             )
         for receipt in self.receipts:
             since = counted(head.height - receipt.height, "block")
-            lines.append(f"receipt {receipt} is true: block {receipt.height} is there, {since} ago")
+            lines.append(f"receipt {receipt} matches: block {receipt.height}, {since} ago")
         if not self.is_end_known:
             lines.append(self._doubt())
         return lines
@@ -159,8 +159,8 @@ class Sound:
         return Answer(tree=self.tree, lines=lambda _: self.lines())
 
 
-def verify_ledger(context: AnyDesk, asked: VerifyLedger, operation: Operation) -> Answer:
-    """Return what holds of the ledger; raises ``CommandError`` with every fault that was found."""
+def verify_ledger(context: AnyContext, asked: VerifyLedger, operation: Operation) -> Answer:
+    """Return what was verified; raises ``CommandError`` with every fault that was found."""
     del operation
     checks = Checks.of(asked)
     end = context.store.kept_end()
@@ -172,8 +172,8 @@ def verify_ledger(context: AnyDesk, asked: VerifyLedger, operation: Operation) -
     return sound.answer()
 
 
-def _check_signature(end: Checkpoint, context: AnyDesk) -> None:
-    """Raise ``CommandError`` when the kept record of the end is not signed by the ledger's key."""
+def _check_signature(end: Checkpoint, context: AnyContext) -> None:
+    """Raise ``CommandError`` if the record of the end is not signed by the ledger's key."""
     first = next(iter(context.store.blocks()))
     opened = open_block(first, after=GENESIS)[0]
     is_ours = isinstance(opened, LedgerOpened) and opened.public_key == end.public_key.hex()
@@ -194,10 +194,10 @@ def verify(
     *,
     is_end_known: bool = False,
 ) -> Sound:
-    """Return what holds of ``blocks``, called ``title`` in the answer and ``name`` in faults.
+    """Verify ``blocks``; their name is ``title`` in the answer and ``name`` in faults.
 
-    ``is_end_known`` says that they reach the end that was recorded apart from them.
-    Raises ``CommandError`` with every fault that was found.
+    ``is_end_known`` means that they reach the end that was recorded apart from them. Raises
+    ``CommandError`` with every fault that was found.
     """
     name = title if name is None else name
     hashes: dict[int, bytes] = {}
@@ -233,10 +233,10 @@ def verify(
 
 
 def _check_snapshot(store: EventStore, name: str) -> None:
-    """Raise ``CommandError`` when the kept snapshot is not what the events before it add up to.
+    """Raise ``CommandError`` if the kept snapshot differs from the fold of the events before it.
 
-    Archived runs are part of it. It is a cache, but commands start from it: a change to it changes
-    what they see.
+    Archived runs are part of the snapshot. It is a cache, but commands start from it, so a change
+    to it changes what they see.
     """
     kept = store.load_snapshot()
     if kept is None:
@@ -262,7 +262,7 @@ def _check_snapshot(store: EventStore, name: str) -> None:
 def _watched(
     blocks: Iterable[Block], wanted: Container[int], hashes: dict[int, bytes]
 ) -> Iterator[Block]:
-    """Yield ``blocks`` unchanged, keeping the hashes of those at the ``wanted`` heights."""
+    """Yield ``blocks`` unchanged, and record the hashes at the ``wanted`` heights."""
     for block in blocks:
         if block.height in wanted:
             hashes[block.height] = block.hash
@@ -273,11 +273,11 @@ def _receipt_fault(name: str, receipt: Receipt, found: bytes | None, verified: V
     """Return why ``receipt`` does not match the ledger."""
     if found is None:
         return (
-            f"receipt {receipt} is not true of {name}: it ends at block {verified.head.height}, so "
-            "it was cut short, or the receipt is of another ledger"
+            f"receipt {receipt} does not match {name}, which ends at block {verified.head.height}: "
+            "the ledger was cut short, or the receipt is of another ledger"
         )
     return (
-        f"receipt {receipt} is not true of {name}: block {receipt.height} has hash {found.hex()}, "
+        f"receipt {receipt} does not match {name}: block {receipt.height} has hash {found.hex()}, "
         "so it was rewritten, or the receipt is of another ledger"
     )
 
@@ -290,7 +290,7 @@ def _checkpoint(kept: KeptCheckpoint) -> Checkpoint:
 
 
 def events_of(blocks: Iterable[Block]) -> Iterator[Event]:
-    """Yield the events of ``blocks``, checking everything on the way."""
+    """Yield the events of ``blocks``; verifies everything on the way."""
     for _, events in open_blocks(blocks):
         yield from events
 
@@ -299,8 +299,8 @@ def _invariant_faults(blocks: Callable[[], Iterable[Block]]) -> list[str]:
     """Return every violation of an invariant anywhere in the history, oldest first."""
     violations = audit(events_of(blocks()))
     if not violations:
-        # Only a history without a fault is sure to fold. Reading it again takes less than keeping
-        # all of it in memory would.
+        # Only a history without a fault is certain to fold. Reading it twice takes less than
+        # keeping all of it in memory.
         state, _ = replay(blocks())
         violations = [*audit(events_of(blocks()), view=state), *sweep(state)]
     lines = [f"invariant {each}" for each in violations]

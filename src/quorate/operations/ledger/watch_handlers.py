@@ -1,4 +1,4 @@
-"""What is watched, and its picture: the present state of a run, the reservations or a pool."""
+"""What a caller watches, and its picture: the present state of a run, reservations or a pool."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ from quorate.views.runs.progress_view import Progress, progress_lines, progress_
 from quorate.views.table import indented, table
 
 ROWS_MAX: Final = 20
-"""How many rows of each table the picture of a pool shows."""
+"""The most rows of each table in the picture of a pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What is watched: one run; or reservations, or everything, of one pool or of all."""
+    """What a caller watches: one run; or reservations, or everything, of one pool or of all."""
 
     run: str | None = None
     reservations: bool = False
     pool: str | None = None
 
     def check(self, view: StateView, caller: Caller) -> None:
-        """Raise ``CommandError`` when ``caller`` sees no such run or pool."""
+        """Raise ``CommandError`` if ``caller`` sees no such run or pool."""
         if self.run is not None and not Sight(view, caller).sees_run(self.run):
             raise unknown(view, caller, "run", self.run)
         if self.pool is not None and self.pool not in view.pools:
             raise unknown(view, caller, "pool", self.pool)
 
     def is_over(self, view: StateView) -> bool:
-        """Return whether nothing will happen to it any more."""
+        """Return whether no further event can be about it."""
         return self.run is not None and view.runs[self.run].phase in TERMINAL
 
     def concerns(self, event: Event, view: StateView) -> bool:
@@ -71,7 +71,7 @@ class Watched:
 
 
 def watched_of(asked: PictureRequest) -> Watched:
-    """Return what to watch; raises ``CommandError`` when two things are named."""
+    """Return what to watch; raises ``CommandError`` if the request names two things."""
     run = None if asked.run is None else asked.run.removeprefix("run/")
     if run is not None and (asked.pool is not None or asked.reservations):
         raise CommandError(
@@ -81,7 +81,7 @@ def watched_of(asked: PictureRequest) -> Watched:
 
 
 def _runs_of(event: Event, view: StateView) -> set[str]:
-    """Return the runs that ``event`` touches, those that enter a conflict included."""
+    """Return the runs that ``event`` concerns, including those that enter a conflict."""
     name = run_of(event)
     found = set() if name is None else {name}
     match event:
@@ -112,7 +112,7 @@ def _pools_of(event: Event, view: StateView) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """One part of the picture: everything of one kind that is in it."""
+    """One table of the picture: the resources of one kind."""
 
     title: str
     key: str
@@ -135,7 +135,7 @@ class _Table:
 
 
 def _tables(watched: Watched, moment: Moment, caller: Caller) -> list[_Table]:
-    """Return what is shown of reservations or a pool, as far as ``caller`` may see it."""
+    """Return the tables of reservations or of a pool, with what ``caller`` may see."""
     view, pool = moment.view, watched.pool
     runs = view.runs
     conflicts = [
@@ -174,9 +174,9 @@ def picture_lines(  # noqa: PLR0913 - what is shown, to whom, and what is asked 
     forecast: Callable[[str], Forecast],
     progress: Callable[[str], Progress | None],
 ) -> Iterator[str]:
-    """Yield the state of ``watched``, for people; ``forecast`` says when a run starts.
+    """Yield the state of ``watched`` for people; ``forecast`` is that of a run.
 
-    ``progress`` is what its work has reported.
+    ``progress`` is what the run has reported.
     """
     if watched.run is not None:
         yield from forecast_lines(forecast(watched.run), prefix)

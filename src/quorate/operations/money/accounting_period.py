@@ -1,6 +1,6 @@
-"""A ledger's events up to an instant, with the state they add up to: what accounts are made from.
+"""A ledger's events up to an instant, with the state they add up to: the input of accounts.
 
-Holds that have run out and are not recorded yet are settled first, as every reader does, so that
+Holds that have run out and are not recorded yet are settled first, as for every read, so that
 amounts are right to the millisecond.
 """
 
@@ -24,9 +24,9 @@ from quorate.views.runs.event_text import entries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The ``events`` before ``end_ms``, which can be read once, and ``view``, the state after them.
+    """The ``events`` before ``end_ms``, for one pass, and ``view``, the state after them.
 
-    Events at ``end_ms`` itself are included if ``end_ms`` is the present.
+    If ``end_ms`` is the present, events at ``end_ms`` itself are included.
     """
 
     view: StateView
@@ -37,12 +37,12 @@ class Accounts:
 def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
     """Return the accounts as of ``end_ms``, or as of now if ``end_ms`` is later.
 
-    A note of the context names the figures that are computed now and not recorded yet. The longer
-    the ledger, the longer it takes to read the events, or the state of an earlier time.
+    A note of the context names the figures that are computed now and not recorded yet. The cost
+    grows with the length of the ledger.
     """
     now_ms = context.now_ms
     if end_ms is None or end_ms > now_ms:
-        _ = context.moment  # It adds the note.
+        _ = context.moment  # This adds the note.
         return _settled(context.store, context.recorded, now_ms=now_ms, end_ms=now_ms)
     state, _ = replay_until(context.store.blocks(), at_ms=end_ms - 1)
     if state.seq == 0:
@@ -57,6 +57,6 @@ def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
 def _settled(store: EventStore, recorded: StateView, *, now_ms: int, end_ms: int) -> Accounts:
     log = DecisionLog(recorded, now_ms=now_ms, actor="reader")
     settle_holds(log)
-    # Another process may have added to the ledger since it was read.
+    # Another process may have appended to the ledger since it was read.
     known = (entry.event for entry in islice(entries(store.blocks()), recorded.seq))
     return Accounts(view=log.view, end_ms=end_ms, events=chain(known, log.events))

@@ -1,4 +1,4 @@
-"""The status of links to an accounting system: whose figure counts, and what waits."""
+"""The status of links to an accounting system: which figure is used, and what waits to be sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def accounting_status(context: RequestContext, asked: ask.Nothing, operation: Op
         lines=lambda is_wide: _lines(context, is_wide=is_wide),
         notes=()
         if context.accounting is not None
-        else ("note: no accounting system is asked here",),
+        else ("note: this service is not linked to an accounting system",),
     )
 
 

@@ -1,4 +1,4 @@
-"""What is asked of usage, of statements and of accounting systems, and what is given."""
+"""Requests and responses of operations on usage, statements and accounting systems."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from quorate.operations.common_responses import Given
 from quorate.operations.operation import Area, Operation
 
 DAYS_MAX: Final = 3_660
-"""How many days back usage is shown."""
+"""The most days back for which usage is shown."""
 SHARE_DAYS: Final = 7
 SHARE_DAYS_MAX: Final = 365
-"""How many days back shares are shown: meters keep their hours for a year."""
+"""The most days back for which shares are shown: meters keep their hours for a year."""
 PRICES_MAX: Final = 200
-"""How many prices a statement is made with."""
+"""The most prices in one request for a statement."""
 USER_CHARS_MAX: Final = 256
 Days = Annotated[int, Meta(ge=1, le=DAYS_MAX)]
 
 
 class TenantUsageRequest(Asked, kw_only=True, frozen=True):
-    """The tenant, and how many days back from now; else the System's budgetPeriodDays."""
+    """The tenant, and the number of days back from now; default: the System's budgetPeriodDays."""
 
     id: Name
     days: Days | None = None
 
 
 class OwnerSharesRequest(Asked, kw_only=True, frozen=True):
-    """The owner, and how many days back from now."""
+    """The owner, and the number of days back from now."""
 
     name: Name
     days: Annotated[int, Meta(ge=1, le=SHARE_DAYS_MAX)] = SHARE_DAYS
 
 
 class UserUsageRequest(Asked, kw_only=True, frozen=True):
-    """The user, or the caller, and how many days back from now."""
+    """The user, by default the caller, and the number of days back from now."""
 
     user: Annotated[str, Meta(min_length=1, max_length=USER_CHARS_MAX)] | None = None
     days: Days | None = None
 
 
 class GetStatement(Asked, kw_only=True, frozen=True):
-    """A ``month`` like 2026-11, or this one up to now; of one budget, of one tenant, or of all.
+    """A ``month`` like 2026-11, by default this month up to now; of one budget, one tenant, or all.
 
-    ``prices`` say what a GPU-hour of a flavor costs: ``FLAVOR=PRICE``.
+    ``prices`` are the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``.
     """
 
     month: Annotated[str, Meta(min_length=1, max_length=16)] | None = None
@@ -60,17 +60,17 @@ class GetStatement(Asked, kw_only=True, frozen=True):
 
 Number = int | float
 Cost = int | float | UnsetType
-"""There where prices were given."""
+"""Set if the request has prices."""
 
 
 class Named(Given, kw_only=True, frozen=True):
-    """Whom, or which period, a document is about."""
+    """The name of the tenant, the user or the period that a document is about."""
 
     name: str
 
 
 class Amounts(Struct, kw_only=True, frozen=True):
-    """What was used."""
+    """The used amounts."""
 
     gpu_hours_used: Number
     node_hours_used: Number
@@ -79,14 +79,14 @@ class Amounts(Struct, kw_only=True, frozen=True):
 
 
 class UserAmounts(Amounts, kw_only=True, frozen=True):
-    """What the runs of one user used."""
+    """The amounts that the runs of one user used."""
 
     user: str
     gpu_ms_by_flavor: dict[str, int]
 
 
 class UserUsageStatus(UserAmounts, kw_only=True, frozen=True):
-    """What the runs of one user used for one tenant in a period."""
+    """The amounts that the runs of one user used for one tenant in a period."""
 
     tenant: str
     period_start: str
@@ -104,7 +104,7 @@ class UserUsage(Given, kw_only=True, frozen=True):
 
 
 class UserTotal(UserAmounts, kw_only=True, frozen=True):
-    """What the runs of one user used in a period, for all tenants that are listed."""
+    """The amounts that the runs of one user used in a period, for all listed tenants together."""
 
     period_start: str
     period_end: str
@@ -112,7 +112,7 @@ class UserTotal(UserAmounts, kw_only=True, frozen=True):
 
 
 class UserUsages(Given, kw_only=True, frozen=True):
-    """The usage of a user, one for each tenant, and their total."""
+    """The usage of a user, one entry for each tenant, and their total."""
 
     api_version: str
     kind: str
@@ -121,10 +121,11 @@ class UserUsages(Given, kw_only=True, frozen=True):
 
 
 class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
-    """What a tenant's own runs used in a period, against its soft budgets, null without one.
+    """What a tenant's own runs used in a period, and its soft budgets, null without one.
 
-    ``fraction`` is the worse of both; null is also what any use of a budget of 0 is. What remains
-    comes from ``budget_source``: an accounting system that the tenant is linked to, or the ledger.
+    ``fraction`` is the larger of the two used parts; it is also null for any use of a budget of 0.
+    ``budget_source`` is the source of what remains: an accounting system that the tenant is linked
+    to, or the ledger.
     """
 
     period_start: str
@@ -155,14 +156,14 @@ class TenantUsage(Given, kw_only=True, frozen=True):
 
 
 class Lent(Given, kw_only=True, frozen=True):
-    """What was lent to one owner in the month."""
+    """The amounts lent to one owner in the month."""
 
     owner: str
     spent_gpu_ms: int = field(name="spentGPUMs")
 
 
 class UsedBy(Lent, kw_only=True, frozen=True):
-    """What one user's runs used of an envelope in the month."""
+    """The amounts of an envelope that one user's runs used in the month."""
 
     user: str
     tier: str
@@ -171,7 +172,7 @@ class UsedBy(Lent, kw_only=True, frozen=True):
 
 
 class Borrowed(Given, kw_only=True, frozen=True):
-    """What one owner used in the month of an envelope of another."""
+    """The amounts of another owner's envelope that one owner used in the month."""
 
     borrower: str
     lender: str
@@ -181,7 +182,7 @@ class Borrowed(Given, kw_only=True, frozen=True):
 
 
 class Money(Given, kw_only=True, frozen=True):
-    """Granted is always spent + held + free."""
+    """Granted always equals spent + held + free."""
 
     name: str
     granted_gpu_ms: int = field(name="grantedGPUMs")
@@ -194,7 +195,7 @@ class Money(Given, kw_only=True, frozen=True):
 
 
 class StatedEnvelope(Money, kw_only=True, frozen=True):
-    """One envelope."""
+    """The amounts of one envelope."""
 
     budget: str
     owner: str
@@ -206,13 +207,13 @@ class StatedEnvelope(Money, kw_only=True, frozen=True):
 
 
 class StatedSum(Money, kw_only=True, frozen=True):
-    """Envelopes added up."""
+    """The sums over several envelopes."""
 
     borrowed_gpu_ms: int = field(name="borrowedGPUMs")
 
 
 class StatementStatus(Given, kw_only=True, frozen=True):
-    """The money of every envelope ``from`` an instant ``until`` another."""
+    """The amounts of every envelope ``from`` one instant ``until`` another."""
 
     from_: str = field(name="from")
     until: str
@@ -226,7 +227,7 @@ class StatementStatus(Given, kw_only=True, frozen=True):
 
 
 class Statement(Given, kw_only=True, frozen=True):
-    """The statement of a month, which is its name."""
+    """The statement of a month; the month is its name."""
 
     api_version: str
     kind: str
@@ -235,9 +236,9 @@ class Statement(Given, kw_only=True, frozen=True):
 
 
 class LinkedTenant(Given, kw_only=True, frozen=True):
-    """A tenant that is linked to an accounting system, and whose figure of its budget counts.
+    """A tenant that is linked to an accounting system, and the source of its budget's figure.
 
-    ``last_answer`` is null where there was no answer since the service started.
+    ``last_answer`` is null if there was no answer since the service started.
     """
 
     owner: str
@@ -251,7 +252,7 @@ class LinkedTenant(Given, kw_only=True, frozen=True):
 
 
 class AccountingStatus(Given, kw_only=True, frozen=True):
-    """The status of links; ``waiting`` amounts are still to be sent, null where none is linked."""
+    """The status of links; ``waiting`` counts the amounts still to be sent, null without a link."""
 
     items: tuple[LinkedTenant, ...]
     waiting: int | None
@@ -260,7 +261,7 @@ class AccountingStatus(Given, kw_only=True, frozen=True):
 
 
 class FlavorSharesGiven(Given, kw_only=True, frozen=True):
-    """What an owner had of the ``gpus`` of a flavor in each step; the targets are those of now."""
+    """An owner's part of the ``gpus`` of a flavor in each step; targets are the present ones."""
 
     flavor: str
     gpus: int
@@ -270,7 +271,7 @@ class FlavorSharesGiven(Given, kw_only=True, frozen=True):
 
 
 class OwnerShares(Given, kw_only=True, frozen=True):
-    """Shares over time: a step begins at each of ``stepsMs``, and the last one ends ``until``."""
+    """Shares over time: a step begins at each of ``stepsMs``; the last one ends at ``until``."""
 
     owner: str
     from_: str = field(name="from")
@@ -283,7 +284,7 @@ OPERATIONS: Final = (
     Operation(
         name="owner-shares",
         area=Area.MONEY,
-        summary="Tell what part of each flavor an owner had over time, against its target.",
+        summary="Show an owner's share of each flavor over time, and its target.",
         takes=OwnerSharesRequest,
         gives=OwnerShares,
         roles=ANYBODY,
@@ -297,7 +298,7 @@ OPERATIONS: Final = (
         name="tenant-usage",
         rpc="GetTenantUsage",
         area=Area.MONEY,
-        summary="Tell what a tenant's runs used, against its soft budgets.",
+        summary="Show what a tenant's runs used, and its soft budgets.",
         takes=TenantUsageRequest,
         gives=TenantUsage,
         roles=ANYBODY,
@@ -312,7 +313,7 @@ OPERATIONS: Final = (
         name="user-usage",
         rpc="GetUserUsage",
         area=Area.MONEY,
-        summary="Tell what a user's runs used, for each tenant.",
+        summary="Show what a user's runs used, for each tenant.",
         takes=UserUsageRequest,
         gives=UserUsages,
         roles=ANYBODY,
@@ -326,7 +327,7 @@ OPERATIONS: Final = (
     Operation(
         name="statement",
         area=Area.MONEY,
-        summary="State what each envelope granted, spent, holds and lent in a month.",
+        summary="Show what each envelope granted, spent, held and lent in a month.",
         takes=GetStatement,
         gives=Statement,
         roles=ANYBODY,

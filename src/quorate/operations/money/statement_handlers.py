@@ -1,4 +1,4 @@
-"""The statement of a month: of which budgets, at which prices, and for which caller."""
+"""The statement of a month: its budgets, its prices, and the caller's permission."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PRICE: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
 
 
 def prices_named(texts: Sequence[str], field: str) -> dict[str, int]:
-    """Return what a GPU-hour of each flavor costs, in millionths; errors name ``field``."""
+    """Return the price of a GPU-hour of each flavor, in millionths; errors name ``field``."""
     found: dict[str, int] = {}
     for text in texts:
         flavor, _, price = text.rpartition("=")
@@ -45,13 +45,12 @@ def prices_named(texts: Sequence[str], field: str) -> dict[str, int]:
 
 
 def get_statement(context: RequestContext, asked: GetStatement, operation: Operation) -> Answer:
-    """Return the statement of a month: of one budget, of one owner, or of all that may be seen."""
+    """Return the statement of a month: of one budget, of one owner, or of all visible owners."""
     del operation
     prices = prices_named(asked.prices, "prices")
     named = None if asked.month is None else month_named(asked.month, "month")
     opened = accounts(context, end_ms=_end_ms(named, context.now_ms))
-    # Which owners' books a caller may read is as of now, also where those of an earlier month are
-    # read.
+    # Permission to read an owner's amounts is as of now, even for an earlier month.
     mine = None if context.caller.oversees else tenants_of(context.recorded, context.caller)
     _check(opened.view, asked, prices, mine)
     month = month_of(opened.end_ms) if named is None else named
@@ -77,7 +76,7 @@ def get_statement(context: RequestContext, asked: GetStatement, operation: Opera
 
 
 def _end_ms(named: Month | None, now_ms: int) -> int | None:
-    """Return the end of the month that was ``named``; a future month is refused."""
+    """Return the end of the month ``named``; raises an error for a future month."""
     if named is None:
         return None
     if named.from_ms > now_ms:
@@ -96,9 +95,9 @@ def _check(
     prices: Mapping[str, int],
     mine: frozenset[str] | None,
 ) -> None:
-    """Raise ``CommandError`` for unknown names: a typing error is no empty statement.
+    """Raise ``CommandError`` for an unknown name, which must not give an empty statement.
 
-    What is not ``mine`` does not exist to the caller; None is everything.
+    Names that are not ``mine`` are unknown to the caller; None means that all are known.
     """
     flavors = {account.spec.flavor for account in view.envelopes.values()}
     flavors |= {record.spec.flavor for record in view.nodes.values()}
@@ -122,7 +121,7 @@ def _check(
 
 
 def _missing(kind: str, name: str, known: Collection[str], listing: str) -> str:
-    """Return that there is no such name, and the nearest one of ``known``."""
+    """Return the error for a name that does not exist, with the nearest one of ``known``."""
     near = nearest_name(name, known)
     hint = f"did you mean {near!r}?" if near is not None else f"list them: quorate {listing}"
     return f"there is no {kind} {name!r}; {hint}"

@@ -1,4 +1,4 @@
-"""What the runs of a tenant, or of a user, used in the last days, for permitted callers."""
+"""The usage of a tenant's or a user's runs in the last days, for permitted callers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from quorate.views.money.usage_forms import Period, TenantReport, UserReport
 def tenant_usage(
     context: RequestContext, asked: money_operations.TenantUsageRequest, operation: Operation
 ) -> Answer:
-    """Return what an owner's runs used, against its soft budgets."""
+    """Return the usage of an owner's runs, and its soft budgets."""
     del operation
     name = asked.id
     if not sees_owner(context.recorded, context.caller, name):
@@ -34,7 +34,7 @@ def tenant_usage(
     from_ms, until_ms = period.from_ms, period.until_ms
     owner = opened.view.owners.get(name)
     users = books.users(owner=name, from_ms=from_ms, until_ms=until_ms)
-    # An owner that was removed is still listed, with what it used.
+    # An owner that was removed is still listed, with its usage.
     if owner is None and not users:
         raise _no_owner(context, name)
     report = TenantReport(
@@ -52,7 +52,7 @@ def tenant_usage(
 def owner_shares(
     context: RequestContext, asked: money_operations.OwnerSharesRequest, operation: Operation
 ) -> Answer:
-    """Return what part of each flavor an owner had over time."""
+    """Return an owner's share of each flavor over time."""
     del operation
     moment, name = context.moment, asked.name
     if name not in moment.view.owners or not sees_owner(moment.view, context.caller, name):
@@ -69,7 +69,7 @@ def owner_shares(
 def user_usage(
     context: RequestContext, asked: money_operations.UserUsageRequest, operation: Operation
 ) -> Answer:
-    """Return what the runs of a user, or of the caller, used: a row for each owner."""
+    """Return the usage of a user's runs, by default the caller's: a row for each owner."""
     del operation
     caller = context.caller
     name = caller.user if asked.user is None else checked_line(asked.user, "user")
@@ -92,9 +92,9 @@ def user_usage(
 
 
 def _visible(context: RequestContext, found: tuple[UserUsage, ...]) -> tuple[UserUsage, ...]:
-    """Return the rows that the caller may see: of its own tenants, by any user of that name.
+    """Return the rows that the caller may see: of its own tenants, for any user of that name.
 
-    The name alone proves nothing: each tenant names its own users.
+    Each tenant names its own users, so a user's name alone proves nothing.
     """
     if context.caller.oversees:
         return found
@@ -103,7 +103,7 @@ def _visible(context: RequestContext, found: tuple[UserUsage, ...]) -> tuple[Use
 
 
 def _books(opened: Accounts, days: int | None) -> tuple[UsageBooks, Period]:
-    """Return the books of the whole ledger, and the requested period."""
+    """Return the usage computed from the whole ledger, and the requested period."""
     asked = opened.view.system.budget_period_days if days is None else days
     books = UsageBooks(window_ms=asked * DAY_MS)
     books.fold_all(opened.events)

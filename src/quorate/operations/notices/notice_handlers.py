@@ -1,7 +1,7 @@
-"""Notices, listed and watched: those that concern the caller, from the blocks of the ledger.
+"""Lists and watches the notices that concern the caller, from the blocks of the ledger.
 
-A tenant-admin gets what concerns its tenant and those below it; a user what concerns their own runs
-there. Admins and auditors get everything.
+A tenant-admin gets the notices of its tenant and the tenants below it; a user gets those of their
+own runs there. Admins and auditors get all notices.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from quorate.views.notices.notice import Notice, notice_tree
 from quorate.views.table import Column, right, table, wide
 
 LOOKED_AT_MAX: Final = 100_000
-"""How many events one list reads at most: the answer says where to continue."""
+"""The most events that one list reads; the answer says where to continue."""
 WATCHED_AT_MAX: Final = 10_000
-"""How many events one reading of a watch reads at most, before other callers are answered."""
+"""The most events that one read of a watch covers before other callers are answered."""
 COLUMNS: Final = (
     right("SEQ"),
     Column("TIME"),
@@ -40,7 +40,7 @@ COLUMNS: Final = (
 
 
 class Wanted:
-    """Which notices ``caller`` gets, of those requested."""
+    """Selects the requested notices that ``caller`` may get."""
 
     def __init__(self, view: StateView, caller: Caller, asked: WatchNotices) -> None:
         self.view = view
@@ -49,7 +49,7 @@ class Wanted:
         self._mine = frozenset[str]() if caller.oversees else tenants_of(view, caller)
 
     def check(self) -> None:
-        """Raise ``CommandError`` when there is no such kind, or no owner that the caller sees."""
+        """Raise ``CommandError`` if the kind does not exist, or the caller sees no such owner."""
         words = [kind.value for kind in NoticeKind]
         unknown = [word for word in self.asked.kinds if word not in words]
         if unknown:
@@ -146,9 +146,9 @@ def _first_from(recent: Recent, wanted: Wanted, first: int, limit: int) -> tuple
 
 
 class NoticeReading:
-    """Reads notices on from a place in the ledger, for ``caller``.
+    """Reads notices from a cursor on, for ``caller``.
 
-    All notices of an event are sent together, so that the cursor says which were.
+    All notices of an event are sent together, so that the cursor shows which were sent.
     """
 
     def __init__(self, place: Cursor, caller: Caller, asked: WatchNotices) -> None:
@@ -163,17 +163,17 @@ class NoticeReading:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to read at once; otherwise wait until something is recorded."""
+        """Whether more events can be read now; if not, wait for the next commit."""
         return self._place.is_behind
 
     def read(self, limit: int) -> list[Shown]:
-        """Return the next notices for programs: a notice is the same for all its receivers."""
+        """Return the next notices for programs; all receivers of a notice share its tree."""
         return [Shown(notice.seq, notice_tree(notice)) for notice in self.notices(limit)]
 
     def notices(self, limit: int) -> list[Notice]:
         """Return the next notices, about ``limit``: those of one event stay together.
 
-        An empty list does not mean the end, which ``is_behind`` shows.
+        An empty list is not the end; see ``is_behind``.
         """
         assert limit > 0, limit
         place = self._place

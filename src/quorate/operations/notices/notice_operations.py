@@ -1,4 +1,4 @@
-"""What is asked of notices, and what is given."""
+"""Requests and responses of operations on notices."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from quorate.operations.ledger.ledger_operations import Seq
 from quorate.operations.operation import EVENT_STREAM, Area, Effect, Operation
 
 NOTICES_SHOWN: Final = 50
-"""How many notices are shown by default."""
+"""The default number of notices in one answer."""
 KINDS_MAX: Final = 32
-"""How many kinds may be asked for at once; there are fewer."""
+"""The most kinds in one request; there are fewer."""
 
 
 class WatchNotices(Asked, kw_only=True, frozen=True):
-    """From the event ``from`` on; without it what is recorded from now on.
+    """Notices from the event ``from`` on; without it, those that are recorded from now on.
 
-    ``kind`` (several may be given) and ``owner`` choose among them.
+    ``kind`` (several may be given) and ``owner`` select notices.
     """
 
     first: Seq | None = field(default=None, name="from")
@@ -30,10 +30,10 @@ class WatchNotices(Asked, kw_only=True, frozen=True):
 
 
 class ListNotices(WatchNotices, kw_only=True, frozen=True):
-    """The first ``limit`` from the event ``from`` on, else the last ones.
+    """The first ``limit`` notices from the event ``from`` on, else the last ones.
 
-    To read on, ask from ``next``. Notices of one event are never parted, so that there may be a few
-    more. ``kind`` (several may be given) and ``owner`` choose among them.
+    To read on, ask from ``next``. All notices of one event stay together, so there may be a few
+    more than ``limit``. ``kind`` (several may be given) and ``owner`` select notices.
     """
 
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = NOTICES_SHOWN
@@ -42,8 +42,8 @@ class ListNotices(WatchNotices, kw_only=True, frozen=True):
 class Notice(Given, kw_only=True, frozen=True):
     """One notice: docs/notices.md has the kinds and their ``facts``.
 
-    ``id`` names it in its ledger for ever. ``user`` is empty where it is for those who answer for
-    the owner, ``run`` where it is about none, or about several.
+    ``id`` is its permanent name in the ledger. ``user`` is empty for a notice to the admins of the
+    owner; ``run`` is empty for a notice about no run, or about several.
     """
 
     id: str
@@ -69,7 +69,7 @@ OPERATIONS: Final = (
     Operation(
         name="list-notices",
         area=Area.LEDGER,
-        summary="List what concerns you: starts, cuts, lotteries, losses, limits.",
+        summary="List your notices: starts, cuts, lotteries, losses, limits.",
         takes=ListNotices,
         gives=Notices,
         roles=ANYBODY,
@@ -83,7 +83,7 @@ OPERATIONS: Final = (
     Operation(
         name="watch-notices",
         area=Area.LEDGER,
-        summary="Watch the notices that concern you as they come, from a sequence on.",
+        summary="Watch your notices as they come, from a sequence on.",
         takes=WatchNotices,
         gives=Notice,
         roles=ANYBODY,

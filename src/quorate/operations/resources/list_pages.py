@@ -1,4 +1,4 @@
-"""Pages of lists: of runs, of the queue, and of names that are all known already.
+"""Pages of lists: of runs, of the queue, and of names that are all in memory.
 
 A page of runs or of the queue's head reads about as much as it returns, however long the list is.
 """
@@ -20,7 +20,7 @@ from quorate.views.runs.instant import Moment
 
 
 def page_of_runs(context: RequestContext, moment: Moment, asked: ListRuns) -> tuple[list[str], str]:
-    """Return the page of runs after the cursor, and the cursor of the next one if there is more.
+    """Return the page of runs after the cursor, and the cursor of the next page if there is one.
 
     Reads about as many runs as it returns, however many there are.
     """
@@ -58,7 +58,7 @@ def page_of_runs(context: RequestContext, moment: Moment, asked: ListRuns) -> tu
 
 
 def is_first_page(asked: ListThings) -> bool:
-    """Return whether the first of all are asked for, and no choice among them."""
+    """Return whether the request is for the first resources, without a filter."""
     plain = ListRuns(limit=asked.limit, at=asked.at)
     return asked.limit is not None and asked == plain
 
@@ -66,9 +66,9 @@ def is_first_page(asked: ListThings) -> bool:
 def first_of_queue(
     context: RequestContext, moment: Moment, limit: int | None
 ) -> tuple[list[str], str]:
-    """Return the first ``limit`` waiting runs, and the cursor of the next page where there is one.
+    """Return the first ``limit`` waiting runs, and the cursor of the next page if there is one.
 
-    Orders about as much of the queue as it returns, however many wait.
+    Orders only about as much of the queue as it returns, however many runs wait.
     """
     seen, runs = seen_by(moment.view, context.caller), moment.view.runs
     mine = (name for name in moment.outlook.order if seen is None or runs[name].spec.owner in seen)
@@ -76,7 +76,7 @@ def first_of_queue(
 
 
 def check_phase(phase: str | None) -> None:
-    """Raise ``CommandError`` unless ``phase`` is one, in letters of any case, or None."""
+    """Raise ``CommandError`` unless ``phase`` is a phase, in upper or lower case, or None."""
     names = [each.value for each in Phase]
     if phase is not None and phase.lower() not in map(str.lower, names):
         raise CommandError(
@@ -101,10 +101,10 @@ def _stale(cursor: str) -> CommandError:
 
 
 def matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]:
-    """Return the runs of ``names``, all visible, of the requested owner and phase."""
+    """Return the runs of ``names``, all visible, with the requested owner and phase."""
     owner, phase = asked.owner, asked.phase
     records = [moment.view.runs[name] for name in names]
-    # An owner that was removed still has runs that are over. A hidden owner does not exist.
+    # An owner that was removed still has runs that are over. A hidden owner counts as missing.
     if not (
         owner is None
         or (owner in moment.view.owners and moment.redaction.shows_owner(owner))
@@ -122,9 +122,9 @@ def matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]
 def page(
     names: list[str], limit: int | None, cursor: str | None, *, newest: bool = False
 ) -> tuple[list[str], str]:
-    """Return the page after ``cursor``, and the cursor of the next one where there is more.
+    """Return the page after ``cursor``, and the cursor of the next page if there is one.
 
-    With ``newest`` the page before it.
+    With ``newest``, the page before ``cursor``.
     """
     if cursor is not None:
         if cursor not in names:

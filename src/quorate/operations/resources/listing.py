@@ -1,4 +1,4 @@
-"""Lists of resources, one resource, and everything about one."""
+"""Lists of resources, single resources, and descriptions of them."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ from quorate.views.kinds.kind_table import KIND_OF
 from quorate.views.kinds.kinds_claims import CLAIM
 from quorate.views.kinds.kinds_plans import RESERVATION
 from quorate.views.kinds.kinds_queue import QUEUE
-from quorate.views.kinds.kinds_tenants import tenant_portraits
+from quorate.views.kinds.kinds_tenants import describe_tenants
 from quorate.views.kinds.kinds_work import RUN
 from quorate.views.runs.array_view import array_sections
 from quorate.views.runs.closed_reservations import closed_reservations
-from quorate.views.runs.describe import PORTRAITS, plain_portrait
+from quorate.views.runs.describe import DESCRIPTIONS, describe_other
 from quorate.views.runs.event_text import ABOUT, entries
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.wait_view import wait_of
 from quorate.views.table import table
 
 _PART: Final = re.compile("[/@]")
-"""Where a part of a name ends; what is before it will do."""
+"""The separators after the first part of a name; that part alone matches the name."""
 _DIGITS_MAX: Final = 9
-"""How long the number of a reservation may be."""
+"""The most digits in the number of a reservation."""
 
 
 def list_things(context: RequestContext, asked: ListThings, operation: Operation) -> Answer:
-    """Return the resources of a kind, a page of them where a limit is given."""
+    """Return the resources of a kind; a page of them if the request has a limit."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, asked.names, asked.at)
     named = asked.names
@@ -131,12 +131,12 @@ def get_system(context: RequestContext, asked: GetSystem, operation: Operation) 
 
 
 def describe_system(context: RequestContext, asked: GetSystem, operation: Operation) -> Answer:
-    """Return everything about the System, in words."""
+    """Return the description of the System, for people."""
     return describe_thing(context, GetThing(name=operation.about, at=asked.at), operation)
 
 
 def describe_thing(context: RequestContext, asked: GetThing, operation: Operation) -> Answer:
-    """Return everything about one resource, in words."""
+    """Return the description of one resource, for people."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, (asked.name,), asked.at)
     sections: list[str] = []
@@ -145,13 +145,13 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
         named = with_tasks(moment.view, context.caller, named, keep_arrays=True)
     names = select(context, moment, kind, named)
     if operation.about == "tenant":
-        sections, names = tenant_portraits(moment, names), []
+        sections, names = describe_tenants(moment, names), []
     for name in names:
-        is_about, portrait = ABOUT.get(kind.name), PORTRAITS.get(kind.name)
+        is_about, describe = ABOUT.get(kind.name), DESCRIPTIONS.get(kind.name)
         if kind.name == RUN.name and name in moment.view.arrays:
             parts: Sequence[str] = array_sections(moment, name)
-        elif portrait is None:
-            parts = plain_portrait(moment, kind, name)
+        elif describe is None:
+            parts = describe_other(moment, kind, name)
         else:
             timeline = []
             if is_about is not None:
@@ -165,7 +165,7 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
                 ]
             if kind.name in {RUN.name, CLAIM.name}:
                 moment = _with_history(context, moment, name, is_now=asked.at is None)
-            parts = portrait(moment, name, timeline)
+            parts = describe(moment, name, timeline)
         sections.append("\n\n".join(parts))
     return Answer(
         tree=lambda: {"kind": kind.name, "name": asked.name, "sections": sections},
@@ -175,7 +175,7 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
 
 
 def _with_history(context: RequestContext, moment: Moment, name: str, *, is_now: bool) -> Moment:
-    """Return ``moment`` with how long a run has waited, and what its work reports now."""
+    """Return ``moment`` with the waits of a run, and its reported progress."""
     record = moment.view.runs[name]
     wait = wait_of(context.store, record, upto_seq=moment.seq, now_ms=moment.now_ms)
     progress = progress_in(context, record) if is_now else None
@@ -185,9 +185,9 @@ def _with_history(context: RequestContext, moment: Moment, name: str, *, is_now:
 
 
 def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str | None) -> Moment:
-    """Return the requested state, with the reservations of ``names`` that are over.
+    """Return the requested state, with the closed reservations among ``names``.
 
-    The state forgets those; they are read from the whole ledger.
+    The state does not keep closed reservations; they are read from the whole ledger.
     """
     moment = context.moment if at is None else as_it_was(context, at)
     if kind.name != RESERVATION.name:
@@ -200,7 +200,7 @@ def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str |
 
 
 def _is_over(moment: Moment, name: str) -> bool:
-    """Return whether ``name`` is that of a reservation that was made and is over."""
+    """Return whether ``name`` is that of a closed reservation."""
     run, _, number = name.rpartition("@")
     record = moment.view.runs.get(run)
     if record is None or name in moment.view.reservations or not moment.redaction.shows_run(run):
@@ -211,9 +211,9 @@ def _is_over(moment: Moment, name: str) -> bool:
 
 
 def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
-    """Return those of ``names`` that exist; all names where none is given.
+    """Return those of ``names`` that exist; all resources if no name is given.
 
-    The part before a ``/`` or ``@`` is enough. What may not be seen does not exist.
+    The part before a ``/`` or ``@`` is enough. Hidden resources count as missing.
     """
     if not names or kind.called_by is None:
         among = kind.names(moment)
@@ -225,7 +225,7 @@ def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[
     found = _called(known, names)
     missing = [name for name, called in found.items() if not called]
     if missing:
-        # Only the first gets a suggestion: the search takes long.
+        # Only the first missing name gets a suggestion, because the search takes long.
         near = nearest_name(missing[0], _hinted(context, moment, kind, known))
         listing = f"list them: quorate get {kind.plural}"
         first = listing if near is None else f"did you mean {near!r}?"
@@ -244,7 +244,7 @@ def _hinted(
 ) -> Sequence[str]:
     """Return the names that an unknown name is compared with.
 
-    Of runs, which are as many as ever were submitted, only the last ones.
+    For runs only the last ones, because all runs ever submitted would be too many.
     """
     if kind.called_by is None:
         return known
@@ -252,12 +252,12 @@ def _hinted(
 
 
 def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Return for each of ``names`` those of ``known`` that it matches, in one pass over them."""
+    """Return for each of ``names`` the names of ``known`` that it matches, in one pass."""
     found: dict[str, list[str]] = {name: [] for name in names}
     for each in known:
         if each in found:
             found[each].append(each)
-        # A reservation is called after its run: RUN@1.
+        # A reservation's name begins with its run's: RUN@1.
         for match in _PART.finditer(each):
             if each[: match.start()] in found:
                 found[each[: match.start()]].append(each)

@@ -1,4 +1,4 @@
-"""What is asked of resources of every kind, and what is given."""
+"""Requests and responses of operations on resources of every kind."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from quorate.operations.common_responses import Given
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 NAMES_MAX: Final = 200
-"""How many things one request may ask for by name."""
+"""The most names in one request."""
 
 
 class ListThings(Asked, kw_only=True, frozen=True):
-    """``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``.
+    """At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier answer.
 
     With ``names`` only those; ``at`` reads the state at a past instant.
     """
@@ -46,10 +46,10 @@ class ListThings(Asked, kw_only=True, frozen=True):
 
 
 class ListRuns(ListThings, kw_only=True, frozen=True):
-    """Of one owner, in one phase; with ``newest`` the last ones, where there are more.
+    """The runs of one owner, in one phase; with ``newest``, the last ones if there are more.
 
-    The oldest of a page comes first in any case; with ``newest``, ``next`` leads to the page before
-    it. ``grouped`` lists an array once, and not each of its tasks.
+    A page always lists its oldest run first; with ``newest``, ``next`` leads to the page before it.
+    ``grouped`` lists an array once instead of each of its tasks.
     """
 
     owner: Name | None = None
@@ -59,14 +59,14 @@ class ListRuns(ListThings, kw_only=True, frozen=True):
 
 
 class GetThing(Asked, kw_only=True, frozen=True):
-    """The resource called ``name``; the part before a ``/`` or ``@`` is enough."""
+    """The resource with the name ``name``; the part before a ``/`` or ``@`` is enough."""
 
     name: Name
     at: str | None = None
 
 
 class GetSystem(Asked, kw_only=True, frozen=True):
-    """The one System there is."""
+    """The one System document."""
 
     at: str | None = None
 
@@ -78,7 +78,7 @@ class Apply(KeyedWrite, kw_only=True, frozen=True):
 
 
 class PutDocument(Write, kw_only=True, frozen=True):
-    """The document called ``name``; with ``if_match`` only if it is still at that version."""
+    """The document with the name ``name``; with ``if_match``, only if it still has that version."""
 
     name: Name
     document: Tree
@@ -86,7 +86,7 @@ class PutDocument(Write, kw_only=True, frozen=True):
 
 
 class PutSystem(Write, kw_only=True, frozen=True):
-    """The System document; with ``if_match`` only if it is still at that version."""
+    """The System document; with ``if_match``, only if it still has that version."""
 
     document: Tree
     if_match: str | None = None
@@ -100,7 +100,7 @@ class PatchSystem(Write, kw_only=True, frozen=True):
 
 
 class PatchDocument(Write, kw_only=True, frozen=True):
-    """Fields of the document called ``name`` to set: ``PATH=VALUE``."""
+    """Fields of the document with the name ``name`` to set: ``PATH=VALUE``."""
 
     name: Name
     assignments: Annotated[tuple[str, ...], Meta(min_length=1, max_length=200)]
@@ -108,7 +108,7 @@ class PatchDocument(Write, kw_only=True, frozen=True):
 
 
 class DeleteThing(KeyedWrite, kw_only=True, frozen=True):
-    """The resource called ``name``, which nothing running depends on."""
+    """The resource to remove, by ``name``; no running work may depend on it."""
 
     name: Name
     reason: Note = ""
@@ -116,7 +116,7 @@ class DeleteThing(KeyedWrite, kw_only=True, frozen=True):
 
 
 class Thing(Given, kw_only=True, frozen=True):
-    """One resource as a document: what was declared as ``spec``, its state as ``status``."""
+    """One resource as a document: its declaration as ``spec``, its state as ``status``."""
 
     api_version: str
     kind: str
@@ -126,7 +126,7 @@ class Thing(Given, kw_only=True, frozen=True):
 
 
 class Found(Given, kw_only=True, frozen=True):
-    """One resource as a document; a List of ``items`` where several names match."""
+    """One resource as a document; a List of ``items`` if several resources match the name."""
 
     api_version: str
     kind: str
@@ -137,7 +137,7 @@ class Found(Given, kw_only=True, frozen=True):
 
 
 class Listing(Given, kw_only=True, frozen=True):
-    """Resources in order; ``next`` is set when there are more: ask again with it as ``cursor``."""
+    """Resources in order; if there are more, ``next`` is the ``cursor`` of the next request."""
 
     api_version: str
     kind: str
@@ -146,7 +146,7 @@ class Listing(Given, kw_only=True, frozen=True):
 
 
 class Description(Given, kw_only=True, frozen=True):
-    """Everything about one resource, in the words of the command line."""
+    """The description of one resource, as the command line prints it."""
 
     kind: str
     name: str
@@ -156,8 +156,8 @@ class Description(Given, kw_only=True, frozen=True):
 class _Kind(Struct, frozen=True):
     """``kind`` is its name in documents, ``path`` and ``plural`` its names in requests.
 
-    The last three are its commands. A tenant is an owner under its administrative name, and has
-    commands of its own.
+    The last three fields are its commands. A tenant is an owner under its administrative name, and
+    has commands of its own.
     """
 
     kind: str
@@ -200,13 +200,13 @@ _KINDS: Final = (
 )
 _LISTED_AS_RUNS: Final = ("run", "queue")
 _HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcome")
-"""Kinds whose description has their whole history, for which the ledger is read: ``ABOUT``."""
+"""Kinds whose description has their whole history, which is read from the ledger: ``ABOUT``."""
 _OF_EVERY_RUN: Final = ("charge",)
-"""Whose list has entries of every run that ever was, so that all of them are read."""
+"""Kinds whose list has entries of every run ever submitted, so that all runs are read."""
 _DELETED: Final = ("node", "pool", "budget")
 """Documents that are removed by name; an owner is removed as a tenant."""
 _NAMES_OTHERS: Final = ("owner", "budget")
-"""Documents that name others, which may not be there."""
+"""Documents that refer to other resources, which may not exist."""
 
 
 def _of(kind: _Kind) -> Iterator[Operation]:
@@ -246,7 +246,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
         yield Operation(
             name=f"describe-{kind.kind}",
             area=kind.area,
-            summary=f"Tell everything about one {kind.kind}.",
+            summary=f"Describe one {kind.kind} completely.",
             takes=GetThing,
             gives=Description,
             roles=ANYBODY,
@@ -384,7 +384,7 @@ _SYSTEM: Final = (
 _APPLY: Final = Operation(
     name="apply",
     area=Area.SERVICE,
-    summary="Create or update what documents declare: all of them, or none.",
+    summary="Create or update resources from documents: all of them, or none.",
     takes=Apply,
     gives=common_responses.Outcome,
     roles=SUBMITTERS,

@@ -1,4 +1,4 @@
-"""Runs: submitted, ended and shrunk."""
+"""Submits, ends and shrinks runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def submit_run(
 def submit_runs(
     context: RequestContext, asked: run_operations.SubmitRuns, operation: Operation
 ) -> Order:
-    """Return the order to accept runs together; one alone is a command of its own."""
+    """Return the order to accept runs together; a single run is an ordinary submit."""
     del operation
     check_count(len(asked.documents), context.widths_max)
     documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
@@ -69,7 +69,7 @@ def submit_runs(
 
 
 def _submitted(context: RequestContext, runs: list[Run]) -> Order:
-    """Return the order to accept ``runs``, the tasks of arrays among them."""
+    """Return the order to accept ``runs``, including the tasks of arrays."""
     check_widths(context.caller, runs, context.widths_max)
     command = Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs))
     notes = _flavor_notes(context.recorded, runs) + _mail_notes(context.mail_domains, runs)
@@ -77,9 +77,9 @@ def _submitted(context: RequestContext, runs: list[Run]) -> Order:
 
 
 def _mail_notes(domains: tuple[str, ...] | None, runs: list[Run]) -> tuple[str, ...]:
-    """Return a warning where runs ask for mail that the service does not send.
+    """Return a warning if runs ask for mail that the service does not send.
 
-    ``domains`` are those to which it mails; None where no service answers.
+    ``domains`` are the domains to which it sends mail; None without a service.
     """
     wanted = dict.fromkeys(domain_of(run.mail.to) for run in runs if run.mail is not None)
     if domains is None or not wanted:
@@ -96,7 +96,7 @@ def _mail_notes(domains: tuple[str, ...] | None, runs: list[Run]) -> tuple[str, 
 
 
 def _flavor_notes(view: StateView, runs: list[Run]) -> tuple[str, ...]:
-    """Return a warning for each list of flavors of which no node has any."""
+    """Return a warning for each list of flavors that no node has."""
     there = view.flavors()
     wanted = dict.fromkeys(run.flavors for run in runs if not set(run.flavors) & set(there))
     if not there:
@@ -122,9 +122,9 @@ def _runs_of(context: RequestContext, documents: list[Document]) -> list[Run]:
 
 
 def _copy(context: RequestContext, like: str, name: str) -> Document:
-    """Return the run ``like`` as a document called ``name``, with a nonce and user of its own.
+    """Return the run ``like`` as a document with the name ``name``, and its own nonce and user.
 
-    The copy of a task is a run by itself, and that of an array is another array.
+    The copy of a task is a run by itself, and the copy of an array is another array.
     """
     view: StateView = context.recorded
     like = named(like)[0]
@@ -140,7 +140,7 @@ def _copy(context: RequestContext, like: str, name: str) -> Document:
 
 
 def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
-    """Return ``document`` with fields set, checked again as a whole."""
+    """Return ``document`` with fields set, validated again as a whole."""
     tree = render(document.spec)
     if document.generate_name is not None:
         tree["metadata"] = {"generateName": document.generate_name}
@@ -148,7 +148,7 @@ def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
 
 
 def end_run(context: RequestContext, asked: run_operations.EndRun, operation: Operation) -> Order:
-    """Return the order to end a run, as the operation says."""
+    """Return the order to end a run with the outcome of the operation."""
     name = asked.run.removeprefix("run/")
     if operation.about == "cancel":
         now = isinstance(asked, run_operations.CancelRun) and asked.now
@@ -179,7 +179,7 @@ def shrink_run(
 
 
 def _width(view: StateView, run: str) -> int:
-    """Return the GPUs a malleable run works on, 0 for any other: those are refused anyway."""
+    """Return the width of a malleable run; 0 for any other run, whose shrink is refused anyway."""
     record = view.runs.get(run)
     elastic = None if record is None else record.spec.malleable
     if record is None or elastic is None:

@@ -1,4 +1,4 @@
-"""What is asked of runs: that they are submitted, shrunk and ended."""
+"""Requests of operations that submit, shrink and end runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 
 class SubmitRun(KeyedWrite, kw_only=True, frozen=True):
-    """A Run document, or a copy of the run ``like`` called ``name``, with fields set."""
+    """A Run document, or a copy of the run ``like`` under the name ``name``, with fields set."""
 
     document: Tree | None = None
     like: Name | None = None
@@ -24,27 +24,27 @@ class SubmitRun(KeyedWrite, kw_only=True, frozen=True):
 class SubmitRuns(KeyedWrite, kw_only=True, frozen=True):
     """Run documents that are accepted together, or not at all.
 
-    A service takes as many as have 1,000 widths in all: a malleable run has one for each step.
+    A service accepts up to 1,000 widths in one request: a malleable run has one for each step.
     """
 
     documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=DOCUMENTS_MAX)]
 
 
 class EndRun(Write, kw_only=True, frozen=True):
-    """The run, and why."""
+    """The run, and the reason."""
 
     run: Name
     note: Note = ""
 
 
 class CancelRun(EndRun, kw_only=True, frozen=True):
-    """The run, and why; ``now`` gives its work no grace to checkpoint."""
+    """The run, and the reason; with ``now`` its work gets no grace to checkpoint."""
 
     now: bool = False
 
 
 class ShrinkRun(Write, kw_only=True, frozen=True):
-    """The run, and its new width, or by how many GPUs to shrink it."""
+    """The run, and either its new width or by how many GPUs to shrink it."""
 
     run: Name
     gpus: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -118,13 +118,13 @@ OPERATIONS: Final = (
         for verb, takes, summary in (
             ("cancel", CancelRun, "Stop a run, or withdraw it from the queue."),
             ("complete", EndRun, "Record that a run's work is done."),
-            ("fail", EndRun, "Record that a run's work has ended badly."),
+            ("fail", EndRun, "Record that a run's work has failed."),
         )
     ),
     Operation(
         name="shrink-run",
         area=Area.RUNS,
-        summary="Let a malleable run go on with fewer GPUs.",
+        summary="Shrink a malleable run to fewer GPUs.",
         takes=ShrinkRun,
         gives=common_responses.Outcome,
         roles=SUBMITTERS,

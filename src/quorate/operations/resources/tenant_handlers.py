@@ -1,4 +1,4 @@
-"""Tenants, which documents call owners: created, changed field by field, and removed."""
+"""Creates, changes and removes tenants, which documents call owners."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def create_tenant(
 def update_tenant(
     context: RequestContext, asked: tenant_operations.UpdateTenant, operation: Operation
 ) -> Order:
-    """Return the order to change the fields that are given, and no others."""
+    """Return the order to change the given fields of a tenant, and no others."""
     del operation
     given, gone = _fields(asked)
     if not (given or gone or asked.parents is not UNSET):
@@ -66,7 +66,7 @@ def update_tenant(
 def delete_tenant(
     context: RequestContext, asked: tenant_operations.DeleteTenant, operation: Operation
 ) -> Order:
-    """Return the order to remove a tenant that holds nothing."""
+    """Return the order to remove a tenant that has no resources left."""
     if not is_repetition(context, operation, asked):
         select(context, context.moment, KIND_OF[TENANT], (asked.id,))
     version = _version(asked.if_match)
@@ -77,14 +77,14 @@ def delete_tenant(
 def _fields(
     asked: tenant_operations.CreateTenant | tenant_operations.UpdateTenant,
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the given limits, as people type them, and those to unset."""
+    """Return the given limits, in the form that people type, and the limits to unset."""
     values = {field: getattr(asked, field) for field in QUOTA_FIELDS}
     given = {field: str(value) for field, value in values.items() if value not in (UNSET, None)}
     return given, [field for field, value in values.items() if value is None]
 
 
 def _version(if_match: str | None) -> int | None:
-    """Return the version that the change is for, which the commit checks; None for any."""
+    """Return the version that the change is based on, which the commit checks; None for any."""
     if if_match is None or if_match == ANY:
         return None
     text = plain_tag(if_match)

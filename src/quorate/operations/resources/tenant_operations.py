@@ -1,4 +1,4 @@
-"""What is asked of tenants: that they are created, changed and removed."""
+"""Requests of operations that create, change and remove tenants."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from quorate.operations.common_requests import KeyedWrite, Name, Note, Write
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 Number = int | float | str | None | UnsetType
-"""A number, or one in digits where it must be exact; null takes it away."""
+"""A number, or its digits as text to keep it exact; null removes the limit."""
 
 
 class _TenantFields(Write, kw_only=True, frozen=True, rename=None):
-    """Fields of a tenant, by their administrative names. Others do not change."""
+    """Fields of a tenant, by their administrative names; missing fields do not change."""
 
     id: Name
     max_nodes: Number = UNSET
@@ -30,17 +30,17 @@ class _TenantFields(Write, kw_only=True, frozen=True, rename=None):
 
 
 class CreateTenant(_TenantFields, kw_only=True, frozen=True, rename=None):
-    """A tenant called ``id``, with the limits that are given."""
+    """A tenant with the name ``id`` and the given limits."""
 
 
 class UpdateTenant(_TenantFields, kw_only=True, frozen=True, rename=None):
-    """Limits to set; null takes one away, and ``parents`` replaces all of them."""
+    """Limits to set; null removes a limit, and ``parents`` replaces all parents."""
 
     if_match: str | None = None
 
 
 class DeleteTenant(KeyedWrite, kw_only=True, frozen=True):
-    """A tenant that holds nothing."""
+    """A tenant that has no resources left."""
 
     id: Name
     reason: Note = ""
@@ -66,7 +66,7 @@ OPERATIONS: Final = (
     Operation(
         name="update-tenant",
         area=Area.TENANTS,
-        summary="Change the limits of a tenant that are given, and no others.",
+        summary="Change the given limits of a tenant, and no others.",
         takes=UpdateTenant,
         gives=common_responses.Outcome,
         roles=QUOTA_SETTERS,
@@ -81,7 +81,7 @@ OPERATIONS: Final = (
     Operation(
         name="delete-tenant",
         area=Area.TENANTS,
-        summary="Remove a tenant that holds nothing.",
+        summary="Remove a tenant that has no resources left.",
         takes=DeleteTenant,
         gives=common_responses.Outcome,
         roles=ADMINS,

@@ -1,1 +1,1 @@
-"""Operations on access tokens and on the service's clock."""
+"""Operations on access tokens, the clock, the quorum and reports of the service."""

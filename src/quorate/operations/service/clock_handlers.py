@@ -1,4 +1,4 @@
-"""The service's clock: its status, and an operator who accepts it after a step."""
+"""The service's clock: its status, and its acceptance by an operator after a jump."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def _control(context: RequestContext) -> ClockControl:
     if context.clock_control is None:
         raise CommandError(
             Exit.USAGE,
-            "no clock is compared here: a service does that; name one with --server URL, or "
-            "--context NAME",
+            "only a service checks its clock; name a service with --server URL, or --context NAME",
         )
     return context.clock_control
 

@@ -1,4 +1,4 @@
-"""The services that share one ledger: who leads, which there are, and a leader that steps down."""
+"""The services that share one ledger: the leader, the members, and a leader's stepping down."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FOLLOWER = "follower"
 
 
 def cluster_status(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return what the asked service is, and who leads."""
+    """Return the role of the service that answers, and the leader."""
     del asked, operation
     return _answer(_control(context).status())
 
 
 def cluster_members(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return the services of the ledger."""
+    """Return the services that share the ledger."""
     del asked, operation
     control = _control(context)
     leader, members = control.status().leader, control.members()
@@ -36,21 +36,21 @@ def cluster_members(context: RequestContext, asked: Nothing, operation: Operatio
 
 
 def step_down(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return the status of the leader once it was asked to step down."""
+    """Return the status of the leader after its request to step down."""
     del asked, operation
     control = _control(context)
     found = control.status()
     if found.is_alone:
         raise CommandError(
             Exit.REFUSED,
-            "this service has its ledger to itself, and no other one could lead; several services "
+            "no other service shares this ledger, so none could lead instead; several services "
             "need a ledger in etcd",
             fault=REFUSED,
         )
     if len(control.members()) <= 1:
         raise CommandError(
             Exit.REFUSED,
-            f"{found.name} is the only service of this ledger that gives signs of life, and no "
+            f"{found.name} is the only service of this ledger that is alive, so no "
             "other one could lead; start another one first",
             fault=REFUSED,
         )
@@ -58,7 +58,7 @@ def step_down(context: RequestContext, asked: Nothing, operation: Operation) -> 
     return _answer(found, f"{found.name} steps down from term {found.term}; another service leads")
 
 
-_ALONE = "one service has this ledger, to itself; several need a ledger in etcd"
+_ALONE = "this service does not share its ledger; several services need a ledger in etcd"
 
 
 def _control(context: RequestContext) -> QuorumControl:
@@ -91,7 +91,7 @@ def _lines(found: QuorumStatus) -> list[str]:
     if found.leads:
         return [f"{found.name} leads in term {found.term}, at sequence {found.sequence}"]
     lines = [
-        f"{found.name} follows, at sequence {found.sequence}, {found.lag_ms} ms old at most",
+        f"{found.name} follows, at sequence {found.sequence}, at most {found.lag_ms} ms behind",
         f"{found.leader} leads in term {found.term}" if found.leader else "no service leads now",
     ]
     return [*lines, f"{found.name}: {found.why_not}"] if found.why_not else lines

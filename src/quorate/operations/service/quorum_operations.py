@@ -1,4 +1,4 @@
-"""What is asked of the services that share one ledger, and what is given."""
+"""Requests and responses of operations on the services that share one ledger."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from quorate.operations.operation import Area, Operation
 
 
 class ClusterStatus(Given, kw_only=True, frozen=True):
-    """The service that answers, and who leads the services of its ledger.
+    """The service that answers, and the leader of the services that share its ledger.
 
-    ``role`` is leader or follower, and leader of term 0 where the service has its ledger to itself.
-    ``leader`` is the name of the leader; empty while there is none. ``lag_ms`` is how old the state
-    of this service may be, and ``why_not`` what keeps it from leading.
+    ``role`` is leader or follower; a service that does not share its ledger is the leader of term
+    0. ``leader`` is the name of the leader; empty while there is none. ``lag_ms`` is how old the
+    state of this service may be, and ``why_not`` is why it cannot lead.
     """
 
     name: str
@@ -28,7 +28,7 @@ class ClusterStatus(Given, kw_only=True, frozen=True):
 
 
 class ClusterMember(Given, kw_only=True, frozen=True):
-    """A service of the ledger; ``grpc`` is empty where it answers REST only."""
+    """A service of the ledger; ``grpc`` is empty if it serves REST only."""
 
     name: str
     role: str
@@ -38,7 +38,7 @@ class ClusterMember(Given, kw_only=True, frozen=True):
 
 
 class ClusterMembers(Given, kw_only=True, frozen=True):
-    """The services of the ledger that gave a sign of life in the last 10 seconds, by name."""
+    """The services of the ledger that sent a heartbeat in the last 10 seconds, by name."""
 
     items: tuple[ClusterMember, ...]
 
@@ -48,7 +48,7 @@ OPERATIONS: Final = (
     Operation(
         name="cluster-status",
         area=Area.SERVICE,
-        summary="Show which service of the ledger leads, and what the asked one is.",
+        summary="Show the leader of the ledger's services, and the role of this one.",
         takes=common_requests.Nothing,
         gives=ClusterStatus,
         roles=OVERSEERS,
@@ -74,7 +74,7 @@ OPERATIONS: Final = (
     Operation(
         name="step-down",
         area=Area.SERVICE,
-        summary="Have the leader leave the leadership to another service.",
+        summary="Have the leader step down in favour of another service.",
         takes=common_requests.Nothing,
         gives=ClusterStatus,
         roles=ADMINS,

@@ -1,4 +1,4 @@
-"""Reports of simulations, read from where the service keeps them."""
+"""Reports of simulations, read from the service's folder of reports."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from quorate.ports.report_port import ReportFile
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.table import Column, right, table
 
-NONE_KEPT = "no reports are kept here; name a folder by reports.folder, and write reports into it"
+NONE_KEPT = "this service has no folder of reports; set reports.folder, and write reports into it"
 _COLUMNS = (Column("NAME"), right("BYTES"), Column("WRITTEN"))
 T = TypeVar("T")
 
 
 def list_reports(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return the reports that are kept, the newest first."""
+    """Return the kept reports, newest first."""
     del asked, operation
     reports = context.reports
     found = [] if reports is None else _read(reports.listed)
@@ -56,12 +56,12 @@ def _tree(found: ReportFile) -> dict[str, object]:
 
 
 def _read(read: Callable[[], T]) -> T:
-    """Return what ``read`` returns; raises ``CommandError`` where the folder cannot be read."""
+    """Return what ``read`` returns; raises ``CommandError`` if the folder cannot be read."""
     try:
         return read()
     except OSError as error:
         raise CommandError(
             Exit.UNUSABLE,
-            f"reports.folder: cannot be read: {error.strerror}; the operator of the service makes "
-            "it readable, or names another",
+            f"reports.folder: cannot be read: {error.strerror}; make the folder readable for the "
+            "service, or set another folder",
         ) from None

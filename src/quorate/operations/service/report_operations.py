@@ -1,4 +1,4 @@
-"""What is asked of the reports that simulations have written, and what is given."""
+"""Requests and responses of operations on reports of simulations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from quorate.operations.operation import Area, Operation
 
 
 class ShowReport(Asked, kw_only=True, frozen=True):
-    """The name of a report, as it is listed."""
+    """The name of a report, as in the list."""
 
     report: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class ReportListed(Given, kw_only=True, frozen=True):
-    """A report: the name of its file, how large it is, and when it was written."""
+    """A report: the name of its file, its size, and when it was written."""
 
     name: str
     size_bytes: int
@@ -27,14 +27,14 @@ class ReportListed(Given, kw_only=True, frozen=True):
 
 
 class ReportsListed(Given, kw_only=True, frozen=True):
-    """The reports that are kept, the newest first; ``isKept`` false: no folder is configured."""
+    """The kept reports, newest first; ``isKept`` is false if no folder is configured."""
 
     is_kept: bool
     items: tuple[ReportListed, ...]
 
 
 class ReportShown(Given, kw_only=True, frozen=True):
-    """A report as it was written: a page of HTML, without scripts, that loads nothing."""
+    """A report as it was written: an HTML page without scripts that loads nothing."""
 
     name: str
     written: str
@@ -45,7 +45,7 @@ OPERATIONS: Final = (
     Operation(
         name="list-reports",
         area=Area.SERVICE,
-        summary="List the reports of simulations that are kept for people to read.",
+        summary="List the reports of simulations that the service keeps.",
         takes=Nothing,
         gives=ReportsListed,
         roles=OVERSEERS,

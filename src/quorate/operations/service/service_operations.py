@@ -1,4 +1,4 @@
-"""What is asked of access tokens and of the clock, and what is given."""
+"""Requests and responses of operations on access tokens and on the clock."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ User = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[^\x00-\x1f\
 
 
 class IssueToken(Write, kw_only=True, frozen=True):
-    """For ``user``, in ``role``, and in ``tenant`` where the role needs one.
+    """A token for ``user``, with ``role``, and with ``tenant`` if the role needs one.
 
-    ``lifetime`` is a duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for
-    those areas only. The scope ``claim`` is no area: it adds the right to claim nodes.
+    ``lifetime`` is a duration such as ``90d``, or ``never``. Areas among ``scopes`` limit the token
+    to those areas. The scope ``claim`` is not an area: it adds the right to claim nodes.
     """
 
     role: Role
@@ -39,7 +39,7 @@ class IssueToken(Write, kw_only=True, frozen=True):
 
 
 class ListTokens(Asked, kw_only=True, frozen=True):
-    """Those of one tenant or user where one is given; a page of them."""
+    """The tokens of one tenant or user, if one is given; a page of them."""
 
     tenant: Name | None = None
     user: Name | None = None
@@ -74,13 +74,13 @@ class Token(Given, kw_only=True, frozen=True):
 
 
 class TokenOutcome(Outcome, kw_only=True, frozen=True):
-    """The result of issuing a token; a dry run has none to give."""
+    """The result of issuing a token; a dry run has no token."""
 
     token: Token | UnsetType = UNSET
 
 
 class Tokens(Given, kw_only=True, frozen=True):
-    """Access tokens in the order they were issued; ``next`` is there when there are more."""
+    """Access tokens in the order they were issued; ``next`` is set if there are more."""
 
     items: tuple[Token, ...]
     next: str | UnsetType = UNSET
@@ -170,7 +170,7 @@ OPERATIONS: Final = (
     Operation(
         name="accept-clock",
         area=Area.SERVICE,
-        summary="Trust the service's clock as it is now, and go on deciding.",
+        summary="Trust the service's present clock, and resume deciding.",
         takes=common_requests.Nothing,
         gives=ClockState,
         roles=ADMINS,
@@ -183,7 +183,7 @@ OPERATIONS: Final = (
     Operation(
         name="whoami",
         area=Area.SERVICE,
-        summary="Say who you are to the service.",
+        summary="Show the caller's identity and permissions.",
         takes=common_requests.Nothing,
         gives=Whoami,
         roles=ANYBODY_AND_ACCOUNTING,

@@ -1,4 +1,4 @@
-"""Access tokens: issued, listed and revoked; and the caller's identity.
+"""Issues, lists and revokes access tokens, and shows the caller's identity.
 
 A token is ``qt_ID_SECRET``. The ledger has the id and a digest of the secret, so the secret is
 shown once, to the caller that issues the token, and cannot be recovered afterwards.
@@ -62,27 +62,27 @@ class Secret:
 
     @property
     def digest(self) -> str:
-        """What the ledger records."""
+        """The digest that the ledger records."""
         return digest_of(self.secret)
 
     @property
     def text(self) -> str:
-        """What is sent with every request."""
+        """The token, as the holder sends it with every request."""
         return f"{PREFIX}_{self.token}_{self.secret}"
 
     def lines(self, moment: Moment) -> list[str]:
-        """Return it for people: this once."""
+        """Return the token for people; it is not shown again."""
         del moment
-        return [self.text, "keep it: it is shown this once"]
+        return [self.text, "keep it: it is not shown again"]
 
     def tree(self, moment: Moment) -> dict[str, Any]:
-        """Return it for programs: this once."""
+        """Return the token for programs; it is not shown again."""
         issued = token_tree(moment.view.tokens[self.token], moment.redaction)
         return {"token": issued | {"secret": self.text}}
 
 
 def digest_of(secret: str) -> str:
-    """Return what the ledger knows of ``secret``."""
+    """Return the digest of ``secret``, as the ledger records it."""
     return sha256(secret.encode()).hexdigest()
 
 
@@ -95,10 +95,10 @@ def issue_token(
     caller, expires_ms = context.caller, _expiry_ms(asked.lifetime, context.now_ms)
     notes: tuple[str, ...] = ()
     if caller.role is not Role.ADMIN and _outlives(expires_ms, caller.until_ms):
-        # Else a temporary right could be kept for ever.
+        # Otherwise the holder of a temporary token could keep its rights for ever.
         expires_ms = caller.until_ms
         assert expires_ms is not None, caller
-        notes = (f"note: it ends when yours does, at {time_text(expires_ms)}",)
+        notes = (f"note: it expires when yours does, at {time_text(expires_ms)}",)
     command = IssueToken(
         token=new.token,
         digest=new.digest,
@@ -109,7 +109,7 @@ def issue_token(
         expires_ms=expires_ms,
         note=asked.note,
     )
-    # A token of a dry run is not valid, so there is nothing to keep.
+    # A token of a dry run is not valid, so its secret is not shown.
     return Order(command=command, aside=None if asked.dry_run else new, notes=notes)
 
 
@@ -135,7 +135,7 @@ def revoke_token(
     """Return the order to revoke a token."""
     del context, operation
     name = asked.token
-    # A caller who gives the whole token means the same, and must not have its secret echoed.
+    # A caller may give the whole token instead of its id; its secret must not be echoed.
     if name.startswith(f"{PREFIX}_"):
         name = name.split("_")[1]
     return Order(
@@ -175,7 +175,7 @@ def _fits(asked: service_operations.ListTokens, record: TokenRecord) -> bool:
 
 
 def token_tree(record: TokenRecord, redaction: Redaction) -> dict[str, Any]:
-    """Return a token for programs; its issuer may be of a tenant that the caller does not see."""
+    """Return a token for programs, without an issuer of a tenant that the caller does not see."""
     issued = record.issued
     return {
         "id": issued.token,

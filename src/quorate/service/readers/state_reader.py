@@ -19,7 +19,13 @@ from quorate.operations.answering import answer
 from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
-from quorate.operations.request_context import AnyDesk, BlockDesk, Instant, RequestContext, Signer
+from quorate.operations.request_context import (
+    AnyContext,
+    BlocksContext,
+    Instant,
+    RequestContext,
+    Signer,
+)
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import StoreError
 from quorate.ports.log_port import Logs
@@ -86,14 +92,14 @@ class Reader:
         reply = reply_of(found, question.operation, question.form, is_long=True)
         return replace(reply, cpu_s=thread_time() - begun_s)
 
-    def context(self, caller: Caller, operation: Operation, seq: int | None = None) -> AnyDesk:
+    def context(self, caller: Caller, operation: Operation, seq: int | None = None) -> AnyContext:
         """Return the context for requests of ``caller``, with all events recorded by now.
 
         With ``seq`` it may be older, but has all events up to that sequence.
         """
         config = self._config
         if operation.of_blocks:
-            return BlockDesk(
+            return BlocksContext(
                 store=config.reading(),
                 clock=config.clock,
                 caller=caller,

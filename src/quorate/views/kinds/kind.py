@@ -1,4 +1,4 @@
-"""What ``get`` needs to know about a kind of resource: its columns, its rows, its documents."""
+"""What ``get`` needs of a kind of resource: its columns, its rows and its documents."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """``names`` lists all there are, in order; ``rows`` and ``trees`` show those that are named.
+    """``names`` lists all resources of the kind; ``rows`` and ``trees`` render the named ones.
 
-    ``called_by`` returns those that a name matches, without a list of all of them.
+    ``called_by`` returns the resources that match a name, without listing all of them.
     """
 
     called: Called
@@ -32,17 +32,17 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """The name of one of them."""
+        """The name of the kind in the singular."""
         return self.called.name
 
     @property
     def plural(self) -> str:
-        """The name of several of them."""
+        """The name of the kind in the plural."""
         return self.called.plural
 
     @property
     def nothing(self) -> str:
-        """The text when there are none."""
+        """The text that is shown if there are no resources of the kind."""
         if self.called is OUTCOME:
             return "there were no conflicts"
         return f"there are no {self.plural}" if self.plural != self.name else "nothing waits"
@@ -51,7 +51,7 @@ class Kind:
 def document(
     title: str, name: str, *, spec: Tree | None = None, status: Tree | None = None
 ) -> Tree:
-    """Return a document that Quorate writes and that is never applied."""
+    """Return a document that Quorate writes and that users never apply."""
     found: Tree = {"apiVersion": API_VERSION, "kind": title, "metadata": {"name": name}}
     if spec is not None:
         found["spec"] = spec
@@ -61,7 +61,7 @@ def document(
 
 
 def each(one: Callable[[Moment, str], T]) -> Callable[[Moment, Sequence[str]], list[T]]:
-    """Return a maker of many rows or trees from a maker of one."""
+    """Return a function that makes many rows or trees, from a function that makes one."""
 
     def many(moment: Moment, names: Sequence[str]) -> list[T]:
         return [one(moment, name) for name in names]

@@ -33,4 +33,4 @@ KINDS: Final = (
 )
 
 KIND_OF: Final[dict[str, Kind]] = {kind.name: kind for kind in (*KINDS, TENANT)}
-"""Every kind by its own name; a tenant is an owner as administrators see it."""
+"""Every kind by its own name; a tenant is the administrators' view of an owner."""

@@ -1,4 +1,4 @@
-"""Sensitive claims, and their nodes, as rows and documents. Pure."""
+"""Sensitive claims and their nodes, as rows and documents. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def claim_state(node: UnwipedNode) -> str:
 
 
 def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
-    """Return for whom a node is set apart, and what has to be done before another user gets it.
+    """Return the user that a node is reserved for, and what must happen before others get it.
 
-    Where the caller may not see that, only that it is set apart.
+    A caller who may not see the user learns only that the node is reserved.
     """
     if not is_shown:
-        return f"{claim_state(node)}: it is set apart for others"
+        return f"{claim_state(node)}: reserved for another user"
     text = f"{claim_state(node)}: {node.claim} of {node.user}, until {time_text(node.end_ms)}"
     if node.leases:
         return text
@@ -35,7 +35,7 @@ def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
 
 
 def status_text(moment: Moment, name: str) -> str:
-    """Return the status of a node for people: the machine's, and that of its claim."""
+    """Return the status of a node for people: that of the machine, and that of its claim."""
     status = moment.view.node_status.get(name, NodeStatus.READY)
     unwiped = moment.view.unwiped.get(name)
     if unwiped is None:
@@ -54,12 +54,12 @@ def _called(moment: Moment, name: str) -> list[str]:
 
 
 def _nodes(moment: Moment, name: str) -> list[str]:
-    """Return the nodes that were not wiped since the claim had them, in order."""
+    """Return the nodes that were not wiped since the claim held them, in order."""
     return sorted(node for node, known in moment.view.unwiped.items() if known.claim == name)
 
 
 def _state(moment: Moment, record: RunRecord) -> str:
-    """Return the state of a claim: held, stopping, being wiped after, or over."""
+    """Return the state of a claim: held, stopping, being wiped, or over."""
     if record.stopping is not None:
         return "Stopping"
     if record.phase not in TERMINAL:
@@ -75,7 +75,7 @@ def _end_ms(record: RunRecord) -> int:
 
 
 def claim_text(moment: Moment, record: RunRecord) -> str:
-    """Return a claim in a few words: for whom, until when, and what is left to do after it."""
+    """Return a claim in a few words: its user, its end, and what remains to be done afterwards."""
     text = f"for {record.spec.user} until {until(_end_ms(record), moment.now_ms)}"
     left = names(
         f"{node} {claim_state(moment.view.unwiped[node])}"

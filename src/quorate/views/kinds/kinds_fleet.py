@@ -45,7 +45,7 @@ def _node_row(moment: Moment, name: str) -> Row:
 
 
 def node_leases(moment: Moment, name: str) -> tuple[list[str], int]:
-    """Return the leases on a node that may be named, and how many others there are."""
+    """Return the leases on a node that the caller may see, and the number of the other leases."""
     leases = moment.view.node_leases.get(name, ())
     shown = sorted(each for each in leases if moment.redaction.run(each) == each)
     return shown, len(leases) - len(shown)
@@ -96,9 +96,9 @@ NODE = Kind(
 
 
 def island_keys(moment: Moment) -> dict[str, IslandKey]:
-    """Return every flavor of every domain of every pool under ``domain/flavor``, in that order.
+    """Return every flavor of every domain of every pool, keyed ``domain/flavor``, in that order.
 
-    Where two pools divide a domain the pool is part of the name.
+    If two pools share a domain, the key also names the pool.
     """
     keys = {record.island for record in moment.view.nodes.values()}
     pools: dict[str, list[IslandKey]] = {}
@@ -122,7 +122,7 @@ def largest_group(moment: Moment, island: Island) -> int:
 
 
 def _counts(moment: Moment, island: Island) -> dict[NodeStatus, int]:
-    """Return how many nodes of an island have each status."""
+    """Return the number of an island's nodes in each status."""
     counts = dict.fromkeys(NodeStatus, 0)
     for node in island.nodes:
         counts[_status(moment, node.name)] += 1
@@ -130,7 +130,7 @@ def _counts(moment: Moment, island: Island) -> dict[NodeStatus, int]:
 
 
 def _out_of_service(island: Island) -> int:
-    """Return the GPUs that no lease has and that are not offered."""
+    """Return the number of GPUs that no lease holds and that are out of service."""
     return sum(mask.bit_count() for mask in island.withheld.values())
 
 
@@ -202,7 +202,7 @@ DOMAIN = Kind(
 
 
 def _pool_counts(moment: Moment, name: str) -> tuple[int, int, int]:
-    """Return the nodes of a pool, their GPUs, and how many of those are free."""
+    """Return the number of a pool's nodes, of their GPUs, and of the free ones among these."""
     keys = {key for key in island_keys(moment).values() if key.pool == name}
     islands = [moment.view.island(key) for key in keys]
     return (

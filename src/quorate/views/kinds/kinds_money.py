@@ -32,7 +32,10 @@ def free_gpu_ms(account: EnvelopeAccount) -> int:
 
 
 def _amounts(moment: Moment, accounts: Sequence[EnvelopeAccount]) -> tuple[str, str, str, str]:
-    """Return granted, spent, held and free in hours; as shown, the last three add up."""
+    """Return granted, spent, held and free in hours.
+
+    As shown, spent, held and free add up to granted.
+    """
     granted = sum(account.spec.gpu_ms_granted for account in accounts)
     spent = sum(account.spent_gpu_ms(moment.now_ms) for account in accounts)
     held = sum(account.held_gpu_ms(moment.now_ms) for account in accounts)
@@ -88,14 +91,14 @@ BUDGET = Kind(
 
 
 def window(account: EnvelopeAccount, now_ms: int) -> str:
-    """Return whether ``now_ms`` is before, in or after the envelope's window, in a word or two."""
+    """Return in a word or two whether ``now_ms`` is before, in or after the envelope's window."""
     if now_ms < account.spec.start_ms:
         return f"opens {time_text(account.spec.start_ms)}"
     return "open" if now_ms < account.spec.end_ms else "closed"
 
 
 def is_usable(account: EnvelopeAccount, now_ms: int) -> bool:
-    """Return whether the envelope can pay for a start at ``now_ms``, as far as time goes."""
+    """Return whether the envelope's window allows it to pay for a start at ``now_ms``."""
     spec = account.spec
     return now_ms < spec.end_ms and (now_ms >= spec.start_ms or spec.allow_admission)
 
@@ -233,7 +236,7 @@ CAP = Kind(
 
 
 def _named_charges(moment: Moment, records: Iterable[RunRecord]) -> dict[str, Charge]:
-    """Return the charges of ``records`` under ``run/payer/tier``, each run's in the order paid."""
+    """Return the charges of ``records`` by ``run/payer/tier``; each run's in order of payment."""
     found = {}
     for record in records:
         for charge in charges_of(moment, record):
@@ -242,7 +245,7 @@ def _named_charges(moment: Moment, records: Iterable[RunRecord]) -> dict[str, Ch
 
 
 def _charges_called(moment: Moment, name: str) -> list[str]:
-    """Return the charges of the run that ``name`` begins with."""
+    """Return the charges of the run whose name ``name`` begins with."""
     record = moment.view.runs.get(name.partition("/")[0])
     return [] if record is None else list(_named_charges(moment, [record]))
 
@@ -254,7 +257,7 @@ def _wanted_charges(moment: Moment, wanted: Sequence[str]) -> list[Charge]:
 
 
 def _charge_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
-    """Return a row for each charge and a last one with their sums; the column adds up to it."""
+    """Return a row for each charge and a last row with the sums of the rounded cells."""
     found = _wanted_charges(moment, wanted)
     if not found:
         return []

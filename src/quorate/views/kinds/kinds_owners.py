@@ -1,6 +1,6 @@
 """Owners as rows and documents, with the state of their soft quotas. Pure.
 
-Shares are of one flavor each: an owner has as many as there are flavors it has or had GPUs of.
+A share is of one flavor: an owner has a share for each flavor whose GPUs it has or had.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _target(moment: Moment, owner: Owner) -> str:
 
 
 def _shares(moment: Moment, name: str, scores: Scores) -> dict[str, Terms]:
-    """Return the terms of each flavor that the owner has or had GPUs of."""
+    """Return the terms of each flavor whose GPUs the owner has or had."""
     flavors = (flavor for flavor in moment.view.flavors() if (name, flavor) in moment.view.meters)
     return {flavor: scores.of(name, flavor) for flavor in flavors}
 
@@ -58,7 +58,7 @@ def _threshold(moment: Moment, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is worked out once for all owners that are shown."""
+    """Values that are computed once for all owners in a listing."""
 
     scores: Scores
     running: dict[str, list[str]]
@@ -66,7 +66,7 @@ class _Known:
 
     @classmethod
     def of(cls, moment: Moment, wanted: Sequence[str]) -> _Known:
-        """Return it for the owners ``wanted``."""
+        """Return the values for the owners ``wanted``."""
         runs = runs_by_owner(moment, wanted, (Phase.RUNNING, Phase.PENDING))
         scores = Scores(moment.view, moment.now_ms)
         return cls(scores, runs[Phase.RUNNING], runs[Phase.PENDING])
@@ -158,7 +158,7 @@ _SHARE_COLUMNS = (
 def shares_text(moment: Moment, name: str) -> str:
     """Return an owner's target, its shares by flavor, its budget of hours and the last threshold.
 
-    These order the queue, and stop nothing.
+    They only order the queue; they stop no run.
     """
     owner, scores = moment.view.owners[name], Scores(moment.view, moment.now_ms)
     shares = _shares(moment, name, scores)

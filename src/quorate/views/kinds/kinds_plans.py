@@ -22,7 +22,7 @@ from quorate.views.word_forms import countdown, hours, names, until
 
 
 def place_text(place: Slice, *, most: int | None = None) -> str:
-    """Return where a planned start goes: GPUs by domain."""
+    """Return where a planned start is placed: GPUs by domain."""
     return names((f"{domain}:{gpus}" for domain, gpus in place.domains), most=most)
 
 
@@ -35,7 +35,7 @@ def shares_text(payers: Iterable[Share], *, most: int | None = None) -> str:
 
 
 def scope_text(scope: Scope) -> str:
-    """Return what a conflict is about."""
+    """Return the scope of a conflict as text."""
     if scope.limit:
         return scope.limit
     where = names(scope.domains) if scope.domains else "everywhere"
@@ -82,16 +82,16 @@ def time_or_none(at_ms: int | None) -> str | None:
 
 
 class ReservationState(Word):
-    """The state of a reservation, or how it ended."""
+    """The state of a reservation, open or closed."""
 
     TENTATIVE = "Tentative"
-    """It is a forecast that follows the queue: no event, and nothing is held for it."""
+    """A forecast that follows the queue; no event records it and nothing is held for it."""
     FIRM = "Firm"
-    """It is recorded, and moves later only for a recorded cause."""
+    """Recorded in the ledger; it moves later only for a recorded cause."""
     ACTIVATED = "Activated"
     """Its run started."""
     RELEASED = "Released"
-    """Its run was not wanted any more."""
+    """Its run no longer waits for a start."""
 
 
 _CLOSED: Final = {
@@ -102,7 +102,7 @@ _CLOSED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStart:
-    """A reservation of either kind; a tentative one is called after its run and has no record."""
+    """A firm or tentative reservation; a tentative one has its run's name and no record."""
 
     name: str
     run: str
@@ -122,7 +122,7 @@ def reservation_run(name: str) -> str:
 def reservation_names(moment: Moment) -> list[str]:
     """Return the firm reservations in the order in which they were made, then the tentative ones.
 
-    Those that are over come first, where the caller named them.
+    Closed reservations that the caller named come first.
     """
     found = moment.view.reservations
     firm = sorted(found, key=lambda name: found[name].seq)
@@ -130,7 +130,7 @@ def reservation_names(moment: Moment) -> list[str]:
 
 
 def planned_starts(moment: Moment, names: Sequence[str]) -> list[PlannedStart]:
-    """Return the reservations called ``names``."""
+    """Return the reservations with the names ``names``."""
     tentative: dict[str, Entry] | None = None
     found: list[PlannedStart] = []
     for name in names:
@@ -172,7 +172,7 @@ def _recorded(
 
 
 def how_text(found: PlannedStart) -> str:
-    """Return how a reservation gets its room."""
+    """Return how room is found for a reservation."""
     if found.start_ms is None:
         return "-"
     return "by conflict" if found.record is not None and found.record.by_conflict else "by itself"
@@ -206,7 +206,7 @@ def _reservation_row(moment: Moment, found: PlannedStart) -> Row:
 
 
 def cause_tree(cause: MoveCause | None) -> Tree | None:
-    """Return why a firm start was moved, for programs."""
+    """Return the cause for which a firm start was moved, for programs."""
     if cause is None:
         return None
     return {
@@ -252,7 +252,7 @@ def _reservation_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
 
 
 def _reservation_tree(moment: Moment, found: PlannedStart) -> Tree:
-    """Return a reservation as a document: what was planned first, and its status."""
+    """Return a reservation as a document: its first plan as the spec, and its status."""
     start_ms, place, payers = found.start_ms, found.place, found.payers
     if found.record is not None:
         made = found.record.made
@@ -296,13 +296,13 @@ RESERVATION = Kind(
 
 
 def asked_by(record: ConflictRecord) -> str:
-    """Return what a conflict was declared for."""
+    """Return the run or limit that a conflict was declared for."""
     declared = record.declared
     return declared.reservation or declared.scope.limit or "an operator"
 
 
 def victims_text(cuts: Sequence[Cut], *, most: int | None = None) -> str:
-    """Return who is cut, how, and by how many GPUs."""
+    """Return the runs that are cut, how each is cut, and how many GPUs it loses."""
     return names((f"{cut.run}:{cut.gpus}({cut.step})" for cut in cuts), most=most)
 
 
@@ -376,7 +376,7 @@ def _outcome_tree(moment: Moment, name: str) -> Tree:
 
 
 def scope_tree(scope: Scope) -> Tree:
-    """Return what a conflict is about, for programs."""
+    """Return the scope of a conflict, for programs."""
     return {
         "pool": scope.pool,
         "flavor": scope.flavor,
@@ -386,7 +386,7 @@ def scope_tree(scope: Scope) -> Tree:
 
 
 def cut_tree(cut: Cut | Candidate) -> Tree:
-    """Return one cut, published or only tried, for programs."""
+    """Return one cut, either published or tried in a search, for programs."""
     return {
         "step": cut.step.value,
         "run": cut.run,

@@ -1,4 +1,4 @@
-"""The queue: who waits, in which order and by which terms, as rows and documents. Pure."""
+"""The queue: the waiting runs with their order and their terms, as rows and documents. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _queue_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
 
 
 def _queue_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
-    """Return the runs as ``get runs`` does, with place and terms under ``status.queue``."""
+    """Return the runs as ``get runs`` does, with position and terms under ``status.queue``."""
     order, scores = moment.outlook.order, Scores(moment.view, moment.now_ms)
     found = run_trees(moment, wanted)
     for name, tree in zip(wanted, found, strict=True):

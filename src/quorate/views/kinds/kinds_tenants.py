@@ -1,6 +1,6 @@
-"""Tenants: owners with their limits, what they use of them and their versions. Pure.
+"""Tenants: owners with their limits, their use of them and their versions. Pure.
 
-Use is counted as hard quotas count it, descendants included.
+Use is counted as for hard quotas, and includes that of descendants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNSET = "not set"
 
 
 def fields_of(owner: Owner | None) -> dict[str, object]:
-    """Return parents and quota of ``owner`` as its document has them; what is not set is absent."""
+    """Return parents and quota of ``owner`` as in its document, without the fields not set."""
     spec = {} if owner is None else render(owner).get("spec")
     assert isinstance(spec, dict), owner
     parents = {"parents": spec["parents"]} if spec.get("parents") else {}
@@ -40,7 +40,7 @@ def text_of(value: object) -> str:
 
 
 def _of(used: int, limit: object) -> str:
-    """Return what is used of a limit; a limit below the use is marked."""
+    """Return the use and the limit; the text marks a limit that is below the use."""
     if limit is None:
         return str(used)
     assert isinstance(limit, int), limit
@@ -111,13 +111,13 @@ TENANT = Kind(
 )
 
 
-def tenant_portraits(moment: Moment, wanted: Sequence[str]) -> list[str]:
+def describe_tenants(moment: Moment, wanted: Sequence[str]) -> list[str]:
     """Return each of the ``wanted`` tenants as lines of name and value."""
     used = uses(moment.view)
-    return [_portrait(moment, name, used.get(name, NO_USE)) for name in wanted]
+    return [_describe(moment, name, used.get(name, NO_USE)) for name in wanted]
 
 
-def _portrait(moment: Moment, name: str, use: Use) -> str:
+def _describe(moment: Moment, name: str, use: Use) -> str:
     quota = fields_of(moment.view.owners[name])
     return pairs(
         [
@@ -136,7 +136,7 @@ def _portrait(moment: Moment, name: str, use: Use) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenantChange:
-    """A tenant before a command, to be shown beside the tenant after it."""
+    """A tenant as it was before a command, for a comparison with the tenant after the command."""
 
     name: str
     owner: Owner | None
@@ -156,7 +156,7 @@ class TenantChange:
         return [*found, f"  version: {self.version} -> {version}"]
 
     def tree(self, moment: Moment) -> Tree:
-        """Return the same for programs."""
+        """Return the changed fields and both versions, for programs."""
         return {
             "tenant": {
                 "name": self.name,

@@ -70,8 +70,7 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
 def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tuple[str, str, str]:
     """Return the time until a run's start, its confidence, and the instant; ``-`` where unknown.
 
-    For a run whose ``reason`` to wait is shown as it was recorded no start is searched either: it
-    is ``not planned``.
+    A run whose ``reason`` is shown as recorded gets no search for a start: it is ``not planned``.
     """
     if not _is_planned(moment, record, reason):
         is_behind = reason is not None and reason.as_of_ms is not None
@@ -91,16 +90,16 @@ def _is_planned(moment: Moment, record: RunRecord, reason: Reason | None) -> boo
 
 
 def width_text(moment: Moment, record: RunRecord) -> str:
-    """Return how many GPUs a run works on, and within which bounds: ``16 (8..24)``."""
+    """Return the GPUs that a run has, and its bounds: ``16 (8..24)``."""
     width = run_width(moment, record) if record.leases else None
     shown, elastic = "-" if width is None else str(width), record.spec.malleable
     return shown if elastic is None else f"{shown} ({elastic.gpus_min}..{elastic.gpus_max})"
 
 
 def reason_text(record: RunRecord, reason: Reason | None) -> str:
-    """Return why the run is in its phase, in a few words; ``-`` where there is no reason.
+    """Return why the run is in its phase, in a few words; ``-`` if there is no reason.
 
-    ``reason`` is why it waits, None when it does not.
+    ``reason`` is why it waits; None if it does not wait.
     """
     if record.stopping is not None:
         return stopping(record.stopping)
@@ -112,7 +111,7 @@ def _time(at_ms: int | None) -> str | None:
 
 
 def run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
-    """Return the runs and arrays called ``wanted`` with their whole status."""
+    """Return the runs and arrays named ``wanted`` with their whole status."""
     arrays = moment.view.arrays
     reasons = reasons_now(moment, [name for name in wanted if name not in arrays])
     return [
@@ -161,7 +160,7 @@ def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
 
 
 def _reason_status(reason: Reason) -> Tree:
-    """Return why a run waits; ``since`` null: the ledger does not have this reason yet."""
+    """Return why a run waits; ``since`` is null if the ledger has not recorded this reason yet."""
     if reason.refusal is None:
         return {"startable": True}
     asked = {} if reason.as_of_ms is None else {"asOf": time_text(reason.as_of_ms)}
@@ -204,7 +203,7 @@ RUN = Kind(
 
 
 def lease_places(moment: Moment, fact: LeaseStarted, *, most: int | None = None) -> str:
-    """Return the nodes of a lease with their slots, or with counts where a cluster chooses GPUs."""
+    """Return the nodes of a lease with their slots; with counts if the cluster chooses GPUs."""
     is_counted = moment.view.pools[moment.view.runs[fact.run].spec.pool].counts_gpus
     return (gpus_on_nodes if is_counted else slots)(fact.slots, most=most)
 
@@ -255,7 +254,7 @@ def _lease_row(moment: Moment, name: str) -> Row:
 
 
 def _round_cells(moment: Moment, lease: Lease) -> Row:
-    """Return the steps that a lease is for, and the priority by which it was given its flavor."""
+    """Return the steps that a lease is for, and the priority by which it got its flavor."""
     bounds = lease_bounds(moment.view, lease)
     if bounds is None:
         return "-", "-"
@@ -265,7 +264,7 @@ def _round_cells(moment: Moment, lease: Lease) -> Row:
 
 
 def ending_text(lease: Lease) -> str:
-    """Return why and by when a lease has to end; ``-`` when it is not stopping."""
+    """Return why and by when a lease must end; ``-`` if it is not stopping."""
     if lease.ending is None:
         return "-"
     return f"{ended(lease.ending.reason)}; until {time_text(lease.ending.deadline_ms)}"

@@ -1,4 +1,4 @@
-"""A tenant's fields, typed or sent: read by the readers of documents, with the same bounds."""
+"""A tenant's fields, from flags or from a request: parsed by the document readers, same bounds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def flag_of(field: str) -> str:
 def read_owner(
     name: str, given: Mapping[str, str], parents: Sequence[str], *, is_new: bool, is_typed: bool
 ) -> Owner:
-    """Return the owner with the ``given`` fields and no others, or raise with every fault.
+    """Return the owner with the ``given`` fields and no others, or raise an error with every fault.
 
-    Faults name flags where the fields were typed, and fields where a program sent them.
+    A fault names the flag if a person typed the field, and the field if a program sent it.
     """
     faults = [
         f"{flag_of(field) if is_typed else field}: {text!r} is not a number; "
@@ -65,9 +65,9 @@ def read_owner(
 
 
 def _plain(text: str) -> int | Decimal | str:
-    """Return ``text`` as JSON or YAML would give it: a number where it is one."""
+    """Return ``text`` as JSON or YAML would parse it: a number if it is one."""
     if _WHOLE.fullmatch(text):
-        # A text of thousands of digits is no number to Python; as a decimal it is too large.
+        # Python parses no integer of thousands of digits; as a Decimal it is refused as too large.
         return Decimal(text) if len(text) > 1_000 else int(text)  # noqa: PLR2004 - far above any bound
     try:
         return text if "_" in text else Decimal(text)
@@ -80,7 +80,7 @@ def _unsetting(field: str, *, is_typed: bool) -> str:
 
 
 def _where(path: str, *, is_typed: bool) -> str:
-    """Return what the value at ``path`` of the document is called where it was typed or sent."""
+    """Return the flag, or the field of the request, for the value at ``path`` of the document."""
     last = path.rpartition(".")[2]
     field = PARENTS if last.startswith(PARENTS) else last
     if field not in QUOTA_FIELDS and field != PARENTS:
@@ -89,9 +89,9 @@ def _where(path: str, *, is_typed: bool) -> str:
 
 
 def flat_fields(tree: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the Owner document ``tree`` as fields of a tenant; None where it is no such document.
+    """Return the Owner document ``tree`` as fields of a tenant; None if it is another document.
 
-    An unknown field keeps its name, so that the reader of the fields can refuse it.
+    An unknown field keeps its name, so that the parser of the fields can refuse it.
     """
     metadata, spec = tree.get("metadata"), tree.get("spec", {})
     if tree.get("kind") != "Owner" or not isinstance(metadata, dict) or not isinstance(spec, dict):
@@ -113,7 +113,10 @@ def flat_fields(tree: Mapping[str, Any]) -> dict[str, Any] | None:
 def unset_fields(
     words: Sequence[str], given: Mapping[str, str], parents: Sequence[str]
 ) -> set[str]:
-    """Return the fields that ``words`` name, in any spelling; raises for others and for both."""
+    """Return the fields that ``words`` name, in any spelling.
+
+    Raises an error for an unknown field, and for a field that is both set and unset.
+    """
     known = {_folded(field): field for field in (*QUOTA_FIELDS, PARENTS)}
     known |= {_folded(camel): snake for camel, snake in SNAKE_CASE.items()}
     known["parent"] = PARENTS

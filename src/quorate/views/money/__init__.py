@@ -1,1 +1,1 @@
-"""Statements and usage: as text, as documents, as rows of a spreadsheet."""
+"""Statements and usage: as text, as documents, as CSV rows."""

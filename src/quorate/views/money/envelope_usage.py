@@ -1,7 +1,7 @@
-"""How many GPUs each envelope pays for, and could pay for beside them: rows and trees. Pure.
+"""How many GPUs each envelope pays for, and how many more it could pay for. Pure.
 
-The rows are made of what programs are given of envelopes, caps and leases, so that a file and a
-service show the same.
+The rows are computed from the documents of envelopes, caps and leases that programs receive, so
+that a ledger file and a service show the same values.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvelopeUsage:
-    """The GPUs that an envelope pays for: of its owner's runs, the family's, and borrowers'.
+    """The GPUs that an envelope pays for: of its owner's runs, of family members, of borrowers.
 
-    ``headroom_gpus`` is how many more it can pay for at once: 0 outside its window.
+    ``headroom_gpus`` is how many more GPUs the envelope can pay for at once: 0 outside its window.
     """
 
     budget: str
@@ -45,7 +45,7 @@ class EnvelopeUsage:
     free_gpu_ms: int
 
     def row(self) -> tuple[str, ...]:
-        """Return the cells of its row."""
+        """Return the cells of the table row."""
         return (
             self.budget,
             self.envelope,
@@ -59,7 +59,7 @@ class EnvelopeUsage:
         )
 
     def tree(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the usage for programs."""
         return {
             "apiVersion": API_VERSION,
             "kind": "EnvelopeUsage",
@@ -83,8 +83,8 @@ def envelope_usage(
 ) -> list[EnvelopeUsage]:
     """Return the usage of ``envelopes``, in their order.
 
-    A caller who sees an envelope sees all leases of its owner, but not all of the family's: those
-    are what is active, less what is owned and lent.
+    A caller who sees an envelope sees all leases of its owner, but may not see all leases of the
+    family. So the family's GPUs are computed: active, less owned, less lent.
     """
     owned: dict[str, int] = {}
     for lease in leases:

@@ -1,4 +1,4 @@
-"""Whose figure of an owner's budget counts, and since when. Pure."""
+"""Which source's figure of an owner's budget is used, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from quorate.views.numbers import hours_number
 from quorate.views.word_forms import since, told_text
 
 LEDGER = "ledger"
-"""The source of a figure that no accounting system reported."""
+"""The source of a figure if no accounting system reported one."""
 
 
 def source_of(report: ReportRecord | None) -> str:
-    """Return whose figure counts."""
+    """Return the name of the source whose figure is used."""
     return report.source if report is not None and report.answers else LEDGER
 
 
 def report_tree(report: ReportRecord | None) -> Tree | None:
-    """Return the report about an owner's budget, for programs; None where it is not linked."""
+    """Return the report about an owner's budget, for programs; None if the owner has no link."""
     if report is None:
         return None
     return {
@@ -43,13 +43,13 @@ def _allowance(told: Allowance | None) -> Tree | None:
 
 
 def report_lines(report: ReportRecord | None, now_ms: int) -> list[str]:
-    """Return whose figure counts and since when, for people; nothing where it is not linked."""
+    """Return the source in use and since when, for people; empty if the owner has no link."""
     if report is None:
         return []
     when = since(report.since_ms, now_ms)
     if report.answers:
         told = told_text(report.gpu, report.node)
-        return [f"{report.source} tells {told}; its figure counts since {when}"]
+        return [f"{report.source} reports {told}; its figure counts since {when}"]
     note = f": {report.note}" if report.note else ""
     return [
         (

@@ -14,7 +14,7 @@ _COLUMNS = (Column("SINCE"), Column("FLAVOR"), right("SHARE"), right("TARGET"))
 
 
 def shares_tree(owner: str, found: ShareHistory) -> Tree:
-    """Return the shares of ``owner`` for programs; targets are those of now."""
+    """Return the shares of ``owner`` for programs; the targets are the present ones."""
     return {
         "owner": owner,
         "from": time_text(found.edges_ms[0]),
@@ -34,7 +34,7 @@ def shares_tree(owner: str, found: ShareHistory) -> Tree:
 
 
 def shares_lines(found: ShareHistory) -> list[str]:
-    """Return the shares for people: a row for each step and flavor."""
+    """Return the shares for people: a row for each time step and flavor."""
     rows = [
         (
             time_text(begin_ms),
@@ -45,4 +45,4 @@ def shares_lines(found: ShareHistory) -> list[str]:
         for step, begin_ms in enumerate(found.edges_ms[:-1])
         for each in found.flavors
     ]
-    return [table(_COLUMNS, rows)] if rows else ["it has had no GPUs that are counted"]
+    return [table(_COLUMNS, rows)] if rows else ["the owner has had no GPUs in this period"]

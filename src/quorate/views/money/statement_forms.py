@@ -1,4 +1,4 @@
-"""A statement for programs: a document, or rows for a spreadsheet, with exact amounts. Pure."""
+"""A statement for programs: a document, or CSV rows, with exact amounts. Pure."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def statement_csv(found: Statement) -> str:
 
 
 def _csv_rows(found: Statement) -> list[tuple[Cell, ...]]:
-    """Return a row for each envelope, use, borrowing and sum; ``record`` says which it is."""
+    """Return a row for each envelope, use, loan and sum; the column ``record`` names its kind."""
     rows: list[tuple[Cell, ...]] = []
     for line in found.lines:
         amounts = (

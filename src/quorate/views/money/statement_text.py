@@ -1,7 +1,7 @@
-"""A statement as people read it: tables under their titles, in GPU-hours. Pure.
+"""A statement for people: tables under their titles, in GPU-hours. Pure.
 
-Amounts are rounded once, to hundredths (``core.statement.rounded``); every printed sum is the sum
-of what is printed; the other forms are exact.
+Amounts are rounded once, to hundredths (``core.statement.rounded``), and every printed sum is the
+sum of the printed amounts. The forms for programs are exact.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _COST: Final = right("COST")
 
 
 def statement_text(month: Month, found: Statement, *, show_wide: bool) -> str:
-    """Return the statement as tables under their titles; costs only where there are any."""
+    """Return the statement as tables under their titles; with costs if any envelope has a price."""
     found = rounded(found, gpu_ms=HOUR_MS // 100, micros=MICROS // 100)
     state = "" if found.until_ms == month.until_ms else ", and going on"
     period = f"{time_text(found.from_ms)} to {time_text(found.until_ms)}{state}"

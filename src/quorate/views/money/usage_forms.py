@@ -1,4 +1,4 @@
-"""Usage as rows, documents and spreadsheets; fields are called as in the tenant API. Pure."""
+"""Usage as rows, documents and CSV; field names are those of the tenant API. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Period:
     until_ms: int
 
     def tree(self) -> Tree:
-        """Return it for programs."""
+        """Return the period for programs."""
         return {
             "period_start": time_text(self.from_ms),
             "period_end": time_text(self.until_ms),
@@ -85,16 +85,16 @@ class TenantReport:
     report: ReportRecord | None = None
 
     def tree(self) -> Tree:
-        """Return it as a document."""
+        """Return the report as a document."""
         return document("TenantUsage", self.name, status=self._status())
 
     def csv(self) -> str:
-        """Return it as one row, without what has parts."""
+        """Return the report as one CSV row, without the fields that have parts."""
         flat = {k: v for k, v in self._status().items() if not isinstance(v, dict | list)}
         return to_csv(("tenant", *flat), [(self.name, *flat.values())])
 
     def lines(self, show_wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
-        """Return it as a table."""
+        """Return the report as a table."""
         told = report_lines(self.report, self.period.until_ms)
         return [table(_TENANT_COLUMNS, [self._row()], show_wide=show_wide), *told]
 
@@ -121,7 +121,7 @@ class TenantReport:
         }
 
     def _remaining(self, gpu: BudgetUse | None, node: BudgetUse | None) -> Tree:
-        """Return what is left of each budget, whose figure that is, and since when it counts."""
+        """Return what is left of each budget, whose figure that is, and since when it is used."""
         report = self.report
         told = (None, None) if report is None else (report.gpu, report.node)
         left = [
@@ -154,27 +154,27 @@ class TenantReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserReport:
-    """What the runs of one user used, for each owner."""
+    """The usage of one user's runs, for each owner."""
 
     name: str
     period: Period
     found: Sequence[UserUsage]
 
     def tree(self) -> Tree:
-        """Return it as a list of documents."""
+        """Return the report as a list of documents."""
         items = [document("UserUsage", self.name, status=status) for status in self._statuses()]
         total = _user_tree(self._total(), self.period)
         return {"apiVersion": API_VERSION, "kind": "List", "items": items, "total": total}
 
     def csv(self) -> str:
-        """Return a row for each owner."""
+        """Return a CSV row for each owner."""
         rows: list[list[Cell]] = [
             [status[column] for column in _USER_CSV] for status in self._statuses()
         ]
         return to_csv(_USER_CSV, rows)
 
     def lines(self, show_wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
-        """Return it as a table with its total; empty where the user has used nothing."""
+        """Return the report as a table with a total; empty if the user has used nothing."""
         if not self.found:
             return []
         usages = [each.usage for each in self.found]
@@ -191,7 +191,7 @@ class UserReport:
         return [table(_USER_COLUMNS, rows, show_wide=show_wide)]
 
     def _total(self) -> UserUsage:
-        """Return what the runs of the user used for all owners together."""
+        """Return the usage of the user's runs, summed over all owners."""
         usages = [each.usage for each in self.found]
         flavors: dict[str, int] = {}
         for usage in usages:
@@ -246,7 +246,7 @@ def _flavors(usage: Usage) -> str:
 
 
 def _against(use: BudgetUse | None) -> tuple[str, str]:
-    """Return a budget in hours, and how much of it is used; a budget of 0 is always exceeded."""
+    """Return a budget in hours and the used part of it; a budget of 0 always counts as exceeded."""
     if use is None:
         return "-", "-"
     if not use.budget_ms:
@@ -255,7 +255,7 @@ def _against(use: BudgetUse | None) -> tuple[str, str]:
 
 
 def _fraction(use: BudgetUse | None) -> int | Decimal | None:
-    """Return the part that is used, to a millionth; None without a budget or beyond any part."""
+    """Return the used part, to a millionth; None without a budget, and for a budget of 0."""
     if use is None or use.fraction is None:
         return None
     return fraction_number(use.fraction)

@@ -1,1 +1,1 @@
-"""Notices: what is sent to the owners that an event concerns, derived from the ledger."""
+"""Notices: messages to the owners that an event concerns, derived from the ledger."""

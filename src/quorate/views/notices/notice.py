@@ -1,4 +1,4 @@
-"""What a notice is, and what it needs beside the events (ADR-0021). Pure."""
+"""The fields of a notice, and the facts that its text needs beside the events (ADR-0021). Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from quorate.views.runs.event_text import conflict_of, run_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """``seq`` is its event, ``part`` numbers it among others of the same event.
+    """``seq`` is the sequence of its event; ``part`` numbers the notices of one event.
 
-    ``user`` is empty where it is for the admins of ``owner``; ``run`` where it is about none, or
-    about several that ``facts`` names. ``text`` can be read alone.
+    ``user`` is empty if the notice is for the admins of ``owner``. ``run`` is empty if the notice
+    is about no run, or about several, which ``facts`` names. ``text`` makes sense alone.
     """
 
     seq: int
@@ -40,13 +40,13 @@ class Notice:
 
     @property
     def name(self) -> str:
-        """Its name in its ledger, for ever."""
+        """The notice's permanent name in its ledger."""
         return f"{self.seq}-{self.part}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """The content of a notice, before it has its place among the notices of its block."""
+class NoticeContent:
+    """The content of a notice, before it has its number among the notices of its block."""
 
     seq: int
     kind: NoticeKind
@@ -71,7 +71,7 @@ class Known(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownView:
-    """The lookup in a state that has the events."""
+    """Looks runs and conflicts up in a state that already has the events."""
 
     view: StateView
 
@@ -86,14 +86,14 @@ class KnownView:
 
 @dataclass(frozen=True, slots=True)
 class KnownFew:
-    """The few runs and conflicts that some events name, taken out of a state."""
+    """The few runs and conflicts that some events name, copied out of a state."""
 
     runs: Mapping[str, Run]
     conflicts: Mapping[str, ConflictDeclared]
 
     @classmethod
     def of(cls, view: StateView, runs: Iterable[str], conflicts: Collection[str]) -> KnownFew:
-        """Return what ``view`` knows of them, those that entered the conflicts included."""
+        """Return the named runs and conflicts of ``view``, and the runs in these conflicts."""
         declared = {name: view.conflicts[name].declared for name in conflicts}
         entered = {token.run for each in declared.values() for token in each.tokens}
         return cls({name: view.runs[name].spec for name in {*runs, *entered}}, declared)
@@ -108,7 +108,7 @@ class KnownFew:
 
 
 def names_in(events: Iterable[Event]) -> tuple[set[str], set[str]]:
-    """Return the runs and the conflicts that the notices of ``events`` need."""
+    """Return the names of the runs and of the conflicts that the notices of ``events`` need."""
     runs: set[str] = set()
     conflicts: set[str] = set()
     for event in events:

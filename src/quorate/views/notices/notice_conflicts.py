@@ -23,27 +23,29 @@ from quorate.model.events import (
 )
 from quorate.model.notice_kinds import NoticeKind
 from quorate.views.kinds.kinds_plans import scope_text
-from quorate.views.notices.notice import Known, Told
+from quorate.views.notices.notice import Known, NoticeContent
 from quorate.views.word_forms import gpus, odds_text, percent
 
 RUNS_NAMED_MAX: Final = 8
-"""How many runs a text names, and how many the facts do; the conflict itself has all of them."""
+"""The most runs that a text names, and that its facts name; the conflict itself has all runs."""
 _WHY: Final = {
     CutStep.BACKFILL: "it used room that was promised to another run",
     CutStep.SPARE: "its spares were given up",
-    CutStep.SHRINK: "steps above its minimum were given back",
+    CutStep.SHRINK: "steps above its minimum were released",
     CutStep.BURST: "its owner was above its share",
     CutStep.LOTTERY: "it was drawn in the lottery",
 }
 _CALLED_OFF: Final = {
     ConflictOutcome.NOT_NEEDED: "nothing was missing any more",
-    ConflictOutcome.INSUFFICIENT: "all that may be ended would not have been enough",
+    ConflictOutcome.INSUFFICIENT: "all allowed cuts would not have been enough",
     ConflictOutcome.CLEARED: "what was cut before any draw was enough",
 }
 
 
-def told_of_conflicts(numbered: Iterable[tuple[int, Event]], known: Known) -> Iterator[Told]:
-    """Yield the notices of the conflicts that are declared or settled by these events."""
+def conflict_notices(
+    numbered: Iterable[tuple[int, Event]], known: Known
+) -> Iterator[NoticeContent]:
+    """Yield the notices of the conflicts that these events declare or settle."""
     numbered = list(numbered)
     for seq, event in numbered:
         if isinstance(event, ConflictDeclared):
@@ -59,7 +61,7 @@ def told_of_conflicts(numbered: Iterable[tuple[int, Event]], known: Known) -> It
 
 
 def asked_for(declared: ConflictDeclared) -> str:
-    """Return what the room is for."""
+    """Return the run or limit that the room is made for."""
     if declared.reservation:
         return f"reservation/{declared.reservation}"
     limit = declared.scope.limit
@@ -67,7 +69,7 @@ def asked_for(declared: ConflictDeclared) -> str:
 
 
 def _deadlines_ms(numbered: Iterable[tuple[int, Event]]) -> dict[str, int]:
-    """Return until when each stopping run has time to save its work."""
+    """Return for each stopping run the deadline by which it must have saved its work."""
     found: dict[str, int] = {}
     for _, event in numbered:
         if isinstance(event, LeaseEnding):
@@ -76,20 +78,20 @@ def _deadlines_ms(numbered: Iterable[tuple[int, Event]]) -> dict[str, int]:
     return found
 
 
-def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[Told]:
+def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[NoticeContent]:
     odds = {each.run: each.ppm for each in event.runs}
     for (owner, user), runs in _by_user(odds, known).items():
         named = _named(f"{run} ({percent(odds[run], PPM)})" for run in runs)
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.CONFLICT_ANNOUNCED,
             owner=owner,
             user=user,
             run=runs[0] if len(runs) == 1 else "",
             text=(
-                f"a planned start may end work of yours at {time_text(event.due_ms)}: room will be "
-                f"made in {scope_text(event.scope)}, at last by lot. Your runs, each with how "
-                f"often it was cut in dummy draws: {named}. Save your work before then. What may "
+                f"a planned start may end runs of yours at {time_text(event.due_ms)}: work will "
+                f"be cut in {scope_text(event.scope)}, at last by a lottery. Your runs, with how "
+                f"often each was cut in dummy draws: {named}. Save your work before then. What may "
                 f"end a run: quorate plan {runs[0]}"
             ),
             facts={
@@ -103,9 +105,9 @@ def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[Tol
         )
 
 
-def _withdrawn(seq: int, event: ConflictWithdrawn, known: Known) -> Iterator[Told]:
+def _withdrawn(seq: int, event: ConflictWithdrawn, known: Known) -> Iterator[NoticeContent]:
     for (owner, user), runs in _by_user(event.runs, known).items():
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.CONFLICT_WITHDRAWN,
             owner=owner,
@@ -113,7 +115,7 @@ def _withdrawn(seq: int, event: ConflictWithdrawn, known: Known) -> Iterator[Tol
             run=runs[0] if len(runs) == 1 else "",
             text=(
                 f"the conflict in {scope_text(event.scope)} that was planned for "
-                f"{time_text(event.due_ms)} is called off: it draws none of yours, which go on: "
+                f"{time_text(event.due_ms)} is called off for your runs, which continue: "
                 f"{_named(runs)}"
             ),
             facts={
@@ -128,7 +130,7 @@ def _withdrawn(seq: int, event: ConflictWithdrawn, known: Known) -> Iterator[Tol
 
 
 def _by_user(runs: Iterable[str], known: Known) -> dict[tuple[str, str], list[str]]:
-    """Return ``runs`` by owner and user, in order: one notice for each."""
+    """Return ``runs`` by owner and user, in order; each pair gets one notice."""
     found: dict[tuple[str, str], list[str]] = {}
     for run in sorted(runs):
         spec = known.run(run)
@@ -137,28 +139,28 @@ def _by_user(runs: Iterable[str], known: Known) -> dict[tuple[str, str], list[st
 
 
 def _saving(declared: ConflictDeclared) -> str:
-    """Return when those who may be drawn can save their work; some lotteries are drawn at once."""
+    """Return until when runs that may be drawn can save; some lotteries are drawn at once."""
     if declared.due_ms > declared.at_ms:
         return "Save your work before then"
-    return "A run that is drawn is told to stop, and has its checkpoint time to save"
+    return "A run that is drawn gets a stop, and has its checkpoint time to save"
 
 
-def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[Told]:
+def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[NoticeContent]:
     odds = run_odds(tokens_by_owner(declared))
     for (owner, user), runs in _theirs(declared, known).items():
         named = _named(f"{run} ({odds_text(odds[run])})" for run in runs)
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.LOTTERY_DECLARED,
             owner=owner,
             user=user,
             run=runs[0] if len(runs) == 1 else "",
             text=(
-                f"a lottery may end work of yours at {time_text(declared.due_ms)}: "
+                f"a lottery may end runs of yours at {time_text(declared.due_ms)}: "
                 f"{gpus(declared.short)} of {scope_text(declared.scope)} will still be missing for "
                 f"{asked_for(declared)} (conflict/{declared.conflict}). Your runs in it, with "
                 f"the odds to be drawn first: {named}; {counted(len(declared.tokens), 'token')} in "
-                f"all. {_saving(declared)}. All of it: quorate describe resolveroutcome "
+                f"all. {_saving(declared)}. Details: quorate describe resolveroutcome "
                 f"{declared.conflict}"
             ),
             facts=_facts(declared)
@@ -172,7 +174,7 @@ def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[To
 
 def _cuts(
     seq: int, resolved: ConflictResolved, known: Known, deadlines_ms: dict[str, int]
-) -> Iterator[Told]:
+) -> Iterator[NoticeContent]:
     declared = known.conflict(resolved.conflict)
     odds = run_odds(tokens_by_owner(declared))
     by_run: dict[tuple[str, CutStep], list[Cut]] = {}
@@ -183,7 +185,7 @@ def _cuts(
         is_whole = step is not CutStep.SPARE and any(cut.bundle == 0 for cut in cuts)
         lost = sum(cut.gpus for cut in cuts)
         chance = odds.get(run) if step is CutStep.LOTTERY else None
-        yield Told(
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.LOTTERY_LOST if step is CutStep.LOTTERY else NoticeKind.RUN_CUT,
             owner=spec.owner,
@@ -193,7 +195,7 @@ def _cuts(
                 f"run/{run} was cut by conflict/{declared.conflict} and loses {gpus(lost)}: "
                 f"{_WHY[step]} ({step}){_odds(chance, declared)}. Room is made for "
                 f"{asked_for(declared)}. {_then(run, deadlines_ms.get(run), is_whole, step)}"
-                f"{_verify(resolved, step)} All of it: quorate describe resolveroutcome "
+                f"{_verify(resolved, step)} Details: quorate describe resolveroutcome "
                 f"{declared.conflict}"
             ),
             facts=_facts(declared)
@@ -216,23 +218,23 @@ def _odds(chance: Fraction | None, declared: ConflictDeclared) -> str:
 
 
 def _then(run: str, deadline_ms: int | None, is_whole: bool, step: CutStep) -> str:  # noqa: FBT001
-    """Return what a run that was cut has to do next."""
+    """Return what happens next to a run that was cut."""
     until = "" if deadline_ms is None else f"It has until {time_text(deadline_ms)} to save its work"
     if step is CutStep.SPARE:
-        return "Its work goes on without them."
+        return "Its work continues without them."
     if is_whole:
         waits = f"waits again in its old place; when it starts: quorate plan {run}."
         return f"{until}, and {waits}" if until else f"It {waits}"
-    return f"{until}, and goes on narrower." if until else "It goes on narrower."
+    return f"{until}, and continues with fewer GPUs." if until else "It continues with fewer GPUs."
 
 
 def _verify(resolved: ConflictResolved, step: CutStep) -> str:
     if step is not CutStep.LOTTERY:
         return ""
-    return f" The seed is {resolved.seed}; draw it again: quorate lottery verify."
+    return f" The seed is {resolved.seed}; check the draw: quorate lottery verify."
 
 
-def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[Told]:
+def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[NoticeContent]:
     """Yield the notices for runs that entered a lottery and were not cut."""
     declared = known.conflict(resolved.conflict)
     cut = {each.run for each in resolved.cuts}
@@ -245,16 +247,16 @@ def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[Told]:
         if not runs:
             continue
         named = _named(f"{run} (drawn, and not needed)" if run in spared else run for run in runs)
-        verify = " Draw it again: quorate lottery verify." if resolved.seed else ""
-        yield Told(
+        verify = " Check the draw: quorate lottery verify." if resolved.seed else ""
+        yield NoticeContent(
             seq=seq,
             kind=NoticeKind.LOTTERY_WON,
             owner=owner,
             user=user,
             run=runs[0] if len(runs) == 1 else "",
             text=(
-                f"the lottery of conflict/{declared.conflict} is over ({why}), and these of yours "
-                f"go on: {named}.{verify} All of it: quorate describe resolveroutcome "
+                f"the lottery of conflict/{declared.conflict} is over ({why}), and these of your "
+                f"runs continue: {named}.{verify} Details: quorate describe resolveroutcome "
                 f"{declared.conflict}"
             ),
             facts=_facts(declared)
@@ -268,7 +270,7 @@ def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[Told]:
 
 
 def _theirs(declared: ConflictDeclared, known: Known) -> dict[tuple[str, str], list[str]]:
-    """Return the runs that entered, by owner and user: one notice for each, not for each run."""
+    """Return the runs that entered, by owner and user; each pair gets one notice for all."""
     found: dict[tuple[str, str], list[str]] = {}
     for token in sorted(declared.tokens, key=lambda token: (token.owner, token.run)):
         found.setdefault((token.owner, known.run(token.run).user), []).append(token.run)

@@ -1,7 +1,7 @@
 """Notices for owners and users, derived from the ledger (ADR-0021). Pure.
 
-A notice rests on the events of one block and on what never changes of the runs and conflicts they
-name. So the same notices come out of the same blocks, whenever and wherever they are read.
+A notice depends on the events of one block, and on the constant fields of the runs and conflicts
+that they name. So a block always gives the same notices.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Sequence
 
 from quorate.model.events import Event
 from quorate.views.notices.notice import Known, Notice
-from quorate.views.notices.notice_conflicts import told_of_conflicts
-from quorate.views.notices.notice_runs import told_of_runs
+from quorate.views.notices.notice_conflicts import conflict_notices
+from quorate.views.notices.notice_runs import run_notices
 
 
 def notices_of(first_seq: int, events: Sequence[Event], known: Known) -> list[Notice]:
     """Return the notices of the ``events`` of one block, in their order.
 
-    ``first_seq`` is the sequence of the first of them.
+    ``first_seq`` is the sequence of the first event.
     """
     numbered = list(enumerate(events, first_seq))
-    told = [*told_of_conflicts(numbered, known), *told_of_runs(numbered, known)]
-    told.sort(key=lambda each: each.seq)
+    contents = [*conflict_notices(numbered, known), *run_notices(numbered, known)]
+    contents.sort(key=lambda each: each.seq)
     found: list[Notice] = []
-    for each in told:
+    for each in contents:
         part = found[-1].part + 1 if found and found[-1].seq == each.seq else 0
         found.append(
             Notice(

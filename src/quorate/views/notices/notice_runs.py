@@ -1,4 +1,4 @@
-"""Notices of runs and of what their owners use: starts, stops, losses, limits. Pure."""
+"""Notices of runs and of their owners' usage: starts, stops, losses, limits. Pure."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from quorate.model.events import (
 )
 from quorate.model.notice_kinds import NoticeKind
 from quorate.model.refusal import RefusalCode, sentence
-from quorate.views.notices.notice import Known, Told
+from quorate.views.notices.notice import Known, NoticeContent
 from quorate.views.redaction.redaction import unnamed
 from quorate.views.runs.reason_words import bundle_words, ended
 from quorate.views.word_forms import gpus, percent, slots
 
 NODES_NAMED_MAX: Final = 4
-"""How many nodes a text names."""
+"""The most nodes that a text names."""
 _MONEY: Final = (EndReason.BUDGET_EXHAUSTED, EndReason.WINDOW_CLOSED)
 _LOST: Final = (EndReason.FAIL, EndReason.DRAINED)
 _STEPS: Final = {
@@ -52,16 +52,16 @@ Numbered = tuple[int, Event]
 
 
 @dataclass(slots=True)
-class _Tale:
+class _RunChanges:
     """What the events of a block do to one run."""
 
     started: list[tuple[int, LeaseStarted]] = field(default_factory=list)
     swapped: list[tuple[int, LeaseStarted]] = field(default_factory=list)
-    told: dict[EndReason, list[tuple[int, LeaseEnding]]] = field(default_factory=dict)
+    stops: dict[EndReason, list[tuple[int, LeaseEnding]]] = field(default_factory=dict)
     waits_again: bool = False
 
 
-def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
+def run_notices(numbered: Sequence[Numbered], known: Known) -> Iterator[NoticeContent]:
     """Yield the notices of runs and owners, without those of conflicts."""
     for seq, event in numbered:
         match event:
@@ -73,7 +73,7 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
                 yield _recalled(seq, event, known)
                 yield _returning(seq, event, known)
             case RecallWithdrawn():
-                yield _goes_on(seq, event, known)
+                yield _recall_withdrawn(seq, event, known)
             case RunRefused() if event.refusal.code is RefusalCode.WAITING_FOR_QUOTA:
                 yield _parked(seq, event, known)
             case RunEnded(outcome=Outcome.COMPLETED):
@@ -83,47 +83,47 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
             case _:
                 pass
     nodes = {e.node: e.status for _, e in numbered if isinstance(e, NodeMarked)}
-    for run, tale in _tales(numbered).items():
-        yield from _told_of(run, tale, nodes, known)
+    for run, changes in _changes_by_run(numbered).items():
+        yield from _notices_of_run(run, changes, nodes, known)
 
 
-def _told_of(
-    run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known
-) -> Iterator[Told]:
-    # A returning spare begins like any lease, but its run has been there all the time.
-    if any(lease.role is not Role.SPARE for _, lease in tale.started):
-        yield _started(run, tale, known)
-    for reason in tale.told:
+def _notices_of_run(
+    run: str, changes: _RunChanges, nodes: Mapping[str, NodeStatus], known: Known
+) -> Iterator[NoticeContent]:
+    # The lease of a returning spare starts like any lease, but its run was running all the time.
+    if any(lease.role is not Role.SPARE for _, lease in changes.started):
+        yield _started(run, changes, known)
+    for reason in changes.stops:
         if reason in _MONEY:
-            yield _stopped(NoticeKind.MONEY_ENDED, run, tale, reason, known)
+            yield _stopped(NoticeKind.MONEY_ENDED, run, changes, reason, known)
         elif reason in _STEPS:
-            yield _stopped(NoticeKind.RUN_CUT, run, tale, reason, known)
-    if tale.swapped or any(reason in tale.told for reason in _LOST):
-        yield _lost(run, tale, nodes, known)
+            yield _stopped(NoticeKind.RUN_CUT, run, changes, reason, known)
+    if changes.swapped or any(reason in changes.stops for reason in _LOST):
+        yield _lost(run, changes, nodes, known)
 
 
-def _tales(numbered: Iterable[Numbered]) -> dict[str, _Tale]:
-    """Return what happens to each run; what a conflict cut is left to the conflict's notices."""
-    tales: dict[str, _Tale] = {}
+def _changes_by_run(numbered: Iterable[Numbered]) -> dict[str, _RunChanges]:
+    """Return what happens to each run, without cuts, which the conflict's notices report."""
+    by_run: dict[str, _RunChanges] = {}
     cut: set[str] = set()
     for seq, event in numbered:
         match event:
             case ConflictResolved():
                 cut |= {lease for each in event.cuts for lease in each.leases}
             case LeaseStarted(reason=StartReason.START):
-                tales.setdefault(event.run, _Tale()).started.append((seq, event))
+                by_run.setdefault(event.run, _RunChanges()).started.append((seq, event))
             case LeaseStarted(reason=StartReason.SWAP) if event.role is not Role.SPARE:
-                tales.setdefault(event.run, _Tale()).swapped.append((seq, event))
+                by_run.setdefault(event.run, _RunChanges()).swapped.append((seq, event))
             case LeaseEnding() if event.lease not in cut:
-                tale = tales.setdefault(event.lease.partition("/")[0], _Tale())
-                tale.told.setdefault(event.reason, []).append((seq, event))
+                changes = by_run.setdefault(event.lease.partition("/")[0], _RunChanges())
+                changes.stops.setdefault(event.reason, []).append((seq, event))
             case RunRequeued():
-                tales.setdefault(event.run, _Tale()).waits_again = True
+                by_run.setdefault(event.run, _RunChanges()).waits_again = True
             case RunStopping(outcome=None):
-                tales.setdefault(event.run, _Tale()).waits_again = True
+                by_run.setdefault(event.run, _RunChanges()).waits_again = True
             case _:
                 pass
-    return tales
+    return by_run
 
 
 def _about(run: str, known: Known) -> dict[str, str]:
@@ -131,18 +131,18 @@ def _about(run: str, known: Known) -> dict[str, str]:
     return {"owner": spec.owner, "user": spec.user, "run": run}
 
 
-def _started(run: str, tale: _Tale, known: Known) -> Told:
-    seq, first = tale.started[0]
+def _started(run: str, changes: _RunChanges, known: Known) -> NoticeContent:
+    seq, first = changes.started[0]
     held, spare, paid = 0, 0, dict[str, int]()
-    for _, lease in tale.started:
+    for _, lease in changes.started:
         count = lease_gpus(lease.slots)
         held += count
         spare += count if lease.role is Role.SPARE else 0
         paid[lease.payer] = paid.get(lease.payer, 0) + count
-    places = _joined(lease.slots for _, lease in tale.started)
+    places = _joined(lease.slots for _, lease in changes.started)
     payers = ", ".join(f"{payer} ({count})" for payer, count in paid.items())
     kept = f", {spare} of them spare" if spare else ""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.RUN_STARTED,
         **_about(run, known),
@@ -161,7 +161,7 @@ def _started(run: str, tale: _Tale, known: Known) -> Told:
     )
 
 
-def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
+def _moved(seq: int, event: ReservationMoved, known: Known) -> NoticeContent:
     run = event.reservation.rpartition("@")[0]
     start_ms, cause = event.planned_start_ms, unnamed(event.cause)
     if start_ms is None:
@@ -169,8 +169,8 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
         look = f"What would start it: quorate explain {run}"
     else:
         what = f"the firm start of run/{run} is now {time_text(start_ms)}"
-        look = f"What that rests on: quorate plan {run}"
-    return Told(
+        look = f"The conditions of that start: quorate plan {run}"
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.START_MOVED,
         **_about(run, known),
@@ -188,17 +188,17 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
     )
 
 
-def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
+def _recalled(seq: int, event: LoanRecalled, known: Known) -> NoticeContent:
     """Return the notice for the borrower; it does not name the lender's run."""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.LOAN_RECALLED,
         **_about(event.run, known),
         text=(
-            f"{event.payer} has recalled what run/{event.run} borrows: "
-            f"{bundle_words(event.bundle)} goes on until {time_text(event.due_ms)} at the latest, "
-            f"and after that only if others pay for it. Save its work before then. How it stands: "
-            f"quorate plan {event.run}"
+            f"{event.payer} has recalled its loan to run/{event.run}: "
+            f"{bundle_words(event.bundle)} continues until {time_text(event.due_ms)} at the "
+            f"latest, and after that only if others pay for it. Save its work before then. Its "
+            f"state: quorate plan {event.run}"
         ),
         facts={
             "payer": event.payer,
@@ -208,34 +208,34 @@ def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
     )
 
 
-def _returning(seq: int, event: LoanRecalled, known: Known) -> Told:
+def _returning(seq: int, event: LoanRecalled, known: Known) -> NoticeContent:
     """Return the notice for the lender; it does not name the run that borrows."""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.LOAN_RETURNING,
         **_about(event.waiting_run, known),
         text=(
-            f"{event.payer} has recalled a loan for run/{event.waiting_run}: its GPUs are back at "
+            f"{event.payer} has recalled a loan for run/{event.waiting_run}: its GPUs are free at "
             f"{time_text(event.due_ms)}. When the run starts: quorate plan {event.waiting_run}"
         ),
         facts={"payer": event.payer, "due": time_text(event.due_ms)},
     )
 
 
-def _goes_on(seq: int, event: RecallWithdrawn, known: Known) -> Told:
-    return Told(
+def _recall_withdrawn(seq: int, event: RecallWithdrawn, known: Known) -> NoticeContent:
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.RECALL_WITHDRAWN,
         **_about(event.run, known),
         text=(
-            f"run/{event.run} was recalled and goes on, {bundle_words(event.bundle)}: it has "
+            f"run/{event.run} was recalled and continues, {bundle_words(event.bundle)}: it has "
             f"payers, and no firm start needs its GPUs. Who pays: quorate describe run {event.run}"
         ),
         facts={"bundle": event.bundle},
     )
 
 
-def _threshold(seq: int, event: ThresholdCrossed) -> Told:
+def _threshold(seq: int, event: ThresholdCrossed) -> NoticeContent:
     used = percent(event.used_ppm, PPM)
     where = (
         f"has used {used} of a budget of hours in its quota, and has reached {event.percent} %"
@@ -243,7 +243,7 @@ def _threshold(seq: int, event: ThresholdCrossed) -> Told:
         else f"has used {used} of a budget of hours in its quota, and is clearly below "
         f"{event.percent} % again"
     )
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.THRESHOLD_CROSSED,
         owner=event.owner,
@@ -262,9 +262,9 @@ def _threshold(seq: int, event: ThresholdCrossed) -> Told:
     )
 
 
-def _parked(seq: int, event: RunRefused, known: Known) -> Told:
+def _parked(seq: int, event: RunRefused, known: Known) -> NoticeContent:
     refusal = event.refusal
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.QUOTA_PARKED,
         **_about(event.run, known),
@@ -281,9 +281,9 @@ def _parked(seq: int, event: RunRefused, known: Known) -> Told:
     )
 
 
-def _completed(seq: int, event: RunEnded, known: Known) -> Told:
+def _completed(seq: int, event: RunEnded, known: Known) -> NoticeContent:
     note = f": {event.note}" if event.note else ""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.RUN_COMPLETED,
         **_about(event.run, known),
@@ -295,9 +295,9 @@ def _completed(seq: int, event: RunEnded, known: Known) -> Told:
     )
 
 
-def _failed(seq: int, event: RunEnded, known: Known) -> Told:
+def _failed(seq: int, event: RunEnded, known: Known) -> NoticeContent:
     note = f": {event.note}" if event.note else ""
-    return Told(
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.RUN_FAILED,
         **_about(event.run, known),
@@ -309,20 +309,22 @@ def _failed(seq: int, event: RunEnded, known: Known) -> Told:
     )
 
 
-def _stopped(kind: NoticeKind, run: str, tale: _Tale, reason: EndReason, known: Known) -> Told:
-    stops = tale.told[reason]
+def _stopped(
+    kind: NoticeKind, run: str, changes: _RunChanges, reason: EndReason, known: Known
+) -> NoticeContent:
+    stops = changes.stops[reason]
     until_ms = max(event.deadline_ms for _, event in stops)
     then = (
         f"waits again in its old place; what would start it: quorate explain {run}"
-        if tale.waits_again
-        else f"goes on with what it has left: quorate describe run {run}"
+        if changes.waits_again
+        else f"continues with its other GPUs: quorate describe run {run}"
     )
-    return Told(
+    return NoticeContent(
         seq=stops[0][0],
         kind=kind,
         **_about(run, known),
         text=(
-            f"run/{run} was told to stop {_leases(stops)}: {ended(reason)}. It has until "
+            f"run/{run} has to stop {_leases(stops)}: {ended(reason)}. It has until "
             f"{time_text(until_ms)} to save its work, and {then}"
         ),
         facts={
@@ -330,7 +332,7 @@ def _stopped(kind: NoticeKind, run: str, tale: _Tale, reason: EndReason, known: 
             "step": _STEPS.get(reason),
             "leases": [event.lease for _, event in stops],
             "deadline": time_text(until_ms),
-            "waitsAgain": tale.waits_again,
+            "waitsAgain": changes.waits_again,
         },
     )
 
@@ -339,28 +341,30 @@ def _leases(stops: Sequence[tuple[int, LeaseEnding]]) -> str:
     return f"lease/{stops[0][1].lease}" if len(stops) == 1 else f"{len(stops)} leases"
 
 
-def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) -> Told:
-    """Return the notice of a run whose node failed or was drained: how it continues, if it does."""
-    stops = [each for reason in _LOST for each in tale.told.get(reason, ())]
-    seq = min(seq for seq, _ in (*stops, *tale.swapped))
+def _lost(
+    run: str, changes: _RunChanges, nodes: Mapping[str, NodeStatus], known: Known
+) -> NoticeContent:
+    """Return the notice for a run whose node failed or was drained: whether and how it goes on."""
+    stops = [each for reason in _LOST for each in changes.stops.get(reason, ())]
+    seq = min(seq for seq, _ in (*stops, *changes.swapped))
     why = ", ".join(f"node/{node} is {status}" for node, status in nodes.items())
     parts = []
-    if tale.swapped:
-        count = sum(lease_gpus(lease.slots) for _, lease in tale.swapped)
-        places = slots(_joined(lease.slots for _, lease in tale.swapped), most=NODES_NAMED_MAX)
+    if changes.swapped:
+        count = sum(lease_gpus(lease.slots) for _, lease in changes.swapped)
+        places = slots(_joined(lease.slots for _, lease in changes.swapped), most=NODES_NAMED_MAX)
         parts.append(
-            f"what was lost is replaced, and its group goes on with {gpus(count)} on {places}"
+            f"the lost GPUs are replaced, and its group continues with {gpus(count)} on {places}"
         )
     outcome = "swapped"
-    if tale.waits_again:
+    if changes.waits_again:
         outcome = "requeued"
         parts = [
             f"it waits again in its old place, to start from its last checkpoint: {_when(run)}"
         ]
     elif stops:
         outcome = "shrunk"
-        parts.append(f"{_leases(stops)} stopped, and it goes on narrower")
-    return Told(
+        parts.append(f"{_leases(stops)} stopped, and it continues with fewer GPUs")
+    return NoticeContent(
         seq=seq,
         kind=NoticeKind.NODE_LOST,
         **_about(run, known),
@@ -368,7 +372,7 @@ def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) 
             f"run/{run} lost part of what it works on{f' ({why})' if why else ''}: "
             f"{'; '.join(parts)}. Its state: quorate describe run {run}"
         ),
-        facts={"outcome": outcome, "nodes": _marked(nodes), "waitsAgain": tale.waits_again},
+        facts={"outcome": outcome, "nodes": _marked(nodes), "waitsAgain": changes.waits_again},
     )
 
 
@@ -381,7 +385,7 @@ def _marked(nodes: Mapping[str, NodeStatus]) -> list[dict[str, Any]]:
 
 
 def _joined(found: Iterable[Slots]) -> Slots:
-    """Return slots of several leases together, each node once."""
+    """Return the slots of several leases together, each node once."""
     masks: dict[str, int] = {}
     for each in found:
         for node, mask in each:

@@ -1,4 +1,4 @@
-"""Estimates of rates, trials of the estimator, and drawn jobs: as lines and as trees."""
+"""Estimates of rates, trials of the estimator, and generated jobs: as lines and as trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE: Final = "-"
 
 
 def estimates_text(found: Estimated) -> str:
-    """Return a line for each type that was estimated, and how many rates that made."""
+    """Return a line for each type that was estimated, and the number of rates that were derived."""
     if not found.matches:
         return _filled(found.filled)
     columns = (Column("TYPE"), Column("LIKE"), right("DISTANCE"), right("MEASURED"))
@@ -34,7 +34,7 @@ def _filled(count: int) -> str:
 
 
 def estimates_tree(found: Estimated) -> dict[str, Any]:
-    """Return the estimates for programs, with the whole table that they make."""
+    """Return the estimates for programs, with the whole table of rates that results."""
     return {
         "estimates": [
             {
@@ -63,7 +63,7 @@ def trial_text(rows: Sequence[TrialRow]) -> str:
         for each in rows
     ]
     exact = sum(each.type == each.like for each in rows)
-    return f"{table(columns, lines)}\n\n{exact} of {len(rows)} types are taken for what they are."
+    return f"{table(columns, lines)}\n\n{exact} of {len(rows)} types are matched correctly."
 
 
 def trial_tree(rows: Sequence[TrialRow]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Policies, their answers and tables of rates, as lines for people and as trees for programs."""
+"""Policies, their allocations and tables of rates: as lines for people, as trees for programs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Answers = Sequence[tuple[Policy, Allocation | Unsolved]]
 
 NONE: Final = "-"
 SHARE_MIN: Final = 5e-5
-"""The least share that a table of four digits shows."""
+"""The smallest share that a table with four digits shows."""
 
 
 def number(value: float) -> str:
-    """Return ``value`` as people read it, in six digits at most."""
+    """Return ``value`` for people, with six digits at most."""
     if math.isnan(value):
         return NONE
     return "never" if math.isinf(value) else f"{value:.6g}"
@@ -75,7 +75,7 @@ def _objective(policy: Policy) -> str:
 
 
 def _runs(policy: Policy) -> str:
-    """Return for how many runs a pool calls a policy."""
+    """Return the number of runs up to which a pool asks a policy."""
     if policy.jobs_max is None:
         return "any"
     each = policy.jobs_per_gpu_max
@@ -93,7 +93,7 @@ def _reads(policy: Policy) -> list[str]:
 
 
 def solution_text(policy: Policy, problem: Problem, found: Allocation, *, show_wide: bool) -> str:
-    """Return an allocation as a table, under its value and the proof of that."""
+    """Return an allocation as a table, under its value and the proof that the value is optimal."""
     head = [
         ("Policy", policy.name),
         ("Objective", f"{number(found.objective)}, {_objective(policy)}"),
@@ -114,8 +114,8 @@ def solution_text(policy: Policy, problem: Problem, found: Allocation, *, show_w
 
 def _certificate(found: Allocation) -> str:
     if math.isnan(found.bound):
-        return f"none ({found.method}): nothing is made large or small"
-    return f"no allocation betters {number(found.bound)}, gap {found.gap:.2g} ({found.method})"
+        return f"none ({found.method}): the policy has no objective"
+    return f"none is better than {number(found.bound)}, gap {found.gap:.2g} ({found.method})"
 
 
 def _shares(problem: Problem, found: Allocation, *, show_wide: bool) -> str:
@@ -238,7 +238,7 @@ def refusal_tree(refusal: Unsolved) -> Mapping[str, str]:
 
 
 def rates_text(found: ThroughputTable) -> str:
-    """Return what a table of rates has, flavor by flavor."""
+    """Return the contents of a table of rates, by flavor."""
     columns = (
         Column("FLAVOR"),
         right("TYPES"),
@@ -259,7 +259,7 @@ def rates_text(found: ThroughputTable) -> str:
 
 
 def rates_tree(found: ThroughputTable) -> dict[str, Any]:
-    """Return what a table of rates has, and what it lacks, for programs."""
+    """Return the contents and the gaps of a table of rates, for programs."""
     return {
         "types": len(found.types),
         "models": len({each.model for each in found.types}),

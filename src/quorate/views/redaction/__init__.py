@@ -1,1 +1,1 @@
-"""Redaction: names of other tenants' things are replaced, by reference."""
+"""Redaction: replaces the names of other tenants' resources, by reference."""

@@ -1,7 +1,7 @@
-"""Causes that events carry as text, read back into the runs that they refer to. Pure.
+"""Causes that old events carry as text, parsed for the runs that they refer to. Pure.
 
-A cause is understood as a whole or not at all. Only what is understood can be attributed to owners,
-so what is not understood is withheld whole from a reader who may not see everything.
+A cause is parsed as a whole or not at all. Only the references of a parsed cause can be attributed
+to owners, so a reader who may not see everything gets no part of a cause that cannot be parsed.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 WITHHELD: Final = "(withheld: it may name others)"
-"""Stands for a text whose references are not known, where the reader may not see everything."""
+"""Replaces a text whose references are not known, for a reader who may not see everything."""
 
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._:@/-]*"
 _NAMES: Final = rf"{_NAME}(?:, {_NAME})*"
 _GPUS: Final = r"[0-9]+ GPUs?"
 _HOURS: Final = r"[0-9]+(?:\.[0-9]+)?"
 
-# What ``sentence`` says of a reserved run. An owner in it is the run's own, or one above it whose
-# quota holds the run up. Every run and every reservation is a group of its own.
+# The sentences of ``sentence`` about a run that has a reservation. An owner in them is the run's
+# own, or an ancestor whose quota holds the run up. Every run and every reservation is a regex group
+# of its own.
 _WHY: Final = (
     r"it can start sooner",
     rf"conflict {_NAME} makes room for it",
@@ -77,14 +78,14 @@ _KINDS: Final = {
     "overdue": "",
     "reserved": "reservation",
 }
-"""A group -> the word before its one name; none where it is a list of names."""
+"""A regex group -> the word before its one name; empty if the group is a list of names."""
 
 Called = Callable[[str, Sequence[str]], str]
-"""Given the word before a name, or none before a list of names, and the names: what is said."""
+"""Takes names and the word before them, empty before a list; returns their replacement."""
 
 
 def with_references(cause: str, called: Called) -> str:
-    """Return ``cause`` with its references replaced by ``called``; withheld if not understood.
+    """Return ``cause`` with its references replaced by ``called``; withheld if it cannot be parsed.
 
     The names are of runs and reservations.
     """

@@ -22,7 +22,7 @@ from quorate.views.redaction.legacy_causes import WITHHELD
 from quorate.views.redaction.redaction import OTHERS, Redaction
 
 
-def veiled_explanation(found: Explanation, redaction: Redaction) -> Explanation:
+def redacted_explanation(found: Explanation, redaction: Redaction) -> Explanation:
     """Return ``found`` with only the names that the caller may see."""
     if redaction.seen is None:
         return found
@@ -49,7 +49,7 @@ def _quota(found: QuotaInTheWay, redaction: Redaction) -> QuotaInTheWay:
 
 
 def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
-    """Return a remedy; the claim in it may be another tenant's."""
+    """Return a remedy without names of other tenants, who may hold the claim in it."""
     trial = found.trial
     if not isinstance(trial, Wiped) or trial.claim is None or redaction.shows_run(trial.claim):
         return found
@@ -58,10 +58,10 @@ def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
     return replace(found, effect=effect, command=command)
 
 
-def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
+def redacted_forecast(found: Forecast, redaction: Redaction) -> Forecast:
     """Return ``found`` with only the names that the caller may see.
 
-    Only their owners may know who would enter a conflict that is not declared.
+    Before a conflict is declared, only the owners of the entrants may see who would enter it.
     """
     if redaction.seen is None:
         return found
@@ -86,7 +86,7 @@ def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
 
 
 def _parked(text: str, run: Run, redaction: Redaction) -> str:
-    """Return why ``run`` has no reservation: in it are its pool, its quotas and what it follows."""
+    """Return why ``run`` has no reservation; the text has its pool, quotas and upstreams."""
     upstreams = (each.name for each in upstreams_of(run))
     return text if all(map(redaction.shows_run, upstreams)) else WITHHELD
 
@@ -120,8 +120,8 @@ def _cut(found: Candidate, redaction: Redaction) -> Candidate:
     return replace_fields(found, run=OTHERS, leases=(OTHERS,), pledges=())
 
 
-def veiled_effect(found: Effect, redaction: Redaction) -> tuple[Effect, int]:
-    """Return ``found`` for the runs that may be named, and how much more there is for others."""
+def redacted_effect(found: Effect, redaction: Redaction) -> tuple[Effect, int]:
+    """Return ``found`` for the runs that may be named, and how many more runs of others it has."""
 
     def shown(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if redaction.shows_run(name))

@@ -1,7 +1,7 @@
 """Redaction: replaces names of other tenants' resources in what a caller sees, by reference.
 
-Callers see why a run waits, and the result of a command; both may refer to others. They see how
-much is used, but not by whom (docs/adr/0019, docs/adr/0027). Pure.
+A caller sees why a run waits and what a command did, and both may refer to other tenants. The
+caller learns how much others use, but not who they are (docs/adr/0019, docs/adr/0027). Pure.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from quorate.model.state.state_view import StateView
 from quorate.views.redaction.legacy_causes import with_references
 
 OTHERS: Final = "(others)"
-"""Stands for the name of what the caller may not see; nothing else can be called so."""
+"""Replaces a name that the caller may not see; no resource can have this name."""
 
 _TAKEN: Final = "metadata.name: a run of this name exists"
 _FOLLOWS: Final = (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED)
 
 
 def unnamed(cause: MoveCause) -> str:
-    """Return why a firm start was moved with counts in the place of names.
+    """Return why a firm start was moved, with counts in place of names.
 
-    For texts whose readers are not known. A cause of an old ledger is a text (``note``).
+    For texts whose readers are not known. In an old ledger the cause is a text (``note``).
     """
     kinds: dict[str, int] = {}
     for kind, _ in cause.objects:
         kinds[kind] = kinds.get(kind, 0) + 1
-    # A count of one is an article: "1 conflict" reads like the name of conflict 1.
+    # A count of one becomes an article: "1 conflict" reads like the name of conflict 1.
     counts = tuple(
         (_article(kind), kind) if count == 1 else (str(count), f"{kind}s")
         for kind, count in kinds.items()
@@ -68,15 +68,15 @@ def _article(kind: str) -> str:
 def _counted(word: str, names: Sequence[str]) -> str:
     if word:
         return f"a {word}"
-    # Reservations are called after their run: RUN@1.
+    # A reservation is named after its run: RUN@1.
     return counted(len(names), "reservation" if "@" in names[0] else "run")
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What may be named: all that belongs to ``seen``; None is everything.
+    """Decides which names may be shown: those of the owners ``seen``; None means all names.
 
-    ``new`` are runs of theirs that ``view`` does not have.
+    ``new`` are runs of these owners that ``view`` does not have.
     """
 
     view: StateView
@@ -88,7 +88,7 @@ class Redaction:
         return self.seen is None or name in self.seen
 
     def shows_run(self, name: str) -> bool:
-        """Return whether a run or an array may be named; one that is not known may not."""
+        """Return whether a run or an array may be named; an unknown one may not."""
         if self.seen is None or name in self.new:
             return True
         array = self.view.arrays.get(name)
@@ -101,23 +101,23 @@ class Redaction:
 
     def run(self, name: str) -> str:
         """Return a run's name, or its replacement; also of a lease, pledge or reservation."""
-        # A lease is called after its run, and so is a reservation: RUN/1, RUN@1.
+        # The names of a lease and of a reservation begin with that of the run: RUN/1, RUN@1.
         whose = re.split("[/@]", name, maxsplit=1)[0]
         return name if self.shows_run(whose) else OTHERS
 
     def runs(self, names: Iterable[str]) -> list[str]:
-        """Return names of runs, leases or reservations, with one word for all hidden ones."""
+        """Return names of runs, leases or reservations, with one replacement for all hidden."""
         return list(dict.fromkeys(self.run(name) for name in names))
 
     def actor(self, name: str) -> str:
-        """Return the actor's name; users of a tenant have its name before theirs."""
+        """Return the actor's name; that of a tenant's user begins with the tenant's name."""
         tenant, slash, _ = name.partition("/")
         return name if not slash or self.shows_owner(tenant) else OTHERS
 
     def text(self, text: str) -> str:
         """Return why a reservation was moved, with only the names that the caller may see.
 
-        A text whose references are not known is withheld whole.
+        A text whose references are not known is withheld completely.
         """
         return text if self.seen is None else with_references(text, self._called)
 
@@ -136,7 +136,7 @@ class Redaction:
             kind, _, name = subject.rpartition(" ")
             subject = f"{kind} {self.run(name)}"
         elif refusal.code is RefusalCode.ALREADY_EXISTS and subject.startswith("Run/"):
-            # That a name is taken has to be reported, and nothing else of its holder.
+            # The error must say that the name is taken, but nothing about the run that has it.
             name = subject.removeprefix("Run/").partition(": ")[0]
             subject = subject if self.shows_run(name) else f"Run/{name}: {_TAKEN}"
         also = None if refusal.also is None else self.refusal(refusal.also)
@@ -178,7 +178,7 @@ class Redaction:
     def event(self, event: Event) -> Event:
         """Return ``event``, which the caller may see, with only the names that the caller may see.
 
-        The same object where that is all of them.
+        If the caller may see all names, the event is returned unchanged.
         """
         if self.seen is None:
             return event
@@ -214,7 +214,7 @@ class Redaction:
             case LeaseEnding() | LeaseEnded() if (
                 event.reason is EndReason.RECLAIMED_BY_SPARE and self.run(event.detail) == OTHERS
             ):
-                # The detail is the run whose spare it was.
+                # The detail is the name of the run that the spare belonged to.
                 return replace(event, detail=OTHERS)
             case _:
                 return event

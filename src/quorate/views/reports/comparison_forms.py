@@ -32,30 +32,30 @@ def comparison_lines(found: Comparison) -> list[str]:
 
 
 def means_of(found: Comparison) -> list[tuple[Figure, list[float | None]]]:
-    """Return the means of each policy; figures that no policy has, or that are 0 for all, are out.
+    """Return the means of each policy, without figures that no policy has or that are 0 for all.
 
-    Programs get them all.
+    Programs get all figures.
     """
     means = [(each, [found.mean_of(each, name) for name in found.names]) for each in FIGURES]
     return [(figure, values) for figure, values in means if any(values)]
 
 
 def differences_of(found: Comparison) -> list[Difference]:
-    """Return the differences in figures that ``means_of`` has."""
+    """Return the differences for the figures of ``means_of``."""
     shown = {figure.key for figure, _ in means_of(found)}
     return [each for each in found.differences if each.figure.key in shown]
 
 
 def verdict(found: Difference) -> str:
-    """Return which policy a difference speaks for, if it does for one."""
+    """Return which policy is better by this difference, or why that is not shown."""
     if found.better is not None:
         return found.better
     is_around_0 = found.low <= 0 <= found.high
-    return "not shown: the interval holds 0" if is_around_0 else "not shown: mere rounding"
+    return "not shown: the interval holds 0" if is_around_0 else "not shown: within rounding"
 
 
 def number(value: float) -> str:
-    """Return a figure with four digits that count."""
+    """Return a figure with four significant digits."""
     text = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"  # noqa: PLR2004 - as said
     return "0" if text == "-0" else text
 

@@ -1,7 +1,7 @@
-"""One page about outcomes: figures, plots and a comparison, with nothing to fetch. Pure.
+"""One HTML page about outcomes: figures, plots and a comparison. Pure.
 
-The page has its style and its drawings in itself, follows the reader's choice of light or dark, and
-runs no script.
+The page contains its styles and drawings and fetches nothing. It follows the reader's light or dark
+setting and runs no script.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quorate.views.reports.report_plots import (
 )
 
 DETAILED_MAX: Final = 4
-"""How many policies have plots of their own for shares and work by domain."""
+"""Up to this number of policies, each has its own plots of shares and of work by domain."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --dim: #626b76; --rule: #e3e7ec;
@@ -72,10 +72,10 @@ def html_report(
     comparison: Comparison | None = None,
     more: Sequence[str] = (),
 ) -> str:
-    """Return the page about ``outcomes``; of each name, the first one is drawn.
+    """Return the page about ``outcomes``; of several with one name, the first is drawn.
 
-    ``comparison`` is of the same policies over several seeds, where there is one. ``more`` are
-    parts of the page, as HTML, that come before the others.
+    ``comparison`` compares the same policies over several seeds, if given. ``more`` are parts of
+    the page, as HTML, that come first.
     """
     drawn = list({each.name: each for each in reversed(outcomes)}.values())[::-1]
     every = [metrics_of(each) for each in drawn]
@@ -100,7 +100,7 @@ def html_report(
 
 
 def html_page(title: str, parts: Sequence[str]) -> str:
-    """Return a page of ``parts``, in the style of reports; it needs no network."""
+    """Return a page of ``parts`` in the style of reports; the page needs no network."""
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -195,7 +195,7 @@ def _comparison(found: Comparison) -> str:
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of cells, which are escaped."""
+    """Return a table of ``rows``, with every cell escaped."""
     head = "".join(f"<th>{escape(each)}</th>" for each in columns)
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows

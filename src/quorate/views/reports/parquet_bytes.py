@@ -1,8 +1,8 @@
-"""Tables as Apache Parquet: whole numbers, floats, texts and truth values, plain and uncompressed.
+"""Tables as Apache Parquet: integers, floats, texts and booleans, plain and uncompressed.
 
-What a table of runs needs of the format, and no more: one page for each column and group of rows,
-format version 1. A library that does all of it is twice as large as the largest dependency that
-Quorate has (docs/adr/0040). Pure.
+Only the part of the format that a table of runs needs: one page for each column and row group,
+format version 1. A full library is twice as large as the largest dependency of Quorate
+(docs/adr/0040). Pure.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final
 
 MAGIC: Final = b"PAR1"
 GROUP_ROWS: Final = 100_000
-"""How many rows are in one group."""
+"""The number of rows in one row group."""
 _I32, _I64, _TEXT, _LIST, _STRUCT = 5, 6, 8, 9, 12
-"""Types of fields in Thrift's compact protocol, in which the parts of a file are described."""
+"""Field types of Thrift's compact protocol, in which a Parquet file describes its parts."""
 _RLE: Final = 3
 _LONG_LIST: Final = 15
 
 
 class Kind(IntEnum):
-    """What a column holds, by the format's own numbers."""
+    """The type of a column, with the format's own numbers."""
 
     BOOLEAN = 0
     INT64 = 2
@@ -37,7 +37,7 @@ Value = str | bool | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class ParquetColumn:
-    """A named column; where ``is_optional`` a value may be None."""
+    """A named column; if ``is_optional``, a value may be None."""
 
     name: str
     kind: Kind
@@ -148,7 +148,7 @@ _Field = tuple[int, int, int | str | bytes | _Items]
 
 
 def _fields(*fields: _Field) -> bytes:
-    """Return a struct of (number, type, value), the numbers rising by 15 at most."""
+    """Encode a struct of (number, type, value); each number is at most 15 above the one before."""
     found, last = bytearray(), 0
     for number, kind, value in fields:
         found.append((number - last) << 4 | kind)

@@ -1,4 +1,4 @@
-"""The figures of one outcome as a table or a tree, and its runs as separated values. Pure."""
+"""The figures of one outcome as a table or a tree, and its runs as CSV or Parquet. Pure."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _KINDS: Final = {
     **dict.fromkeys(("steps_asked", "steps_done", "cost"), Kind.DOUBLE),
     "completed": Kind.BOOLEAN,
 }
-"""What columns hold that do not hold whole numbers."""
+"""The types of the columns that do not hold integers."""
 _OPTIONAL: Final = frozenset({"started_ms", "ended_ms", "deadline_ms"})
 
 RunCell = str | bool | int | float | None
-"""What a run has under one of ``RUN_COLUMNS``."""
+"""The value of a run in one of ``RUN_COLUMNS``."""
 
 
 def metrics_tree(found: Metrics) -> dict[str, Any]:
-    """Return the figures for programs. ``jct_mean_s`` is beside the distribution, for short."""
+    """Return the figures for programs; ``jct_mean_s`` repeats the mean of the distribution."""
     tree: dict[str, Any] = to_builtins(found)
     tree["jct_mean_s"] = None if found.jct_s is None else found.jct_s.mean
     return tree
 
 
 def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str]:
-    """Return the figures for people, under what they are ``of``: a policy and seed, if not said."""
+    """Return the figures for people under the title ``of``; by default policy and seed."""
     facts = [
         of or ("Policy", f"{found.name}, seed {found.seed}"),
         ("Runs", f"{found.runs}, {found.completed} completed"),
@@ -123,7 +123,7 @@ def _shares_table(found: Metrics) -> list[str]:
 
 
 def seconds(value: float) -> str:
-    """Return a length of time in the unit in which it is read best."""
+    """Return a length of time in the unit that suits it."""
     for unit, unit_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if value >= 2 * unit_s:
             return f"{value / unit_s:.1f} {unit}"
@@ -136,7 +136,7 @@ def hours(value_s: float) -> str:
 
 
 def percent(part: float) -> str:
-    """Return a part of 1 in percent."""
+    """Return a fraction in percent."""
     return f"{100 * part:.1f} %"
 
 

@@ -37,20 +37,20 @@ from quorate.views.reports.svg_plot import (
 )
 
 PARTS: Final = 160
-"""Into how many parts the time of a plot is divided; each shows a mean."""
+"""The number of intervals in which a plot divides its time; each shows a mean."""
 POINTS_MAX: Final = 300
-"""How many points of a distribution are drawn."""
+"""The most points of a distribution that are drawn."""
 OWNERS_MAX: Final = 12
-"""How many owners have a bar or colour of their own; the rest are one."""
+"""The most owners with a bar or colour of their own; the others are drawn as one."""
 GANTT_MAX: Final = 1_200
-"""How many stretches of work a Gantt shows; the drawing ends where there are more."""
+"""The most bars of a Gantt chart; with more, the chart shows only the first part of the time."""
 _BAR: Final = 18
 _ROW: Final = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A drawing with its title, what it shows, and which colour is whose."""
+    """A drawing with its title, a caption, and a legend."""
 
     title: str
     note: str
@@ -59,7 +59,7 @@ class Plot:
 
 
 def completion_plot(outcomes: Sequence[Outcome]) -> Plot | None:
-    """Return which part of the runs had completed within which time; None where none has."""
+    """Return the distribution of completion times; None if no run has completed."""
     found: list[Series] = []
     for outcome in outcomes:
         times = sorted(
@@ -81,14 +81,14 @@ def completion_plot(outcomes: Sequence[Outcome]) -> Plot | None:
     body = [*axes(x, y, "completion time (s)", "part of the runs"), *lines]
     return Plot(
         title="Completion times",
-        note="Part of the completed runs that took at most so long. Left is better.",
+        note="Fraction of the completed runs that took at most this long. Further left is better.",
         svg=drawing("Distribution of completion times", body),
         legend=legend([each.name for each in found]),
     )
 
 
 def utilisation_plot(outcomes: Sequence[Outcome]) -> Plot:
-    """Return which part of the GPUs was busy, over time."""
+    """Return the fraction of GPUs that was busy, over time."""
     found = []
     for outcome in outcomes:
         edges = edges_of(outcome.started_ms, outcome.ended_ms, PARTS)
@@ -96,7 +96,7 @@ def utilisation_plot(outcomes: Sequence[Outcome]) -> Plot:
         parts = [a / b if b else 0.0 for a, b in zip(used, there, strict=True)]
         found.append(Series(outcome.name, _over_time(outcome, edges, parts)))
     return _time_plot(
-        "Utilisation", "GPUs that were really busy, spares left out.", found, "part busy", top=1.0
+        "Utilisation", "GPUs in use by runs, without spares.", found, "part busy", top=1.0
     )
 
 
@@ -115,7 +115,7 @@ def queue_plot(outcomes: Sequence[Outcome]) -> Plot:
 def _over_time(
     outcome: Outcome, edges: Sequence[int], values: Sequence[float]
 ) -> list[tuple[float, float]]:
-    """Return ``values`` as steps over hours since the outcome began."""
+    """Return ``values`` as a step line over the hours since the outcome began."""
     return [
         ((at_ms - outcome.started_ms) / HOUR_MS, value)
         for ends, value in zip(pairwise(edges), values, strict=True)
@@ -136,7 +136,7 @@ def _time_plot(title: str, note: str, found: Sequence[Series], y_title: str, *, 
 
 
 def shares_plot(found: Metrics) -> Plot | None:
-    """Return what each owner had of the GPU time that was used; None where no owner had any."""
+    """Return each owner's part of the GPU time that was used; None if no GPU was used."""
     ranked = sorted(found.shares.items(), key=lambda each: (-each[1].share, each[0]))
     shown, rest = ranked[:OWNERS_MAX], ranked[OWNERS_MAX:]
     if not shown:
@@ -158,13 +158,13 @@ def shares_plot(found: Metrics) -> Plot | None:
             body.append(mark(x.at(target), top - 3, top + _BAR + 3, words))
     return Plot(
         title=f"Shares by owner: {found.name}",
-        note="A stroke is an owner's target.",
+        note="A vertical line marks an owner's target.",
         svg=drawing(f"Shares of owners under {found.name}", body, height),
     )
 
 
 def waits_plot(every: Sequence[Metrics]) -> Plot | None:
-    """Return for what runs waited, as a bar for each outcome; None where none waited."""
+    """Return the causes of waiting, as one bar for each outcome; None if no run waited."""
     high = max((sum(each.waits_by_cause_s.values()) for each in every), default=0.0) / 3_600
     if not high:
         return None
@@ -184,14 +184,14 @@ def waits_plot(every: Sequence[Metrics]) -> Plot | None:
             reached += part
     return Plot(
         title="Waits by cause",
-        note="All waits of all runs, by what they waited for.",
+        note="All waits of all runs, by cause.",
         svg=drawing("Waits by cause", body, height),
         legend=legend([str(cause) for cause in causes]),
     )
 
 
 def gantt_plot(outcome: Outcome) -> Plot | None:
-    """Return which run had GPUs of which domain when, coloured by owner; None where none had."""
+    """Return which run had GPUs of which domain when, coloured by owner; None if no run had any."""
     spans = sorted(
         ((each.start_ms, each.end_ms, each.domain, each.gpus, run.name, run.owner)
          for run in outcome.runs for each in run.intervals if each.gpus),
@@ -228,7 +228,7 @@ def gantt_plot(outcome: Outcome) -> Plot | None:
     names = [*owners, "others"] if len({each[5] for each in spans}) > len(owners) else [*owners]
     return Plot(
         title=f"Work by domain: {outcome.name}",
-        note=f"Each box is a run, as high as it has GPUs. {note}",
+        note=f"Each box is a run; its height is its number of GPUs. {note}",
         svg=drawing(f"Gantt chart by domain under {outcome.name}", body, height),
         legend=legend(names),
     )
@@ -258,14 +258,14 @@ def comparison_plot(found: Comparison, first: str, second: str) -> Plot:
     return Plot(
         title=f"{second} against {first}",
         note=f"Mean of paired differences over {len(found.seeds)} seeds, with 95 % intervals. "
-        "The colour is of the better policy; grey where the interval holds 0.",
+        "The colour is that of the better policy, and grey if the interval contains 0.",
         svg=drawing(f"Differences of {second} and {first}", body, height),
         legend=legend([first, second], [found.names.index(first), found.names.index(second)]),
     )
 
 
 def _beside_names(low: float, high: float, *, left: int = 110) -> Scale:
-    """Return a horizontal scale that leaves room for names at its left."""
+    """Return a horizontal scale that leaves room for names on its left."""
     wide = x_scale(low, high)
     return Scale(low=wide.low, high=wide.high, first=left, last=WIDTH - RIGHT)
 
@@ -282,7 +282,7 @@ def _bar_axis(x: Scale, height: int, title: str) -> list[str]:
 
 
 def _coloured(owners: Sequence[str]) -> Mapping[str, int]:
-    """Return a colour for each of the owners with the most entries, by name; 7 at most."""
+    """Return a colour for each of the owners with the most entries, by name; at most 7."""
     count: dict[str, int] = {}
     for owner in owners:
         count[owner] = count.get(owner, 0) + 1
@@ -291,7 +291,7 @@ def _coloured(owners: Sequence[str]) -> Mapping[str, int]:
 
 
 def _lanes(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Return the lowest free GPUs, from and to, for each (start, end, GPUs), in order of start."""
+    """Return the lowest free range of GPUs for each (start, end, GPUs), in order of start."""
     placed: list[tuple[int, int, int]] = []
     found: list[tuple[int, int]] = []
     for start_ms, end_ms, gpus in spans:

@@ -1,7 +1,8 @@
-"""Plots as SVG text: scales, axes, lines, bars, intervals. Pure, and nothing from outside.
+"""Plots as SVG text: scales, axes, lines, bars, intervals. Pure, and without dependencies.
 
-Colours are the variables ``--c0`` to ``--c7`` of the page, so that one plot suits light and dark.
-Drawings are 480 units wide: one fills a phone, two or three stand side by side on a projector.
+Colours are the variables ``--c0`` to ``--c7`` of the page, so that a plot suits the light and the
+dark theme. A drawing is 480 units wide: one fits the width of a phone, two or three fit side by
+side on a wide screen.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DIGITS_MAX: Final = 1e4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """From values to places on the paper; ``is_log`` for values above 0 over several powers."""
+    """Maps values to coordinates; ``is_log`` is for values that span several powers of ten."""
 
     low: float
     high: float
@@ -31,7 +32,7 @@ class Scale:
     is_log: bool = False
 
     def at(self, value: float) -> float:
-        """Return where ``value`` is drawn; what is outside is drawn on the edge."""
+        """Return the coordinate of ``value``; values outside the scale are drawn on its edge."""
         value = min(max(value, self.low), self.high)
         if self.is_log:
             low, high = math.log(self.low), math.log(self.high)
@@ -41,7 +42,7 @@ class Scale:
         return self.first + part * (self.last - self.first)
 
     def ticks(self) -> list[float]:
-        """Return round values to label, from the lowest to the highest."""
+        """Return round values for the labels, from the lowest to the highest."""
         if self.is_log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
             every = max(1, math.ceil((last - first + 1) / 6))
@@ -54,7 +55,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A named line: its points in the order of x."""
+    """A named line with its points in order of x."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -66,13 +67,13 @@ def _round_step(rough: float) -> float:
 
 
 def x_scale(low: float, high: float, *, is_log: bool = False) -> Scale:
-    """Return a horizontal scale; one that would be a point is widened."""
+    """Return a horizontal scale; an empty range is widened."""
     low, high = _widened(low, high, is_log=is_log)
     return Scale(low=low, high=high, first=LEFT, last=WIDTH - RIGHT, is_log=is_log)
 
 
 def y_scale(low: float, high: float, height: int = HEIGHT) -> Scale:
-    """Return a vertical scale, which rises upwards."""
+    """Return a vertical scale; larger values are higher."""
     low, high = _widened(low, high, is_log=False)
     return Scale(low=low, high=high, first=height - BOTTOM, last=TOP)
 
@@ -91,7 +92,7 @@ def number_text(value: float) -> str:
 
 
 def drawing(title: str, body: Sequence[str], height: int = HEIGHT) -> str:
-    """Return a whole drawing with its title, which screens that are not seen read out."""
+    """Return a whole drawing with its title, which screen readers read out."""
     inside = "\n".join(body)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" xmlns="http://www.w3.org/2000/svg">'
@@ -121,7 +122,7 @@ def axes(x: Scale, y: Scale, x_title: str, y_title: str, height: int = HEIGHT) -
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> str:
-    """Return words at a place."""
+    """Return ``words`` as SVG text at (``x``, ``y``)."""
     mark = f' class="{kind}"' if kind else ""
     return f'<text{mark} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
@@ -137,12 +138,12 @@ def line(series: Series, x: Scale, y: Scale, colour: int) -> str:
 
 
 def _dashes(colour: int) -> str:
-    """Return how a line is broken: lines after the eighth repeat colours, and differ in this."""
+    """Return the dash pattern of a line; after the eighth line, when colours repeat, it differs."""
     return "none" if colour < COLOURS else "6 3"
 
 
 def box(x: tuple[float, float], y: tuple[float, float], colour: int, title: str) -> str:
-    """Return a filled box from corner to corner; ``title`` is shown where it is pointed at."""
+    """Return a filled box from corner to corner; ``title`` is its tooltip."""
     (x1, x2), (y1, y2) = x, y
     return (
         f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{max(0.5, x2 - x1):.1f}" '
@@ -152,24 +153,24 @@ def box(x: tuple[float, float], y: tuple[float, float], colour: int, title: str)
 
 
 def mark(x: float, y1: float, y2: float, title: str) -> str:
-    """Return an upright stroke, such as a target on a bar."""
+    """Return a vertical line, such as a target on a bar."""
     return f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" {_ys(y1, y2)}>{_title(title)}</line>'
 
 
 def span(x1: float, x2: float, y: float, colour: int | None) -> str:
-    """Return a stroke from ``x1`` to ``x2``, grey where it has no colour."""
+    """Return a horizontal line from ``x1`` to ``x2``, grey if it has no colour."""
     stroke = "var(--dim)" if colour is None else f"var(--c{colour % COLOURS})"
     return f'<line stroke="{stroke}" stroke-width="3" x1="{x1:.1f}" x2="{x2:.1f}" {_ys(y, y)}/>'
 
 
 def dot(x: float, y: float, colour: int | None, title: str) -> str:
-    """Return a dot, grey where it has no colour."""
+    """Return a dot, grey if it has no colour."""
     fill = "var(--dim)" if colour is None else f"var(--c{colour % COLOURS})"
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{fill}">{_title(title)}</circle>'
 
 
 def legend(names: Sequence[str], colours: Sequence[int] | None = None) -> str:
-    """Return which colour is whose, as HTML; without ``colours`` in their order."""
+    """Return the legend of colours and names, as HTML; without ``colours`` they go in order."""
     given = range(len(names)) if colours is None else colours
     items = "".join(
         f'<li><i style="background:var(--c{colour % COLOURS})"></i>{escape(name)}</li>'

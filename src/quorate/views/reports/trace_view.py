@@ -1,4 +1,4 @@
-"""A trace as people and programs read it: jobs, owners, widths and work. Pure."""
+"""A summary of a trace for people and programs: jobs, owners, widths and work. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HOUR_S: Final = 3_600.0
 
 
 def trace_tree(found: Trace) -> dict[str, Any]:
-    """Return what ``found`` has, for programs."""
+    """Return the summary of ``found``, for programs."""
     jobs = found.jobs
     known = [job for job in jobs if job.duration_s is not None]
     return {
@@ -33,7 +33,7 @@ def trace_tree(found: Trace) -> dict[str, Any]:
 
 
 def trace_lines(found: Trace) -> list[str]:
-    """Return what ``found`` has, for people."""
+    """Return the summary of ``found``, for people."""
     tree = trace_tree(found)
     lines = [
         f"Jobs:           {tree['jobs']:,}",

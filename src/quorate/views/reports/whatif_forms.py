@@ -1,4 +1,4 @@
-"""The differences of a what-if, and the score of forecasts, as lines or trees. Pure."""
+"""The differences that a what-if found, and the score of forecasts, as lines or trees. Pure."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from quorate.views.table import Column, pairs, right, table
 from quorate.views.word_forms import countdown, hours
 
 RUNS_MAX: Final = 20
-"""How many runs are listed for people; programs, and the wide table, get all."""
+"""The most runs that are listed for people; programs, and the wide table, get all."""
 
 
 def whatif_lines(
     found: Differences, forked: Forked, unsure: int, *, show_wide: bool = False
 ) -> list[str]:
-    """Return what came out otherwise: over all, for each owner, and for the runs hit most.
+    """Return the differences: in total, for each owner, and for the runs with the largest.
 
-    ``unsure`` is how many runs a fork without a change did not reproduce.
+    ``unsure`` is the number of runs that a fork without a change does not reproduce.
     """
     lines = [*_notes(forked, unsure)]
     if found.are_none:
-        return [*lines, "nothing would have come out otherwise"]
+        return [*lines, "no difference"]
     was, now = found.was, found.now
     rows = [
         ("utilisation", percent(was.utilisation), percent(now.utilisation)),
@@ -51,7 +51,7 @@ def whatif_lines(
     lines += ["", *table(columns, [_run_row(each) for each in shown]).splitlines()]
     if len(shown) < len(most):
         rest = counted(len(most) - len(shown), "more run")
-        lines.append(f"and {rest} came out otherwise; all of them: -o wide")
+        lines.append(f"and {rest} differ; all of them: -o wide")
     return lines
 
 
@@ -60,7 +60,7 @@ def _notes(forked: Forked, unsure: int) -> list[str]:
     if unsure:
         notes.append(
             f"note: a fork without a change does not reproduce {counted(unsure, 'run')}; "
-            "differences of that size mean nothing"
+            "differences of that size are not significant"
         )
     if forked.undrawn:
         notes.append(
@@ -112,7 +112,7 @@ def _change(was: str, now: str) -> str:
 
 
 def whatif_tree(found: Differences, forked: Forked, unsure: int) -> dict[str, Any]:
-    """Return the same for programs, with every run that came out otherwise."""
+    """Return the differences for programs, with every run that differs."""
     return {
         "was": metrics_tree(found.was),
         "wouldBe": metrics_tree(found.now),
@@ -139,9 +139,9 @@ def _ms(run: SimulatedRun | None, field: str) -> int | None:
 
 
 def score_lines(found: ForecastScore) -> list[str]:
-    """Return how forecasts did, for people."""
+    """Return how well forecasts matched the starts, for people."""
     if not found.starts:
-        return ["no start was foreseen whose time has come; nothing can be scored"]
+        return ["no forecast start is in the past yet; there is nothing to score"]
     facts = [
         ("Forecasts", f"{found.starts} scored, {found.undecided} not decided yet"),
         ("Started by P50", f"{_percent(found.by_p50)}; 50 % would be exact"),
@@ -153,7 +153,7 @@ def score_lines(found: ForecastScore) -> list[str]:
 
 
 def score_tree(found: ForecastScore) -> dict[str, Any]:
-    """Return the same for programs."""
+    """Return the score of forecasts for programs."""
     tree: dict[str, Any] = to_builtins(found)
     return tree
 

@@ -1,1 +1,1 @@
-"""What is shown about runs: descriptions, histories, forecasts, explanations, outcomes."""
+"""Views of runs: descriptions, histories, forecasts, explanations, outcomes."""

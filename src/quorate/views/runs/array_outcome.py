@@ -1,4 +1,4 @@
-"""What a decision does to arrays, summed up: a thousand tasks are a few lines. Pure."""
+"""What a decision does to arrays, summed up: a thousand tasks take a few lines. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SUMMED: Final = (
     RunStopping,
     RunSubmitted,
 )
-"""The events of a task that are counted, where several tasks of its array are changed."""
+"""Events of a task that are only counted if several tasks of its array change."""
 
 
 def without_arrays(
@@ -43,8 +43,8 @@ def without_arrays(
 ) -> tuple[Decision, list[str]]:
     """Return ``decision`` without the tasks of arrays, and the lines that sum these up.
 
-    ``leases`` has the run of each lease that was open before. An array of which one task alone is
-    changed stays as it is.
+    ``leases`` has the run of each lease that was open before. If only one task of an array changes,
+    its events stay in the decision.
     """
     arrays = _changed_arrays(decision, view)
     if not arrays:
@@ -69,7 +69,7 @@ def without_arrays(
 
 
 def _changed_arrays(decision: Decision, view: StateView) -> dict[str, list[str]]:
-    """Return the arrays of which ``decision`` changes several tasks, with these tasks."""
+    """Return the arrays of which ``decision`` changes several tasks, with those tasks."""
     named = [name for kind, name, _ in decision.changes if kind == "Run"]
     named += [each.run for each in decision.events if isinstance(each, RunEnded | RunStopping)]
     found: dict[str, list[str]] = {}
@@ -103,7 +103,7 @@ def _lines(  # noqa: PLR0913 - one array, and what is said of it
     mark: str,
     dry_run: bool,
 ) -> list[str]:
-    """Return what becomes of the tasks ``names`` of ``array``, a line for each thing."""
+    """Return what happens to the tasks ``names`` of ``array``, a line for each kind of change."""
     by_change: dict[Change, list[str]] = {}
     by_verb: dict[str, list[str]] = {}
     for name in names:
@@ -127,7 +127,7 @@ def _lines(  # noqa: PLR0913 - one array, and what is said of it
 
 
 def _verb(event: Event) -> str:
-    """Return what a task does by ``event``; empty where another event says it."""
+    """Return the verb for what ``event`` does to a task; empty if another event reports it."""
     match event:
         case LeaseStarted(reason=StartReason.START):
             return "started"

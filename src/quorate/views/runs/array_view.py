@@ -24,7 +24,7 @@ from quorate.views.word_forms import age, hours, names, one_line, since
 Tree = dict[str, Any]
 
 _ORDER: Final = (Phase.RUNNING, Phase.PENDING, Phase.FAILED, Phase.CANCELLED, Phase.COMPLETED)
-"""The phase of an array is the first of these that one of its tasks has."""
+"""The phase of an array is the first of these phases that any of its tasks has."""
 _TASK_COLUMNS: Final = (Column("PHASE"), right("TASKS"), Column("WHICH"), Column("NOTE"))
 _NOTES_MAX: Final = 3
 
@@ -37,13 +37,13 @@ def tasks_of(view: StateView, array: str) -> Iterator[RunRecord]:
 
 
 def count_phases(records: Iterable[RunRecord]) -> dict[Phase, int]:
-    """Return how many of ``records`` are in each phase, where there are any."""
+    """Return the number of ``records`` in each phase, without phases that have none."""
     found = Counter(record.phase for record in records)
     return {phase: found[phase] for phase in Phase if found[phase]}
 
 
 def phase_of(counts: Mapping[Phase, int]) -> Phase:
-    """Return the phase of an array whose tasks are in these: Running while one of them runs."""
+    """Return the phase of an array from the phases of its tasks: Running while any task runs."""
     return next(phase for phase in _ORDER if phase in counts)
 
 
@@ -80,7 +80,7 @@ def array_row(moment: Moment, array: str) -> tuple[str, ...]:
 
 
 def array_tree(moment: Moment, array: str) -> Tree:
-    """Return the document of an array, with what became of its tasks."""
+    """Return the document of an array, with the status of its tasks."""
     records = list(tasks_of(moment.view, array))
     counts = count_phases(records)
     leases = [lease for each in records for lease in leases_of(moment, each.leases)]
@@ -107,7 +107,7 @@ def array_tree(moment: Moment, array: str) -> Tree:
 
 
 def array_sections(moment: Moment, array: str) -> list[str]:
-    """Return everything about an array, in words: its tasks by phase, and its document."""
+    """Return everything about an array, for people: its tasks by phase, and its document."""
     records = list(tasks_of(moment.view, array))
     spec, counts = records[0].spec, count_phases(records)
     assert spec.array is not None, spec

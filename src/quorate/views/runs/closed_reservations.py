@@ -1,4 +1,4 @@
-"""Reservations that are over, read back from the ledger. Pure."""
+"""Closed reservations, read back from the ledger. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quorate.views.runs.event_text import Entry
 
 @dataclass(frozen=True, slots=True)
 class ClosedReservation:
-    """A reservation as it was when it ended, how it ended, and when."""
+    """A reservation as it was when it closed, how it closed, and when."""
 
     record: ReservationRecord
     outcome: ReservationOutcome
@@ -28,7 +28,7 @@ class ClosedReservation:
 def closed_reservations(
     history: Iterable[Entry], names: Collection[str]
 ) -> dict[str, ClosedReservation]:
-    """Return the reservations of ``names`` that are over, by name; ``history`` is the ledger."""
+    """Return the closed reservations among ``names``, by name; ``history`` is the ledger."""
     made: dict[str, ReservationRecord] = {}
     found: dict[str, ClosedReservation] = {}
     for entry in history:

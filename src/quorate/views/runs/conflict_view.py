@@ -1,4 +1,4 @@
-"""Conflicts that may come, and those that a run went through, as lines or as trees. Pure."""
+"""Conflicts that may be declared, and those that a run has entered: as lines or trees. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PAYER_COLUMNS = (Column("PAID-FROM"), Column("TIER"), right("GPUS"), right("HEL
 _STEPS = {
     CutStep.BACKFILL: "it used room that was promised to another run",
     CutStep.SPARE: "spares were given up",
-    CutStep.SHRINK: "steps above its minimum were given back",
+    CutStep.SHRINK: "steps above its minimum were released",
     CutStep.BURST: "its owner was above its share",
     CutStep.LOTTERY: "drawn in the lottery",
 }
 
 
 def contest_lines(contest: Contest, now_ms: int) -> list[str]:
-    """Return what is cut first, who enters the lottery with which odds, and one dummy draw."""
+    """Return what is cut first, which runs enter the lottery with which odds, and a dummy draw."""
     short = f"{gpus(contest.deficit)} short of {scope_text(contest.scope)}"
     lines = [f"{short}, settled {until(contest.at_ms, now_ms)}"]
     if contest.cuts:
@@ -45,7 +45,7 @@ def contest_lines(contest: Contest, now_ms: int) -> list[str]:
         return [*lines, f"that is enough: no run is drawn; {_lost(contest)}"]
     tokens = counted(len(contest.entrants), "token")
     lines.append(
-        f"{gpus(contest.short)} {'are' if contest.short != 1 else 'is'} drawn for, from {tokens} "
+        f"{gpus(contest.short)} still missing: a lottery of {tokens} "
         f"of up to {gpus(contest.size_max)}; CUT is over {contest.draws} dummy draws:"
     )
     tokens_shown = [_token_row(each, contest.draws) for each in contest.entrants]
@@ -56,19 +56,19 @@ def contest_lines(contest: Contest, now_ms: int) -> list[str]:
     )
     lines += [
         f"a dummy draw: {drawn}; {_lost(contest)}",
-        "the real draw has another seed, which cannot be known before",
+        "the real draw uses another seed, which is not known before the draw",
     ]
     return lines
 
 
 def cuts_table(cuts: Iterable[Cut | Candidate]) -> str:
-    """Return who is cut, in order."""
+    """Return the cuts as a table, in their order."""
     rows = [(cut.step.value, cut.run, str(cut.gpus), names(cut.leases, most=4)) for cut in cuts]
     return table(_CUT_COLUMNS, rows)
 
 
 def tokens_table(declared: ConflictDeclared) -> str:
-    """Return who entered a conflict's lottery, with the odds to be drawn first."""
+    """Return the runs that entered a conflict's lottery, with the odds to be drawn first."""
     held = tokens_by_owner(declared)
     odds, owners = run_odds(held), first_draw_odds(held)
     rows = [
@@ -86,7 +86,7 @@ def tokens_table(declared: ConflictDeclared) -> str:
 
 
 def shares_table(payers: Iterable[Share]) -> str:
-    """Return who pays for a planned start, and what is held for it."""
+    """Return the payers of a planned start, and what is held for it."""
     rows = [
         (share.payer, share.tier.value, str(share.gpus), hours(share.gpus * share.hold_ms))
         for share in payers
@@ -110,7 +110,7 @@ def _token_row(entrant: Entrant, draws: int) -> tuple[str, ...]:
 
 
 def contest_tree(contest: Contest) -> Tree:
-    """Return a conflict that may come, for programs."""
+    """Return a conflict that may be declared, for programs."""
     sample = contest.sample
     return {
         "conflict": contest.conflict or None,
@@ -177,13 +177,13 @@ def _ordeal(ordeal: Ordeal, now_ms: int) -> list[str]:
         )
     if resolved.seed:
         lines.append(f"  seed {resolved.seed}, link {declared.preimage_index} of the lottery")
-        lines.append("  draw it again: quorate lottery verify")
-    lines.append(f"  all of it: quorate describe resolveroutcome {declared.conflict}")
+        lines.append("  check the draw: quorate lottery verify")
+    lines.append(f"  details: quorate describe resolveroutcome {declared.conflict}")
     return lines
 
 
 def ordeal_trees(ordeals: Iterable[Ordeal]) -> list[Tree]:
-    """Return the conflicts that a run went through, for programs."""
+    """Return the conflicts that a run has entered, for programs."""
     return [
         {
             "conflict": each.declared.conflict,

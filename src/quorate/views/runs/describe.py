@@ -1,4 +1,4 @@
-"""Everything worth knowing about one resource, as text in sections. Pure."""
+"""Descriptions of single resources, as text in sections. Pure."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ from quorate.views.word_forms import (
     until,
 )
 
-Portrait = Callable[[Moment, str, Sequence[Entry]], list[str]]
+Describe = Callable[[Moment, str, Sequence[Entry]], list[str]]
 _NONE: Final = "none"
 
 
-def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return spec, phase, refusal, leases, funding and the events of a run."""
+def describe_run(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return spec, phase, refusal, leases, funding and events of a run."""
     record = moment.view.runs[name]
     sections = [pairs(_run_facts(moment, record))]
     if record.phase is Phase.PENDING:
@@ -116,7 +116,7 @@ def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[s
 
 
 def _waits(moment: Moment, record: RunRecord) -> str:
-    """Return what holds the run now, and since when."""
+    """Return why the run waits now, and since when."""
     reason = reason_now(moment, record)
     if reason.refusal is None:
         return STARTABLE
@@ -190,7 +190,7 @@ def _round(moment: Moment, record: RunRecord) -> str:
 
 
 def _has(moment: Moment, record: RunRecord) -> str:
-    """Return a run's GPUs, how many of them it works on, and between which widths it may."""
+    """Return a run's GPUs, how many of them it works on, and its minimum and maximum width."""
     total, width = run_gpus(moment, record), run_width(moment, record)
     found = gpus(total) if total == width else f"{gpus(total)}, works on {width}"
     elastic = record.spec.malleable
@@ -201,7 +201,7 @@ def _has(moment: Moment, record: RunRecord) -> str:
 
 
 def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
-    """Return what each tier and payer contributes, with a total that the column adds up to."""
+    """Return what each tier and payer contributes, with a total that matches the rounded rows."""
     amounts = hours_that_add_up([charge.gpu_ms for charge in charges])
     rows: list[tuple[str, ...]] = [
         (charge.tier.value, charge.payer, str(charge.gpus), amount)
@@ -219,8 +219,8 @@ def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
     return f"{table(columns, rows)}\nGPUs now: {by_tier}; lenders: {lenders}"
 
 
-def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return each envelope's account, the caps, and the leases a budget pays for."""
+def describe_budget(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return the account of each envelope, the caps, and the leases that a budget pays for."""
     del timeline
     budget = moment.view.budgets[name]
     accounts = accounts_of(moment, name)
@@ -239,8 +239,8 @@ def budget_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> lis
     return sections
 
 
-def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return where a node is, its status, which leases are on it and what was said of it."""
+def describe_node(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return a node's place and status, the leases on it, and its recorded notes."""
     sections = [_listing(moment, NODE, [name], wide=True)]
     unwiped = moment.view.unwiped.get(name)
     if unwiped is not None:
@@ -254,14 +254,14 @@ def node_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[
 
 
 def _with_others(text: str, others: int) -> str:
-    """Return what may be named, and how many leases of others there are beside it."""
+    """Return the visible names, and the number of leases of other owners."""
     if not others:
         return text
     more = f"{counted(others, 'lease')} of others"
     return more if text == _NONE else f"{text}\nand {more}"
 
 
-def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_owner(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return an owner's family, quota, budgets and runs."""
     del timeline
     owner = moment.view.owners[name]
@@ -290,8 +290,8 @@ def owner_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     return sections
 
 
-def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return what a lease is for, its slots, who pays and what is held for it."""
+def describe_lease(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return a lease's run, slots, payer and hold."""
     del timeline
     lease = moment.view.leases[name]
     fact = lease.fact
@@ -322,8 +322,8 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
     return [pairs(facts), _section("Slots", "\n".join(lines))]
 
 
-def reservation_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return the planned start of a run, how firm it is, why it is then, and its events."""
+def describe_reservation(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return the planned start of a run, how firm it is, its causes, and its events."""
     (found,) = planned_starts(moment, [name])
     run, record = moment.view.runs[found.run].spec, found.record
     facts = [
@@ -359,7 +359,7 @@ def reservation_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -
     return sections
 
 
-def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+def describe_conflict(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
     """Return everything that was published about a conflict: tokens, seed, draws, cuts."""
     record = moment.view.conflicts[name]
     declared, resolved = record.declared, record.resolved
@@ -368,7 +368,7 @@ def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> li
         ("Conflict", name),
         ("Cause", f"{declared.cause}, for {asked_by(record)}"),
         ("Scope", scope_text(declared.scope)),
-        ("Deficit", f"{gpus(declared.deficit)}, {declared.short} of them drawn for"),
+        ("Deficit", f"{gpus(declared.deficit)}, {declared.short} of them by lottery"),
         ("Declared", since(declared.at_ms, moment.now_ms)),
         ("Due", f"{since(declared.due_ms, moment.now_ms)}, attempt {declared.attempt}"),
         ("Lottery", link if declared.tokens else "no run is drawn"),
@@ -397,20 +397,20 @@ def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> li
     return sections
 
 
-PORTRAITS: Final[dict[str, Portrait]] = {
-    RUN.name: run_portrait,
-    BUDGET.name: budget_portrait,
-    NODE.name: node_portrait,
-    CLAIM.name: run_portrait,
-    OWNER.name: owner_portrait,
-    LEASE.name: lease_portrait,
-    RESERVATION.name: reservation_portrait,
-    OUTCOME.name: outcome_portrait,
+DESCRIPTIONS: Final[dict[str, Describe]] = {
+    RUN.name: describe_run,
+    BUDGET.name: describe_budget,
+    NODE.name: describe_node,
+    CLAIM.name: describe_run,
+    OWNER.name: describe_owner,
+    LEASE.name: describe_lease,
+    RESERVATION.name: describe_reservation,
+    OUTCOME.name: describe_conflict,
 }
 
 
-def plain_portrait(moment: Moment, kind: Kind, name: str) -> list[str]:
-    """Return the wide row and the document of anything else."""
+def describe_other(moment: Moment, kind: Kind, name: str) -> list[str]:
+    """Return the wide row and the document of a resource of any other kind."""
     (tree,) = kind.trees(moment, [name])
     return [_listing(moment, kind, [name], wide=True), _section("Document", to_yaml(tree).rstrip())]
 

@@ -1,4 +1,4 @@
-"""The effect of a change, for people and for programs: what moves, shrinks or stops. Pure."""
+"""The effect of a change, for people and for programs: the runs that move, shrink or stop. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from quorate.views.kinds.kinds_plans import cause_tree
 from quorate.views.runs.reason_words import bundle_words
 
 SHOWN_MAX: Final = 8
-"""How many runs of one sort are named; -o json has all of them."""
+"""The most runs of one kind of effect that are named; ``-o json`` has all of them."""
 
 
 def effect_lines(effect: Effect) -> list[str]:
-    """Return ``effect`` in a sentence, then run by run; nothing where there is none."""
+    """Return ``effect`` as a sentence, then run by run; empty if there is no effect."""
     if not effect:
         return []
     parts = [

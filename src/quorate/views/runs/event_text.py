@@ -1,4 +1,4 @@
-"""Events for people: when, which, by whom, and what they say."""
+"""Events for people: time, sequence, actor, and a sentence."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Entry:
 
 
 def entries(blocks: Iterable[Block], *, after: Head = GENESIS) -> Iterator[Entry]:
-    """Yield every event of ``blocks``, which follow ``after``, checking the chain on the way."""
+    """Yield every event of ``blocks``, which follow ``after``; checks the hash chain on the way."""
     for head, events in open_blocks(blocks, after=after):
         first = head.seq - len(events) + 1
         for seq, event in enumerate(events, start=first):
@@ -104,7 +104,7 @@ def entries(blocks: Iterable[Block], *, after: Head = GENESIS) -> Iterator[Entry
 
 
 def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
-    """Return the run that ``event`` is about, if it is about one."""
+    """Return the run that ``event`` is about; None if it is about none."""
     match event:
         case RunSubmitted():
             return event.run.name
@@ -123,10 +123,10 @@ def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
         ):
             return event.run
         case LeaseEnding() | LeaseEnded() | HoldExtended():
-            # A lease is called after its run, and a run's name has no slash.
+            # A lease's name begins with its run's, and a run's name has no slash.
             return event.lease.partition("/")[0]
         case ReservationMoved() | ReservationClosed():
-            # A reservation is called after its run, too.
+            # A reservation's name begins with its run's, too.
             return event.reservation.rpartition("@")[0]
         case SpareFilled():
             return event.filler
@@ -137,7 +137,7 @@ def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
 
 
 def reservation_of(event: Event) -> str | None:
-    """Return the reservation that ``event`` is about, if it is about one."""
+    """Return the reservation that ``event`` is about; None if it is about none."""
     match event:
         case (
             ReservationMade()
@@ -154,7 +154,7 @@ def reservation_of(event: Event) -> str | None:
 
 
 def conflict_of(event: Event) -> str | None:
-    """Return the conflict that ``event`` declares or settles, if it does."""
+    """Return the conflict that ``event`` declares or settles; None if it does neither."""
     match event:
         case ConflictDeclared() | ConflictResolved():
             return event.conflict
@@ -163,7 +163,7 @@ def conflict_of(event: Event) -> str | None:
 
 
 def moves_of(store: EventStore, reservation: str) -> list[ReservationMoved]:
-    """Return how a reservation was moved, in order; reads the whole ledger."""
+    """Return the moves of a reservation, in order; reads the whole ledger."""
     return [
         entry.event
         for entry in entries(store.blocks())
@@ -172,7 +172,7 @@ def moves_of(store: EventStore, reservation: str) -> list[ReservationMoved]:
 
 
 def nodes_of(event: Event) -> tuple[str, ...]:
-    """Return the nodes that ``event`` declares, marks, removes, sets apart or finds wiped."""
+    """Return the nodes that ``event`` declares, marks, removes, claims or records as wiped."""
     match event:
         case NodeApplied():
             return (event.node.name,)
@@ -191,7 +191,7 @@ ABOUT: Final[dict[str, Callable[[Event, str], bool]]] = {
     "reservation": lambda event, name: reservation_of(event) == name,
     "resolveroutcome": lambda event, name: conflict_of(event) == name,
 }
-"""For a kind of thing, whether an event is about the one of a name."""
+"""For each kind of resource, a test whether an event is about the resource of a name."""
 
 
 def entry_tree(entry: Entry) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def row(entry: Entry) -> tuple[str, ...]:
 
 
 def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
-    """Return what ``event`` says, on one line."""
+    """Return ``event`` as a sentence on one line."""
     match event:
         case LedgerOpened():
             return f"ledger {event.ledger_id}"
@@ -249,7 +249,7 @@ def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             where = "has used" if event.is_above else "is clearly below"
             return f"owner/{event.owner} {where} {event.percent} % of a budget"
         case BudgetReported():
-            return f"owner/{event.owner}: {event.source} tells {told_text(event.gpu, event.node)}"
+            return f"owner/{event.owner}: {event.source} reports {told_text(event.gpu, event.node)}"
         case BudgetFellBack():
             if not event.is_linked:
                 return (
@@ -289,7 +289,7 @@ def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
         case RunStopping():
             return f"run/{event.run} {stopping(event)}"
         case RunResized():
-            return f"run/{event.run} is to work on {gpus(event.gpus)} from now on"
+            return f"run/{event.run} has a width of {gpus(event.gpus)} from now on"
         case RunRequeued():
             return f"run/{event.run} waits again: {ended(event.reason)}"
         case RunEnded():
@@ -355,20 +355,22 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
             return f"lottery: the secret of {chain}, sealed"
         case BackfillNoted():
             return (
-                f"run/{event.run} is in front of reservation/{event.reservation} and has to be "
-                f"gone by {time_text(event.vacate_ms)}"
+                f"run/{event.run} is on room of reservation/{event.reservation} and has to "
+                f"end by {time_text(event.vacate_ms)}"
             )
         case LoanRecalled():
             return (
                 f"run/{event.run}: {bundle_words(event.bundle)} recalled by {event.payer} for "
-                f"run/{event.waiting_run}; it goes on until {time_text(event.due_ms)}"
+                f"run/{event.waiting_run}; it continues until {time_text(event.due_ms)}"
             )
         case RecallWithdrawn():
-            return f"run/{event.run}: {bundle_words(event.bundle)} goes on, its recall is withdrawn"
+            return (
+                f"run/{event.run}: {bundle_words(event.bundle)} continues, its recall is withdrawn"
+            )
         case SpareFilled():
             return f"lease/{event.lease}, a spare, gives its slots to run/{event.filler}"
         case PledgeClosed():
-            return f"spare {event.pledge} is not filled any more"
+            return f"spare {event.pledge} is no longer filled"
         case ReservationMade():
             how = "by a conflict" if event.by_conflict else IF_DECLARED
             return (
@@ -419,5 +421,5 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
 
 
 def _noted(note: str) -> str:
-    """Return a note on one line; ledgers of older versions may hold notes with hidden letters."""
+    """Return a note on one line; notes of older ledgers may contain control characters."""
     return f": {one_line(note)}" if note else ""

@@ -40,11 +40,12 @@ def explanation_lines(
     wait: Wait,
     moves: Iterable[ReservationMoved] = (),
 ) -> list[str]:
-    """Return what holds the run, since when, and the commands that would start it.
+    """Return why the run waits, since when, and the commands that would start it.
 
-    ``prefix`` are the options that a command needs to reach the same ledger. A changed copy leaves
-    the run itself in the queue, so the command that takes it out is shown too. ``wait`` is how long
-    it has waited in all, and ``moves`` are the moves of its reservation since it was made.
+    ``prefix`` are the options that a command needs to reach the same ledger. A remedy that submits
+    a changed copy leaves the run in the queue, so the command that cancels the run is shown too.
+    ``wait`` is how long the run has waited in all, and ``moves`` are the moves of its reservation
+    since it was made.
     """
     ordeals = ordeal_lines(found.ordeals, now_ms)
     lines = [f"run/{found.run} is {found.phase} since {since(found.since_ms, now_ms)}"]
@@ -77,7 +78,7 @@ def explanation_lines(
 
 
 def _plan_lines(found: Explanation, now_ms: int, moves: Iterable[ReservationMoved]) -> list[str]:
-    """Return the start of a run and how it came about or, where it is not firm, why it is not."""
+    """Return the start of a run and its history or, if it is not firm, why it is not."""
     if found.reservation is not None:
         return promise_lines(found.reservation, now_ms, moves)
     if found.plan is None:
@@ -88,7 +89,7 @@ def _plan_lines(found: Explanation, now_ms: int, moves: Iterable[ReservationMove
     told = start_words(found.plan.state, start_ms, now_ms)
     more = f"  more: quorate plan {found.run}"
     if found.plan.state is PlanState.NOT_BEFORE and found.plan.long_walk is None:
-        more = f"  its start as the queue stands now: quorate plan {found.run} --exact"
+        more = f"  its start in the present queue: quorate plan {found.run} --exact"
     return [f"it {told}, {IF_DECLARED}", f"  {found.parked}", more]
 
 
@@ -97,7 +98,7 @@ def _start_ms(plan: Foreseen) -> int | None:
 
 
 def _cause_lines(found: Explanation) -> list[str]:
-    """Return why a run failed or, in a pool that shares in rounds, what its share is."""
+    """Return why a run failed or, in a pool with rounds, the run's share."""
     if found.refusal is not None:
         return [
             "without GPUs in this round:",
@@ -108,7 +109,7 @@ def _cause_lines(found: Explanation) -> list[str]:
 
 
 def remedy_lines(effect: str, typed: Iterable[Sequence[str]]) -> list[str]:
-    """Return the commands of a remedy, one after the other, and what they lead to."""
+    """Return the commands of a remedy, in order, and their effect."""
     first, *then = (shlex.join(command) for command in typed)
     return [f"  {first}", *(f"  then: {line}" for line in then), f"      {effect}"]
 
@@ -116,7 +117,7 @@ def remedy_lines(effect: str, typed: Iterable[Sequence[str]]) -> list[str]:
 def promise_lines(
     record: ReservationRecord, now_ms: int, moves: Iterable[ReservationMoved] = ()
 ) -> list[str]:
-    """Return the firm start of a run, and how it came about."""
+    """Return the firm start of a run, and its history."""
     name, made = f"reservation/{record.made.reservation}", record.made
     if record.planned_start_ms is None:
         why = f"{record.status}: {cause_text(record.cause)}"
@@ -144,14 +145,14 @@ def promise_lines(
 
 
 def how_words(*, by_conflict: bool) -> str:
-    """Return how a planned start comes by its room."""
+    """Return whether a planned start waits for room, or makes room by a conflict."""
     return "by a conflict if room is not free by then" if by_conflict else IF_DECLARED
 
 
 def commands(remedy: Remedy, prefix: Sequence[str]) -> list[list[str]]:
-    """Return the commands to type: the remedy and, if it submits a copy, the cancelling of the run.
+    """Return the commands to type: the remedy and, if it submits a copy, a cancel of the run.
 
-    The run is cancelled first if the copy needs what the run's reservation holds.
+    The cancel comes first if the copy needs what the run's reservation holds.
     """
     program, *rest = remedy.command
     found = [[program, *prefix, *rest]]
@@ -201,7 +202,7 @@ def explanation_tree(
 def remedy_trees(
     remedies: Iterable[Remedy], typed: Callable[[Remedy], list[list[str]]]
 ) -> list[dict[str, Any]]:
-    """Return remedies for programs; ``typed`` says which commands each of them takes."""
+    """Return remedies for programs; ``typed`` returns the commands of a remedy."""
     return [
         {
             "kind": remedy.kind.value,
@@ -215,7 +216,7 @@ def remedy_trees(
 
 
 def quota_lines(found: QuotaInTheWay) -> list[str]:
-    """Return whose limit it is, its numbers, and the largest of those that hold something of it."""
+    """Return the limit, its owner, its numbers, and the largest runs that count against it."""
     field, unit = _LIMITS[found.code]
     in_use = f"{counted(found.current, unit)} of {found.limit} in use"
     lines = [f"{field} of tenant {found.tenant}: {in_use}, {found.wanted} more wanted"]
@@ -231,7 +232,7 @@ def _holder(holder: Holder) -> str:
 
 
 def quota_tree(found: QuotaInTheWay) -> dict[str, Any]:
-    """Return the same for programs."""
+    """Return the limit and the runs that count against it, for programs."""
     return {
         "code": found.code.value,
         "tenant": found.tenant,

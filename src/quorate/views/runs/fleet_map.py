@@ -1,6 +1,6 @@
 """The fleet as a map: each node, and which lease has which of its GPUs. Pure.
 
-It is given by columns, because a fleet has thousands of nodes and a browser draws all of them.
+The map consists of columns, because a fleet has thousands of nodes and a browser draws all of them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _Columns = dict[str, list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class FleetMap:
-    """Nodes, leases, and stretches of GPUs that a lease has on a node, each by columns.
+    """Nodes, leases, and ranges of GPUs that a lease has on a node, each as columns.
 
-    A stretch names its node and its lease by their positions.
+    A range refers to its node and its lease by their positions.
     """
 
     sequence: int
@@ -44,7 +44,7 @@ class FleetMap:
     held: _Columns = field(default_factory=lambda: _columns("node", "first", "gpus", "lease"))
 
     def tree(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the map for programs."""
         return {
             "sequence": self.sequence,
             "nodes": self.nodes,
@@ -53,7 +53,7 @@ class FleetMap:
         }
 
     def lines(self, *, show_wide: bool) -> Iterator[str]:
-        """Yield it for people: one line for each node."""
+        """Yield the map for people: one line for each node."""
         held = [0] * len(self.nodes["name"])
         owners: list[dict[str, None]] = [{} for _ in held]
         for node, gpus, lease in zip(
@@ -80,7 +80,7 @@ def _add(columns: _Columns, *cells: Any) -> None:
 
 
 def map_of(moment: Moment, pool: str | None) -> FleetMap:
-    """Return the map; of one ``pool``, or of all. Runs of others are not named."""
+    """Return the map of one ``pool``, or of all pools; it does not name runs of other owners."""
     found = FleetMap(moment.seq)
     places = _add_nodes(moment, pool, found)
     redaction, view = moment.redaction, moment.view
@@ -93,7 +93,8 @@ def map_of(moment: Moment, pool: str | None) -> FleetMap:
         row = len(found.leases["name"])
         owner = view.runs[fact.run].spec.owner
         shown = (name, fact.run, owner) if is_shown else (OTHERS, OTHERS, redaction.owner(owner))
-        # That others have spares says how full the fleet is; that they borrow or claim is theirs.
+        # The caller may know that others have spares, because that shows how full the fleet is.
+        # Whether others borrow or claim nodes is hidden.
         role = fact.role if is_shown or fact.role is Role.SPARE else Role.ACTIVE
         _add(found.leases, *shown, role.value, fact.start_ms, lease.hold_ends_ms)
         for node, mask in slots:
@@ -103,7 +104,7 @@ def map_of(moment: Moment, pool: str | None) -> FleetMap:
 
 
 def _add_nodes(moment: Moment, pool: str | None, found: FleetMap) -> dict[str, int]:
-    """Add the nodes to ``found``, domain by domain; return the position of each by its name."""
+    """Add the nodes to ``found``, domain by domain; return the position of each node by name."""
     chosen = [
         record
         for record in moment.view.nodes.values()
@@ -120,7 +121,7 @@ def _add_nodes(moment: Moment, pool: str | None, found: FleetMap) -> dict[str, i
 
 
 def _stretches(mask: int) -> Iterator[tuple[int, int]]:
-    """Yield the first GPU and the length of each stretch of neighbouring GPUs of ``mask``."""
+    """Yield the first GPU and the length of each range of consecutive GPUs in ``mask``."""
     first, length = -1, 0
     for ordinal in ordinals(mask):
         if length and ordinal == first + length:

@@ -1,4 +1,4 @@
-"""The fleet at a glance: by flavor, by domain, and who has how much of it. Pure."""
+"""The fleet in summary: by flavor, by domain, and by owner. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BAR: Final = 30
 
 @dataclass(slots=True)
 class Amount:
-    """GPUs that work, that are free, and that are not offered."""
+    """Counts of GPUs that are in use, free, or out of service."""
 
     used: int = 0
     free: int = 0
@@ -32,11 +32,11 @@ class Amount:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All GPUs together."""
         return self.used + self.free + self.out
 
     def add(self, other: Amount) -> None:
-        """Count what ``other`` has, too."""
+        """Add the counts of ``other``."""
         self.used += other.used
         self.free += other.free
         self.out += other.out
@@ -44,7 +44,7 @@ class Amount:
         self.nodes_not_ready += other.nodes_not_ready
 
     def tree(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the counts for programs."""
         return {
             "gpusUsed": self.used,
             "gpusFree": self.free,
@@ -55,7 +55,7 @@ class Amount:
 
 @dataclass(slots=True)
 class Held:
-    """What the runs of one owner have of one flavor."""
+    """The GPUs of one flavor that one owner's runs have."""
 
     gpus: int = 0
     spare: int = 0
@@ -64,14 +64,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """A fleet, counted."""
+    """The counts of a fleet."""
 
     flavors: dict[str, Amount]
     domains: dict[IslandKey, Amount]
     owners: dict[tuple[str, str], Held]
 
     def tree(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the counts for programs."""
         return {
             "flavors": [
                 {"flavor": flavor, **amount.tree(), "gpusQueued": amount.queued}
@@ -101,7 +101,7 @@ class Top:
         }
 
     def lines(self, *, show_wide: bool) -> Iterator[str]:
-        """Yield it for people: three tables."""
+        """Yield the counts for people: three tables."""
         rows = [_amount_row((flavor,), each) for flavor, each in self.flavors.items()]
         yield table((Column("FLAVOR"), *_AMOUNTS, right("QUEUED")), rows, show_wide=show_wide)
         yield ""
@@ -167,9 +167,9 @@ def _amount_row(names: Sequence[str], amount: Amount) -> tuple[str, ...]:
 
 
 def top_of(moment: Moment, pool: str | None, seen: Collection[str] | None) -> Top:
-    """Return the fleet, counted; of one ``pool``, or of all.
+    """Return the counts of one ``pool``, or of all pools.
 
-    ``seen`` are the owners that may be named, None for all of them; the others are added up.
+    ``seen`` are the owners that may be named, None for all; the other owners are summed up.
     """
     domains = {
         key: _amount(moment, moment.view.island(key))
@@ -191,9 +191,9 @@ def top_of(moment: Moment, pool: str | None, seen: Collection[str] | None) -> To
 
 
 def _wanting(moment: Moment) -> Iterator[Run]:
-    """Yield the runs that have no GPUs and want some: those that wait, or are between rounds."""
+    """Yield the runs that have no GPUs and want some: waiting runs, and runs between rounds."""
     runs, pending = moment.view.runs, moment.view.pending
-    # In the order in which they are kept: several times as quick as one after another by name.
+    # In storage order, which is several times faster than a lookup of each name.
     for name, record in runs.kept():
         if name in pending:
             yield record.spec
@@ -220,9 +220,9 @@ def _amount(moment: Moment, island: Island) -> Amount:
 def _owners(
     moment: Moment, pool: str | None, seen: Collection[str] | None
 ) -> dict[tuple[str, str], Held]:
-    """Return who has how much, most first; those that may not be named come last, together."""
+    """Return the GPUs of each owner, most first; owners that may not be named come last, as one."""
     view, found = moment.view, defaultdict[tuple[str, str], Held](Held)
-    # Each is looked up once: a view wraps a table anew whenever it is asked for one.
+    # Each table is looked up once, because the view wraps it anew on each access.
     runs, nodes = view.runs, view.nodes
     for lease in view.leases.values():
         spec = runs[lease.fact.run].spec

@@ -55,10 +55,10 @@ _BY_CONFLICT = "if its owner's disruption account covers the conflict then"
 def forecast_lines(
     found: Forecast, prefix: Sequence[str], *, source: str = "", show_wide: bool = False
 ) -> list[str]:
-    """Return when a run starts, why not now, who pays, what helps and whom it could cost.
+    """Return when a run starts, why not now, who pays, what helps, and which runs it may cut.
 
     ``prefix`` are the options that a command needs to reach the same ledger; ``source`` is the file
-    that has the run, where it is not submitted.
+    with the run, if it is not submitted yet.
     """
     lines = [_headline(found)]
     if found.phase in TERMINAL:
@@ -82,7 +82,7 @@ def _headline(found: Forecast) -> str:
     if found.starts_now:
         is_new = found.recorded_phase is None
         return f"{name} {'would start' if is_new else 'starts'} now" + (
-            "" if is_new else "; have it done: quorate tick"
+            "" if is_new else "; to start it: quorate tick"
         )
     if found.phase is not Phase.PENDING:
         is_over = found.phase in TERMINAL
@@ -117,7 +117,7 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
     if found.overdue:
         facts.append(("overdue", names(found.overdue, most=5)))
     facts += (
-        ("loans back", f"{until(due_ms, now_ms)}: {payer} has recalled what it lent")
+        ("loans back", f"{until(due_ms, now_ms)}: {payer} has recalled its loan")
         for payer, due_ms in found.returning
     )
     if found.queue_position is not None:
@@ -126,7 +126,7 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
 
 
 def _least_planned(run: Run) -> str:
-    """Return why a run is expected to take longer than it declared; empty where it is not."""
+    """Return why a run is planned for longer than it declared; empty if it is not."""
     declared_ms = run.expected_duration_ms
     if declared_ms is None or declared_ms >= HOLD_QUANTUM_MS:
         return ""
@@ -135,7 +135,7 @@ def _least_planned(run: Run) -> str:
 
 
 def _plan(found: Forecast) -> list[tuple[str, str]]:
-    """Return what the start is worth: the reservation and what moved it last, or why none."""
+    """Return the reservation and its last move or, without a reservation, why there is none."""
     words = PLAN_WORDS[found.plan_state or PlanState.NONE]
     if found.parked:
         return [("plan", f"{words}: {found.parked}")]
@@ -149,20 +149,20 @@ def _plan(found: Forecast) -> list[tuple[str, str]]:
 
 
 def _exact(found: Forecast) -> list[tuple[str, str]]:
-    """Return how to ask for the start of a run that is beyond those that are planned."""
+    """Return the command that searches for the start of a run beyond the planned ones."""
     if found.plan_state is not PlanState.NOT_BEFORE or found.long_walk is not None:
         return []
     asked = "-f FILE --dry-run" if found.recorded_phase is None else found.run.name
-    return [("its start", f"as the queue stands now: quorate plan {asked} --exact")]
+    return [("its start", f"in the present queue: quorate plan {asked} --exact")]
 
 
 def _how(found: Forecast) -> list[tuple[str, str]]:
-    """Return whether it starts by itself or by a conflict, and what the other one would give."""
+    """Return whether the run starts by itself or by a conflict, and the start the other way."""
     now_ms, natural_ms, recourse = found.now_ms, found.natural_start_ms, found.recourse
     alone = "no planned start" if natural_ms is None else until(natural_ms, now_ms)
     if found.by_conflict:
         return [
-            ("how", "by a conflict: what runs there is cut if room is not free by then"),
+            ("how", "by a conflict: running work there is cut if room is not free by then"),
             ("by itself", alone),
         ]
     facts = [("how", "by itself: room or money is expected to be free then")]
@@ -191,7 +191,7 @@ def _danger_lines(found: Forecast) -> list[str]:
 
 
 def _danger(danger: Danger) -> str:
-    asked = f"for reservation/{danger.reservation}" if danger.reservation else "asked for by hand"
+    asked = f"for reservation/{danger.reservation}" if danger.reservation else "declared by hand"
     which = f"conflict/{danger.conflict} {asked}" if danger.conflict else asked
     if danger.odds is None:
         unless = "" if danger.is_certain else ", unless a draw makes that needless"
@@ -207,7 +207,7 @@ def _help_lines(
     found: Forecast, prefix: Sequence[str], source: str, *, show_wide: bool
 ) -> list[str]:
     if found.run.rounds is not None:
-        return []  # Its turn comes by itself.
+        return []  # Its turn comes without a change.
     if not found.remedies:
         return ["what would help: no single change that was tried would start it now"]
     shown = found.remedies if show_wide else found.remedies[:HELP_MAX]
@@ -223,37 +223,37 @@ def _help_lines(
 
 
 HELP_MAX = 4
-"""How many remedies the narrow form shows."""
+"""The most remedies that the narrow form shows."""
 
 
 def _commands(
     found: Forecast, remedy: Remedy, prefix: Sequence[str], source: str
 ) -> list[list[str]]:
-    """Return the command to type; a run that is not submitted is changed itself, not copied."""
+    """Return the command to type; a run that is not submitted yet is changed, not copied."""
     if _is_changed(found, remedy):
         return [["quorate", *prefix, "submit", "-f", source, *setting(remedy.changes)]]
     return commands(remedy, prefix)
 
 
 def _is_changed(found: Forecast, remedy: Remedy) -> bool:
-    """Return whether it is the run itself that is changed, because it is not submitted yet."""
+    """Return whether the remedy changes the run itself, because it is not submitted yet."""
     return found.recorded_phase is None and isinstance(remedy.trial, Submit)
 
 
 def _cost_lines(found: Forecast) -> list[str]:
     contest = found.contest
     if contest is None:
-        return ["whom it could cost: none"] if found.start_ms is not None else []
+        return ["runs that it could end: none"] if found.start_ms is not None else []
     if isinstance(contest, Refusal):
-        return [f"whom it could cost: none as things are: {sentence(contest)}"]
+        return [f"runs that it could end: none now: {sentence(contest)}"]
     return [
-        "whom it could cost",
+        "runs that it could end",
         *(indented(line) for line in contest_lines(contest, found.now_ms)),
     ]
 
 
 def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -> Tree:
-    """Return the forecast for programs; times that are not known are null."""
+    """Return the forecast for programs; unknown times are null."""
     start_ms, recourse, contest = found.start_ms, found.recourse, found.contest
     recorded, likely = found.recorded_phase, found.quantiles
     return {

@@ -1,4 +1,4 @@
-"""Who pays for a run or an array, for programs. Pure."""
+"""The payers of a run or an array, for programs. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.views.runs.instant import Charge, Moment, lenders_of
 
 
 def funding_tree(moment: Moment, charges: Sequence[Charge]) -> dict[str, Any]:
-    """Return what ``charges`` come to by tier, and by payer."""
+    """Return the sums of ``charges`` by tier and by payer."""
     found: dict[str, Any] = {
         tier.value: {
             "gpus": sum(charge.gpus for charge in charges if charge.tier is tier),
@@ -34,7 +34,7 @@ def funding_tree(moment: Moment, charges: Sequence[Charge]) -> dict[str, Any]:
 
 
 def joined_charges(charges: Iterable[Charge]) -> list[Charge]:
-    """Return ``charges`` of several runs as one for each payer and tier."""
+    """Return ``charges`` of several runs, joined into one for each payer and tier."""
     found: dict[tuple[EnvelopeId, Tier], Charge] = {}
     for each in charges:
         key = (each.payer, each.tier)

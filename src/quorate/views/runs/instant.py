@@ -1,4 +1,4 @@
-"""The state at an instant, and what follows from it: who paid for a run, where it is. Pure."""
+"""The state at an instant, and values derived from it: payers and places of runs. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from quorate.views.runs.progress_view import Progress
 class Moment:
     """A view whose holds are settled as of ``now_ms``; ``seq`` is the last event recorded.
 
-    ``seen`` are the owners whose things may be named to the caller; None is all of them.
-    ``has_executor`` says that stops take as long as an executor needs to confirm them. ``closed``
-    are the reservations that are over and that the caller named; ``waits`` and ``progress`` are
-    what the runs that the caller named have waited, and what their work has reported. ``shared`` is
-    the outlook on the view where others are answered from it, too.
+    ``seen`` are the owners whose resources the caller may see; None means all. ``has_executor``
+    means that a stop lasts until an executor confirms it. ``closed`` are the closed reservations
+    that the caller named. ``waits`` and ``progress`` are the waits and the reported progress of the
+    runs that the caller named. ``shared`` is the outlook on the view if several answers use it.
     """
 
     view: StateView
@@ -41,7 +40,7 @@ class Moment:
 
     @cached_property
     def outlook(self) -> Outlook:
-        """What follows from the view, derived once for everything that is shown of the moment."""
+        """Values derived from the view, computed once for all that is shown of the moment."""
         return self.shared or Outlook(self.view, self.now_ms, has_executor=self.has_executor)
 
     @property
@@ -51,13 +50,13 @@ class Moment:
 
     @property
     def redaction(self) -> Redaction:
-        """What may be named of it."""
+        """The redaction for this caller."""
         return Redaction(self.view, self.seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What one envelope has paid for one run so far, and for how many GPUs it is paying now."""
+    """What one envelope has paid for one run so far, and how many GPUs it pays for now."""
 
     run: str
     owner: str
@@ -68,7 +67,7 @@ class Charge:
 
 
 def leases_of(moment: Moment, names: Iterable[str]) -> list[Lease]:
-    """Return the open leases called ``names``."""
+    """Return the open leases with the names ``names``."""
     return [moment.view.leases[name] for name in names]
 
 
@@ -78,7 +77,7 @@ def run_gpus(moment: Moment, record: RunRecord) -> int:
 
 
 def run_width(moment: Moment, record: RunRecord) -> int:
-    """Return how many GPUs the run works on: without spares and stopping leases."""
+    """Return the number of GPUs the run works on: without spares and stopping leases."""
     return sum(
         lease.gpus
         for lease in leases_of(moment, record.leases)
@@ -87,7 +86,7 @@ def run_width(moment: Moment, record: RunRecord) -> int:
 
 
 def charges_of(moment: Moment, record: RunRecord) -> list[Charge]:
-    """Return who has paid for the run up to now, ended and running leases together, exactly."""
+    """Return the exact charges of a run up to now, from ended and open leases together."""
     gpu_ms = dict(record.charges)
     gpus: dict[tuple[EnvelopeId, Tier], int] = {}
     for lease in leases_of(moment, record.leases):
@@ -109,7 +108,7 @@ def charges_of(moment: Moment, record: RunRecord) -> list[Charge]:
 
 
 def lenders_of(moment: Moment, charges: Iterable[Charge]) -> list[str]:
-    """Return the owners outside the family that paid, by name."""
+    """Return the owners outside the family that paid, sorted by name."""
     return sorted(
         {
             moment.view.envelopes[charge.payer].owner
@@ -130,16 +129,16 @@ def domains_of(moment: Moment, facts: Iterable[LeaseStarted]) -> dict[str, int]:
 
 
 def runs_of(moment: Moment, owner: str, phase: Phase) -> list[str]:
-    """Return the owner's runs in ``phase``, which is not over, oldest first."""
+    """Return the owner's runs in ``phase``, oldest first; ``phase`` is not a final one."""
     return runs_by_owner(moment, (owner,), (phase,))[phase][owner]
 
 
 def runs_by_owner(
     moment: Moment, owners: Iterable[str], phases: Collection[Phase]
 ) -> dict[Phase, dict[str, list[str]]]:
-    """Return the runs of each of ``owners`` in each of ``phases``, oldest first, by one walk.
+    """Return the runs of each of ``owners`` in each of ``phases``, oldest first, in one pass.
 
-    None of the phases is one that ends a run: those that are over may be in the archive alone.
+    No phase may be final, because runs that are over may only be in the archive.
     """
     assert not TERMINAL.intersection(phases), phases
     wanted = tuple(owners)

@@ -36,7 +36,7 @@ def _tree(found: LikelyStart, redaction: Redaction) -> Tree:
 
 
 def starts_lines(found: Sequence[LikelyStart], redaction: Redaction, now_ms: int) -> list[str]:
-    """Return likely starts for people: a row for each run, and the odds of conflicts under them."""
+    """Return likely starts for people: a row for each run, then the odds of conflicts."""
     if not found:
         return ["no waiting run has a planned start"]
 

@@ -1,4 +1,4 @@
-"""What a run borrows and on which terms, as lines and as trees. Pure."""
+"""The loans of a run and their terms, as lines and as trees. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quorate.views.word_forms import gpus, until
 
 
 def loan_lines(loans: Iterable[LoanTerms], now_ms: int) -> list[str]:
-    """Return one line for each loan: from which envelope, how much, and on which terms."""
+    """Return one line for each loan: its envelope, its GPUs, and its terms."""
     return [
         f"borrowed from {loan.payer}: {gpus(loan.gpus)}, {_terms(loan, now_ms)}" for loan in loans
     ]
@@ -19,14 +19,14 @@ def loan_lines(loans: Iterable[LoanTerms], now_ms: int) -> list[str]:
 
 def _terms(loan: LoanTerms, now_ms: int) -> str:
     if loan.due_ms is not None:
-        return f"recalled for {until(loan.due_ms, now_ms)}; after that only others pay for it"
+        return f"recalled; the lender pays until {until(loan.due_ms, now_ms)}"
     if loan.notice_ms is None:
-        return "not to be recalled"
+        return "cannot be recalled"
     return f"can be recalled with {duration_text(loan.notice_ms)} notice"
 
 
 def loan_trees(loans: Iterable[LoanTerms]) -> list[dict[str, Any]]:
-    """Return loans for programs; without a recall ``recallNotice`` or ``due`` is null."""
+    """Return loans for programs; ``recallNotice`` and ``due`` are null if they do not apply."""
     return [
         {
             "envelope": loan.payer,

@@ -1,4 +1,4 @@
-"""What a command did, or would do: its decision as lines for people, or as a tree. Pure."""
+"""What a command did, or would do: its decision as lines for people or as a tree. Pure."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from quorate.views.runs.loan_words import loan_lines
 from quorate.views.runs.plan_words import plan_of, start_words
 from quorate.views.runs.promise_view import barred_lines, plan_lines
 from quorate.views.runs.reason_words import ended, lease_stopping, stopping
-from quorate.views.runs.run_history import handover_lines, story_lines, touched
+from quorate.views.runs.run_history import continuing_lines, handover_lines, touched
 from quorate.views.runs.tried_words import said
 from quorate.views.table import indented, table
 from quorate.views.word_forms import gpus, hours, names, refusal_lines
 
 NODES_SHOWN_MAX = 4
 _PLANS_MAX: Final = 20
-"""Of how many submitted runs the start is shown."""
+"""The most submitted runs whose planned start is shown."""
 
 _GOING_ON: Final = (StartReason.SWAP, StartReason.HANDOVER)
 _MARKED: Final = {
@@ -69,9 +69,9 @@ _SLOTS: Final = {
 def outcome_lines(
     decision: Decision, moment: Moment, before: Mapping[str, Lease], *, dry_run: bool
 ) -> list[str]:
-    """Return what ``decision`` changes, one thing a line.
+    """Return what ``decision`` changes, one change a line.
 
-    ``moment`` is the state with its events in it; ``before`` has the leases that were open then.
+    ``moment`` is the state after its events; ``before`` has the leases that were open before them.
     """
     runs = {name: lease.fact.run for name, lease in before.items()}
     mine = {name for _, name, change in decision.changes if change is Change.SUBMITTED}
@@ -82,18 +82,18 @@ def outcome_lines(
         f"{kind.lower()}/{name} {change}{_over(moment, kind, name, change)}{mark}"
         for kind, name, change in decision.changes
     ]
-    # A run of a dry run is not there to be asked about.
+    # A run of a dry run does not exist afterwards, so no command can show it.
     unreal = {
         name for _, name, change in decision.changes if dry_run and change is Change.SUBMITTED
     }
-    # What time has made due is decided first, and so it is shown first.
+    # What time has made due is decided first, so it is shown first.
     lines += handover_lines(events, before)
     lines += summed
     shown, others = _own_events(events, mine)
     lines += _event_lines(shown, moment, before, unreal, dry_run=dry_run)
     lines += _plan_lines(decision, moment, unreal)
     lines += others
-    lines += story_lines(events, before, _held(events, moment.view))
+    lines += continuing_lines(events, before, _held(events, moment.view))
     for reason in (StartReason.START, StartReason.GROW):
         starts: dict[str, list[LeaseStarted]] = {}
         for event in events:
@@ -107,9 +107,9 @@ def outcome_lines(
 def _own_events(
     events: Sequence[Event], mine: Collection[str]
 ) -> tuple[Sequence[Event], list[str]]:
-    """Return the events to show one by one, and a line for those that are only counted.
+    """Return the events that get lines of their own, and a line that counts the others.
 
-    People who submit runs, ``mine``, do not read why other runs go on waiting.
+    The users of ``mine``, the submitted runs, do not need to read why other runs go on waiting.
     """
     is_others = [
         bool(mine) and isinstance(event, RunRefused) and event.run not in mine for event in events
@@ -123,7 +123,7 @@ def _own_events(
 
 
 def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> list[str]:
-    """Return when submitted runs that wait without a firm start will start."""
+    """Return the planned starts of submitted runs that wait without a firm start."""
     lines: list[str] = []
     for kind, name, change in decision.changes:
         record = moment.view.runs.get(name) if kind == "Run" else None
@@ -135,7 +135,7 @@ def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> 
             continue
         state, start_ms = plan_of(moment, record)
         told = start_words(state, start_ms, moment.now_ms)
-        ask = f"what it rests on: quorate plan {name}"
+        ask = f"conditions: quorate plan {name}"
         if start_ms is None:
             ask = f"what would help: quorate explain {name}"
         lines.append(f"run/{name} {told}" if name in unreal else f"run/{name} {told}; {ask}")
@@ -150,7 +150,7 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
     *,
     dry_run: bool,
 ) -> list[str]:
-    """Return the lines of each event by itself, in their order.
+    """Return the lines of each event, in their order.
 
     ``unreal`` has the runs of a dry run, which cannot be shown afterwards.
     """
@@ -160,7 +160,7 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
     again = _runs_started(events)
     passed_on = _passed_on(events, facts)
     lines: list[str] = []
-    firm: list[str] = []  # Why a run waits is shown before when it starts.
+    firm: list[str] = []  # The reason for waiting comes before the planned start.
     for event in events:
         match event:
             case NodeMarked():
@@ -196,7 +196,7 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
 
 
 def _lost_nodes(run: str, events: Sequence[Event], facts: Mapping[str, LeaseStarted]) -> list[str]:
-    """Return the nodes that failed under ``run``."""
+    """Return the nodes whose failure hit ``run``."""
     failed = {
         event.node
         for event in events
@@ -222,7 +222,7 @@ def _held(events: Sequence[Event], view: StateView) -> dict[str, Lease]:
 
 
 def _over(moment: Moment, kind: str, name: str, change: Change) -> str:
-    """Return a mark for a run that is unchanged because it is over: it does not run again."""
+    """Return a note for a run that is unchanged because it is over: it will not run again."""
     if kind != "Run" or change is not Change.UNCHANGED:
         return ""
     phase = moment.view.runs[name].phase
@@ -239,7 +239,7 @@ def _runs_started(events: Iterable[Event]) -> set[str]:
 
 
 def _passed_on(events: Sequence[Event], facts: Mapping[str, LeaseStarted]) -> set[str]:
-    """Return the ended leases whose slots stayed with their run, which are shown in its history."""
+    """Return the ended leases whose slots stayed with their run; the run's history shows them."""
     kept: dict[tuple[str, str], int] = {}
     found: set[str] = set()
     for event in reversed(events):
@@ -298,7 +298,7 @@ def _ended(event: LeaseEnded, fact: LeaseStarted, moment: Moment, *, dry_run: bo
 
 
 def _released(fact: LeaseStarted, moment: Moment) -> str:
-    """Return what happens to the slots: only those of a ready node are free for others."""
+    """Return what happens to the slots: only the slots of a ready node become free for others."""
     if fact.role is Role.CLAIM:
         return f"{gpus(lease_gpus(fact.slots))} to be wiped"
     counts: dict[NodeStatus, int] = {}
@@ -332,12 +332,12 @@ def _started(
 
 
 def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
-    """Return where ``count`` events in ``blocks`` that end at ``head`` are recorded."""
+    """Return where ``count`` events are recorded, in ``blocks`` that end at ``head``."""
     return recorded_at(head, head.seq - count + 1, count, blocks)
 
 
 def recorded_at(head: Head, first: int, count: int, blocks: int = 1) -> str:
-    """Return where ``count`` events from sequence ``first`` on are recorded, others after them."""
+    """Return where ``count`` events from sequence ``first`` on are recorded; others may follow."""
     if count == 0:
         return "nothing to record"
     where = f"sequence {first}" if count == 1 else f"sequence {first}-{first + count - 1}"
@@ -348,14 +348,14 @@ def recorded_at(head: Head, first: int, count: int, blocks: int = 1) -> str:
 
 
 def receipt_line(head: Head) -> str:
-    """Return what proves, kept elsewhere, that the ledger reached ``head``."""
+    """Return the receipt: kept elsewhere, it proves that the ledger reached ``head``."""
     return f"receipt {head.height}:{head.hash.hex()}"
 
 
 def outcome_tree(
     decision: Decision, head: Head | None, events: Iterable[tuple[int, Event]]
 ) -> dict[str, Any]:
-    """Return ``decision`` for programs, with ``events`` by sequence; without ``head`` a dry run."""
+    """Return ``decision`` for programs, with ``events`` by sequence; a dry run has no ``head``."""
     return {
         "dryRun": head is None,
         "changes": [

@@ -1,4 +1,4 @@
-"""Places in the queue as cells, lines and fields: the terms of a score, and who is ahead. Pure."""
+"""Positions in the queue as cells, lines and fields: the terms of a score, the runs ahead. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quorate.views.table import Column, right, wide
 from quorate.views.word_forms import percent, since
 
 AHEAD_MAX = 5
-"""How many of the runs ahead are listed separately."""
+"""The most groups of runs ahead that are listed separately."""
 
 _DIGITS = 10_000
 _PER_MILLE = 1_000
@@ -32,7 +32,7 @@ TERM_COLUMNS: tuple[Column, ...] = (
     right("STEP", wide=True),
     wide("ELIGIBLE"),
 )
-"""Every term of a score but the score itself, and since when the run could have started."""
+"""The terms of a score without the score itself, and since when the run could have started."""
 
 
 def term_cells(terms: Terms, eligible_since_ms: int | None) -> Row:
@@ -52,18 +52,18 @@ def term_cells(terms: Terms, eligible_since_ms: int | None) -> Row:
 
 
 def score_text(parts: int) -> str:
-    """Return a score or a penalty with four digits, halves rounded up."""
+    """Return a score or a penalty with four decimals, rounded half up."""
     shown = (2 * parts * _DIGITS + ONE) // (2 * ONE)
     return f"{shown // _DIGITS}.{shown % _DIGITS:04d}"
 
 
 def score_cell(terms: Terms) -> str:
-    """Return the score; an owner that has used up a budget comes last, and is marked."""
+    """Return the score; an owner that has used up its budget comes last, and is marked."""
     return f"{score_text(terms.score)} over" if terms.is_over else score_text(terms.score)
 
 
 def used_text(used: int | None) -> str:
-    """Return how much of a budget is used, rounded down: less is never shown as 100.0 %."""
+    """Return the used part of a budget, rounded down, so that 100.0 % means all of it."""
     if used is None:
         return "-"
     tenths = used * _PER_MILLE // ONE
@@ -71,7 +71,7 @@ def used_text(used: int | None) -> str:
 
 
 def terms_tree(terms: Terms) -> Tree:
-    """Return every term as a number with six digits; ``budgetUsed`` null: it has no budget."""
+    """Return every term as a number with six decimals; ``budgetUsed`` is null without a budget."""
     return {
         "budgetUsed": None if terms.used is None else share_number(terms.used),
         "overBudget": terms.is_over,
@@ -88,7 +88,7 @@ def terms_tree(terms: Terms) -> Tree:
 
 
 def standing_tree(found: Standing) -> Tree:
-    """Return a place in the queue for programs."""
+    """Return a position in the queue for programs."""
     since_ms = found.eligible_since_ms
     return {
         "position": found.position,
@@ -113,7 +113,7 @@ def standing_tree(found: Standing) -> Tree:
 
 
 def standing_lines(found: Standing, now_ms: int) -> list[str]:
-    """Return why a run has its position: budget, share, score, and who is ahead."""
+    """Return why a run has its position: budget, share, score, and the runs ahead."""
     return [
         budget_line(found.owner, found.terms.used, found.report),
         _share_line(found),
@@ -123,17 +123,17 @@ def standing_lines(found: Standing, now_ms: int) -> list[str]:
 
 
 def budget_line(owner: str, used: int | None, report: ReportRecord | None = None) -> str:
-    """Return how much of its budget of hours an owner has used, who says so, and what follows."""
+    """Return how much of its hours an owner has used, by which source, and what follows."""
     if used is None:
         return f"{owner} has no gpuHoursBudget quota that could be used up"
     told = f"{owner} has used {used_text(used)} of its budget"
     if report is not None and report.answers:
-        told = f"{told}, as {report.source} tells"
+        told = f"{told}, as {report.source} reports"
     if used >= ONE:
-        return f"{told}: owners that are not over theirs go first"
+        return f"{told}: owners within their budgets go first"
     left = penalty(used)
     if left == ONE:
-        return f"{told}: that costs it nothing yet"
+        return f"{told}: its score is not reduced yet"
     return f"{told}: {percent(left, ONE)} of its score is left"
 
 
@@ -157,7 +157,7 @@ def target_text(target: int, *, is_stated: bool) -> str:
 def _score_line(found: Standing, now_ms: int) -> str:
     since_ms = found.eligible_since_ms
     waits = (
-        "it waits for others" if since_ms is None else f"in line since {since(since_ms, now_ms)}"
+        "it waits for others" if since_ms is None else f"waiting since {since(since_ms, now_ms)}"
     )
     return f"score {score_text(found.terms.score)}, step {found.terms.step} of {STEPS}; {waits}"
 

@@ -1,6 +1,6 @@
-"""How far the work of a run is, by what it reports: steps, rate, figures, expected end. Pure.
+"""The progress of a run as it reports it: steps, rate, figures, expected end. Pure.
 
-What a run reports is its own word: it is shown, and decides nothing.
+Reports of a run are shown, and never used for a decision.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from quorate.views.table import Column, right, table
 from quorate.views.word_forms import age, bar, percent, until
 
 TOTAL: Final = "total"
-"""The figure by which a run reports how many steps there are in all."""
+"""The figure by which a run reports its total number of steps."""
 FAR_MS: Final = 3_650 * DAY_MS
-"""An end further away than this is not foretold."""
+"""No end is predicted further away than this."""
 SHOWN_MAX: Final = 5
-"""How many reports are shown in words."""
+"""The most reports that are shown as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What the last of ``reports`` says, and the rate of those of the same start of the run.
+    """The last of ``reports``, and the rate over the reports since the run's last start.
 
-    ``total`` is how many steps there are, where that is known; ``steps_per_s`` is None where there
-    is only one report.
+    ``total`` is the number of steps, if known; ``steps_per_s`` is None if there is only one report.
     """
 
     reports: Sequence[StepReport]
@@ -43,9 +42,10 @@ class Progress:
 
 
 def progress_of(reports: Sequence[StepReport], total: int | None) -> Progress | None:
-    """Return the progress that ``reports`` show; None where there are none.
+    """Return the progress that ``reports`` show; None if there are none.
 
-    ``total`` is what the run declares; else what it reports as the figure ``total`` counts.
+    ``total`` is the number that the run declares; without it, the reported figure ``total`` is
+    used.
     """
     if not reports:
         return None
@@ -79,7 +79,7 @@ def _expected_end_ms(last: StepReport, total: int | None, rate: float | None) ->
 
 
 def progress_tree(run: str, found: Progress | None) -> dict[str, Any]:
-    """Return the progress of a run for programs; nulls where it has reported nothing."""
+    """Return the progress of a run for programs; null fields if it has reported nothing."""
     if found is None:
         nothing = dict.fromkeys(("step", "total", "stepsPerSecond", "at", "expectedEnd"))
         return {"run": run, **nothing, "reports": []}
@@ -115,7 +115,7 @@ def progress_line(found: Progress) -> str:
 
 
 def progress_lines(found: Progress, now_ms: int) -> list[str]:
-    """Return the newest report with a bar, how old it is, and when the last step is expected."""
+    """Return the newest report with a bar, its age, and when the last step is expected."""
     line = progress_line(found)
     if found.total is not None:
         line = f"{bar(min(found.last.step, found.total), found.total)} {line}"
@@ -142,7 +142,7 @@ def reports_table(found: Progress, now_ms: int) -> str:
 
 
 def figure_text(value: float | None) -> str:
-    """Return a figure with four digits that count: ``1.734``, ``0.0003``, ``12,300``."""
+    """Return a figure with four significant digits: ``1.734``, ``0.0003``, ``12,300``."""
     if value is None:
         return "nan"
     if abs(value) >= 1_000 and abs(value) < 1e15:  # noqa: PLR2004 - beyond it digits say nothing

@@ -1,4 +1,4 @@
-"""What a decision did about firm starts, filled spares and conflicts, as lines. Pure."""
+"""What a decision did to firm starts, filled spares and conflicts, as lines. Pure."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _CUTS_MAX = 8
 _RESULTS = {
     ConflictOutcome.CLEARED: "is settled",
     ConflictOutcome.NOT_NEEDED: "is settled: nothing has to be cut any more",
-    ConflictOutcome.INSUFFICIENT: "is settled: those who are left will not do; nothing is cut",
+    ConflictOutcome.INSUFFICIENT: "is settled: all allowed cuts would be too few; nothing is cut",
 }
 
 
 def plan_lines(  # noqa: PLR0911 - one answer per event
     event: Event, moment: Moment, *, ask: bool = True, dry_run: bool = False
 ) -> list[str]:
-    """Return what ``event`` says about what is to come; nothing for any other event.
+    """Return lines for an ``event`` about plans, spares or conflicts; empty for any other event.
 
-    Without ``ask`` no command is named: the run will not be there to be asked about.
+    Without ``ask`` no command is suggested, because the run will not exist afterwards.
     """
     now_ms = moment.now_ms
     match event:
@@ -52,19 +52,24 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
         case ReservationClosed():
             name = f"reservation/{event.reservation}"
             if event.outcome is ReservationOutcome.ACTIVATED:
-                return [f"{name} is kept: its run starts"]
-            return [f"{name} is gone: what it held is free again"]
+                return [f"{name} is closed: its run starts"]
+            return [f"{name} is closed: what it held is free again"]
         case BackfillNoted():
             when = until(event.vacate_ms, now_ms)
             kept = f"room is kept for reservation/{event.reservation}"
-            return [f"run/{event.run} has to be gone by {when}: {kept}"]
+            return [f"run/{event.run} has to end by {when}: {kept}"]
         case LoanRecalled():
             what = f"run/{event.run}: {bundle_words(event.bundle)} is recalled by {event.payer}"
             when = until(event.due_ms, now_ms)
-            return [f"{what} for run/{event.waiting_run}; it goes on {when}, or with other payers"]
+            return [
+                (
+                    f"{what} for run/{event.waiting_run}; it continues until {when}, "
+                    "then only with other payers"
+                )
+            ]
         case RecallWithdrawn():
             what = f"run/{event.run}: {bundle_words(event.bundle)}"
-            return [f"{what} goes on: it has payers, and no firm start needs its GPUs"]
+            return [f"{what} continues: it has payers, and no firm start needs its GPUs"]
         case SpareFilled():
             return [f"run/{event.filler} works on spares of {event.lease} until they are needed"]
         case ConflictDeclared() | ConflictResolved():
@@ -112,15 +117,15 @@ def _conflict(event: ConflictDeclared | ConflictResolved, now_ms: int) -> list[s
         lost = f"{hours(event.lost_gpu_ms)} GPU-hours of work are lost"
         lines = [f"{name} {_RESULTS[event.outcome]}: cut {cut}; {lost}"]
     if event.seed:
-        lines.append(f"  seed {event.seed}; draw it again: quorate lottery verify")
-    return [*lines, f"  all of it: quorate describe resolveroutcome {event.conflict}"]
+        lines.append(f"  seed {event.seed}; check the draw: quorate lottery verify")
+    return [*lines, f"  details: quorate describe resolveroutcome {event.conflict}"]
 
 
 def barred_lines(event: RunEnded, moment: Moment) -> list[str]:
-    """Return that an owner may not ask for conflicts for a while, if this end is why."""
+    """Return a line if this end bars the owner from conflicts for a while."""
     run = moment.view.runs[event.run].spec
     until_ms = moment.view.barred.get(run.owner, 0)
     if until_ms != event.at_ms + moment.view.pools[run.pool].pause_ms:
         return []
     when = until(until_ms, moment.now_ms)
-    return [f"  others made room for it: {run.owner} may not ask for a conflict before {when}"]
+    return [f"  others were cut for it: {run.owner} may not ask for a conflict before {when}"]

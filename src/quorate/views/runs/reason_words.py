@@ -11,7 +11,7 @@ from quorate.views.runs.tried_words import said
 _BEGAN: Final[dict[StartReason, str]] = {
     StartReason.START: "the run was admitted",
     StartReason.GROW: "one step more",
-    StartReason.SWAP: "goes on after a loss",
+    StartReason.SWAP: "continues after a loss",
     StartReason.HANDOVER: "the same slots, another payer",
 }
 
@@ -20,7 +20,7 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.CANCELLED: "the run was cancelled",
     EndReason.FAIL: "the node or the work failed",
     EndReason.SWAP: "the spare took over",
-    EndReason.SHRINK: "the run goes on without this step",
+    EndReason.SHRINK: "the run continues without this step",
     EndReason.DROP_SPARE: "the spare was given up to make room",
     EndReason.RECLAIMED_BY_SPARE: "the spare's slots were needed",
     EndReason.FILLED: "another run fills the spare's slots",
@@ -30,25 +30,25 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.RANDOM_PREEMPT: "drawn in a lottery",
     EndReason.BUDGET_EXHAUSTED: "no envelope that may pay has anything left",
     EndReason.WINDOW_CLOSED: "the payer's window ended",
-    EndReason.HANDOVER: "another payer goes on",
+    EndReason.HANDOVER: "another payer takes over",
     EndReason.ROUND_END: "the round is over",
-    EndReason.RECALLED: "its lender has what it lent back",
-    EndReason.START_REFUSED: "the work did not begin",
+    EndReason.RECALLED: "its lender recalled the loan",
+    EndReason.START_REFUSED: "the work could not be started",
 }
 
 
 def bundle_words(bundle: int) -> str:
-    """Return a bundle of a run in words: the first is the run itself, others are its steps."""
+    """Return a bundle in words: the first is the run itself, the others are its steps."""
     return "all of it" if bundle == 0 else f"its step {bundle}"
 
 
 def began(reason: StartReason) -> str:
-    """Return why a lease began: the recorded word, then what it means."""
+    """Return why a lease began: the recorded word, then its meaning."""
     return f"{reason}, {_BEGAN[reason]}"
 
 
 def ended(reason: EndReason) -> str:
-    """Return why a lease ended: the recorded word, then what it means."""
+    """Return why a lease ended: the recorded word, then its meaning."""
     return f"{reason}, {_ENDED[reason]}"
 
 
@@ -64,7 +64,7 @@ def _afterwards(outcome: Outcome | None) -> str:
 
 
 def lease_stopping(event: LeaseEnding, *, dry_run: bool = False) -> str:
-    """Return why a lease is stopping, and by when it has to be gone."""
+    """Return why a lease is stopping, and its deadline."""
     verb = said("stopping", dry_run=dry_run)
     until = f"it has until {time_text(event.deadline_ms)}"
     if event.deadline_ms <= event.at_ms:

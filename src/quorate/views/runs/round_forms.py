@@ -1,4 +1,4 @@
-"""What the rounds of a pool mean to one run: its turn by flavor, and what a lease allows. Pure.
+"""The rounds of a pool from one run's side: its turn by flavor, the bounds of a lease. Pure.
 
 Priority and owed time are those by which ``policy.rounds`` chooses, from the ledger as of the
 beginning of the pool's current round.
@@ -21,10 +21,10 @@ from quorate.views.numbers import fraction_number
 
 
 def turns(view: StateView, run: str) -> list[Tree]:
-    """Return the share, what is owed and the priority of ``run`` on each flavor it has a share of.
+    """Return share, owed time and priority of ``run`` for each flavor that it has a share of.
 
-    The priority is the run's turn in seconds (``turn_s``), as if it had no GPUs now. Empty where
-    the run shares in no rounds, or was not there when the round began.
+    The priority is the run's turn in seconds (``turn_s``), as if it had no GPUs now. Empty if the
+    run's pool has no rounds, or the run was submitted after the round began.
     """
     found = LeaseBounds(view).shared(run)
     if found is None:
@@ -53,7 +53,7 @@ def _turn(flavor: str, share_ppm: int, owed_ms: int, round_ms: int) -> Tree:
 
 
 def turn_text(turn: Tree) -> str:
-    """Return one of ``turns`` in words."""
+    """Return one turn as text."""
     return (
         f"{turn['flavor']}: share {turn['share']}, owed {turn['owedSeconds']} s, "
         f"priority {turn['priority']}"
@@ -61,9 +61,9 @@ def turn_text(turn: Tree) -> str:
 
 
 def lease_bounds(view: StateView, lease: Lease) -> Tree | None:
-    """Return how long and how many steps ``lease`` is for; None outside pools that share in rounds.
+    """Return the time and steps that ``lease`` is for; None if its pool has no rounds.
 
-    Its run can read them when it starts.
+    The run can read these bounds when it starts.
     """
     run = lease.fact.run
     rounds = LeaseBounds(view)

@@ -1,6 +1,6 @@
 """What the client adds to a run before it is submitted: a name, a nonce, its user.
 
-Chance enters here, at the edge, so that deciding needs none.
+Random numbers are drawn here, outside of ``core``, so that decisions need none.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NAME_BYTES: Final = 4
 def ready(
     document: Document, view: StateView, user: str, taken: set[str], *, for_others: bool = True
 ) -> Run:
-    """Return the run of ``document`` with everything it left to the client.
+    """Return the run of ``document`` with the fields that it left to the client.
 
-    A run that is there already under its name lends what is left out, so that applying the same
-    file twice changes nothing; unless ``for_others`` only one of ``user``'s own. ``taken`` are
-    names given away in the same breath; it grows.
+    Missing fields are taken from an existing run of the same name, so that applying a file twice
+    changes nothing; without ``for_others``, only from a run of ``user``. ``taken`` are the names
+    that this request has used already; the new name is added.
     """
     run = document.spec
     assert isinstance(run, Run), document
@@ -40,12 +40,12 @@ def ready(
     if known is not None and (for_others or known.spec.user == user):
         run = replace(run, nonce=run.nonce or known.spec.nonce, user=run.user or known.spec.user)
         if run == known.spec:
-            return run  # Also one that no user has submitted, such as that of a Job.
+            return run  # Or a run that no user submitted, such as that of a Job.
     return replace(run, nonce=run.nonce or secrets.token_hex(_NONCE_BYTES), user=run.user or user)
 
 
 def _known(view: StateView, name: str) -> RunRecord | None:
-    """Return the run ``name``, or the first task of the array ``name``; None: there is neither."""
+    """Return the run ``name``, or the first task of the array ``name``; None if neither exists."""
     array = view.arrays.get(name)
     found: RunRecord | None = view.runs.get(name if array is None else array.first)
     return found

@@ -1,4 +1,4 @@
-"""What a decision did to runs that go on: who took over, how wide they are, who pays. Pure."""
+"""What a decision did to runs that continue: takeovers, widths, payers. Pure."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Holding:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs it works on."""
+        """The number of GPUs that the run works on."""
         return sum(_count(places) for places in self.working.values())
 
     @property
     def gpus_spare(self) -> int:
-        """How many GPUs it keeps spare."""
+        """The number of GPUs that the run keeps spare."""
         return sum(_count(places) for places in self.spare.values())
 
 
 def holding_of(leases: Iterable[Lease]) -> Holding:
-    """Return what ``leases`` hold together; those that are stopping hold nothing for long."""
+    """Return what ``leases`` hold together, without those that are stopping."""
     found = Holding()
     for lease in leases:
         if lease.ending is None:
@@ -57,12 +57,12 @@ def holding_of(leases: Iterable[Lease]) -> Holding:
     return found
 
 
-def story_lines(
+def continuing_lines(
     events: Sequence[Event], before: Mapping[str, Lease], after: Mapping[str, Lease]
 ) -> list[str]:
-    """Return what changed of each run that continues, from the open leases before and after.
+    """Return what changed for each run that continues, from the open leases before and after.
 
-    Runs that ended, wait again or started only now have lines of their own elsewhere.
+    Runs that ended, wait again or have just started are reported elsewhere.
     """
     lines: list[str] = []
     over = {
@@ -85,7 +85,7 @@ def story_lines(
 def _by_run(
     runs: Iterable[str], leases: Mapping[str, Lease], *, without: Collection[str] = ()
 ) -> dict[str, Holding]:
-    """Return what each of ``runs`` holds of ``leases``, but for those that are left out."""
+    """Return what each of ``runs`` holds of ``leases``, except the leases in ``without``."""
     found: dict[str, list[Lease]] = {run: [] for run in runs}
     for name, lease in leases.items():
         if lease.fact.run in found and name not in without:
@@ -94,11 +94,11 @@ def _by_run(
 
 
 def touched(events: Iterable[Event]) -> list[str]:
-    """Return the runs whose leases changed, in the order in which that happened."""
+    """Return the runs whose leases changed, in the order of the changes."""
     found: dict[str, None] = {}
     for event in events:
         if isinstance(event, LeaseStarted | LeaseEnding | LeaseEnded):
-            # A lease is called after its run, and a run's name has no slash.
+            # A lease's name begins with its run's, and a run's name has no slash.
             found[event.lease.partition("/")[0]] = None
     return list(found)
 
@@ -110,14 +110,14 @@ def _went_on(run: str, was: Holding, now: Holding) -> list[str]:
         lines.append(f"run/{run}: spares are lost: {_text(dropped)}")
     spare = f", {gpus(now.gpus_spare)} spare" if was.spare else ""
     if now.gpus < was.gpus:
-        lines.append(f"run/{run} goes on narrower: from {was.gpus} to {gpus(now.gpus)}{spare}")
+        lines.append(f"run/{run} shrinks: from {was.gpus} to {gpus(now.gpus)}{spare}")
     elif lines:
-        lines.append(f"run/{run} goes on with {gpus(now.gpus)}{spare}")
+        lines.append(f"run/{run} continues with {gpus(now.gpus)}{spare}")
     return lines
 
 
 def _takeovers(was: Holding, now: Holding) -> list[str]:
-    """Return, for each group with slots it had not, whose they were and what they replace."""
+    """Return for each group with new slots where these come from, and which slots they replace."""
     lines = []
     for index, places in now.working.items():
         old = was.working.get(index, places)
@@ -136,7 +136,7 @@ def _takeovers(was: Holding, now: Holding) -> list[str]:
 
 
 def handover_lines(events: Sequence[Event], before: Mapping[str, Lease]) -> list[str]:
-    """Return who paid and who pays from then on, for each bundle that was handed over."""
+    """Return the old and the new payers of each bundle that was handed over."""
     facts = {name: lease.fact for name, lease in before.items()}
     gave: dict[tuple[str, int, int], dict[str, int]] = {}
     took: dict[tuple[str, int, int], dict[str, int]] = {}

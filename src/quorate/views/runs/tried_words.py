@@ -1,4 +1,4 @@
-"""Verbs of an outcome: as they are said of what happened, and of what a dry run would do."""
+"""Verbs of an outcome: for what happened, and for what a dry run would do."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WOULD: Final = {
     "is cordoned": "would be cordoned",
     "has failed": "would count as failed",
 }
-"""What is said of what happened -> what is said of a dry run."""
+"""The verb for what happened -> the verb for a dry run."""
 
 
 def said(verb: str, *, dry_run: bool) -> str:
-    """Return ``verb``, or for a dry run what would happen: ``started`` is ``would start``."""
+    """Return ``verb``; for a dry run ``would ...``: ``started`` becomes ``would start``."""
     return WOULD[verb] if dry_run else verb

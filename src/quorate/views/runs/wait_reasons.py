@@ -1,7 +1,7 @@
 """Why runs wait: the recorded refusal of each; for a few runs it is computed anew. Pure.
 
-The ledger keeps a refusal when its code changes, so its numbers are those of that time. Of a short
-list each is what admission answers now; of a long one the rest are shown as recorded, and say so.
+The ledger records a refusal when its code changes, so its numbers are those of that time. The first
+runs of a list show what admission answers now; the others show the recorded refusal and its time.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from quorate.model.state.records import Phase, RunRecord
 from quorate.views.runs.instant import Moment
 
 LIVE_MAX: Final = 20
-"""How many waiting runs of one list are tried anew; the rest show what was recorded, and when.
+"""The most waiting runs of one list that are tried anew; the others show the recorded refusal.
 
-As many as are planned of a pool unless it says otherwise: what a screen shows is as of now, and no
-list costs an admission for each of its rows.
+It equals the default planning depth of a pool: a screen shows present reasons, and a long list does
+not cost an admission for each row.
 """
 
-STARTABLE: Final = "could start now; try it: quorate tick"
+STARTABLE: Final = "could start now; to start it: quorate tick"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a run waits. ``refusal`` None means that nothing holds it any more.
+    """Why a run waits; ``refusal`` is None if nothing holds it any more.
 
-    ``since_ms`` is when this reason began, None when the ledger does not have it yet.
-    ``as_of_ms`` is set when the recorded refusal is shown as it is: then it is of that time.
+    ``since_ms`` is when this reason began, None if the ledger has not recorded it yet. ``as_of_ms``
+    is set if the reason is the recorded refusal, and is the time of that record.
     """
 
     refusal: Refusal | None
@@ -41,7 +41,7 @@ class Reason:
     as_of_ms: int | None = None
 
     def text(self) -> str:
-        """Return it in a few words."""
+        """Return the reason in a few words."""
         if self.refusal is None:
             return STARTABLE
         mark = "" if self.as_of_ms is None else f" (as of {time_text(self.as_of_ms)})"
@@ -62,7 +62,7 @@ def reason_now(moment: Moment, record: RunRecord) -> Reason:
 
 
 def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
-    """Return why each waiting run of ``names`` waits; those after ``LIVE_MAX`` as recorded."""
+    """Return why each waiting run of ``names`` waits; after the first ``LIVE_MAX``, as recorded."""
     records = [moment.view.runs[name] for name in names]
     waiting = [
         record
@@ -77,7 +77,7 @@ def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
 
 
 def _as_recorded(moment: Moment, record: RunRecord) -> Reason:
-    """Return why a run waits as it was recorded, unless the plan starts the run now."""
+    """Return the recorded reason of a waiting run, unless the plan starts the run now."""
     if record.refusal is None:
         return reason_now(moment, record)
     if moment.plan.walk.plan.has_started(record.spec.name):

@@ -1,4 +1,4 @@
-"""How long a run has waited, by cause, as lines or as a tree; read back from the ledger. Pure."""
+"""How long a run has waited, by cause, as lines or as a tree; read from the ledger. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from quorate.ports.store_port import EventStore
 from quorate.views.word_forms import exact_length
 
 SHOWN_MS: Final = MINUTE_MS
-"""How long a run must have waited for ``explain`` to give it a line; programs get every wait."""
+"""The shortest wait for which ``explain`` shows a line; programs get every wait."""
 
 
 def wait_of(store: EventStore, record: RunRecord, *, upto_seq: int, now_ms: int) -> Wait:
     """Return how long a run had waited by ``now_ms``, as recorded up to ``upto_seq``.
 
-    Reads the ledger from the run's submission on, and nothing before it. Blocks that do not name
-    the run or a lease of it are checked, and not decoded.
+    Reads the ledger from the run's submission on. Blocks that name neither the run nor a lease of
+    it are verified, but not decoded.
     """
     run = record.spec.name
     book = WaitBook([run])
@@ -52,7 +52,7 @@ def wait_text(wait: Wait) -> str:
 
 
 def wait_tree(wait: Wait) -> dict[str, Any]:
-    """Return a wait for programs, in milliseconds; causes that did not occur are left out."""
+    """Return a wait for programs, in milliseconds, without causes that did not occur."""
     return {
         "totalMs": wait.total_ms,
         "byCause": [{"cause": cause.value, "ms": ms} for cause, ms in wait.parts_ms.items()],

@@ -36,9 +36,9 @@ from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
 from quorate.views.redaction.legacy_causes import WITHHELD
 from quorate.views.redaction.redacted_answers import (
-    veiled_effect,
-    veiled_explanation,
-    veiled_forecast,
+    redacted_effect,
+    redacted_explanation,
+    redacted_forecast,
 )
 from quorate.views.redaction.redaction import OTHERS, Redaction, unnamed
 from quorate.views.runs.conflict_view import contest_lines, contest_tree
@@ -286,13 +286,13 @@ def test_who_would_enter_a_conflict_is_named_to_their_own(redaction: Redaction) 
         contest=contest(),
         dangers=(danger,),
     )
-    told = veiled_forecast(forecast, redaction)
+    told = redacted_forecast(forecast, redaction)
     assert isinstance(told.contest, Contest)
     text = f"{contest_lines(told.contest, NOW_MS)}{contest_tree(told.contest)}{told.dangers}"
     assert "you" not in text
     assert "of-me" in text
     assert told.overdue == (OTHERS, "of-me")
-    assert veiled_forecast(forecast, Redaction(redaction.view)) is forecast
+    assert redacted_forecast(forecast, Redaction(redaction.view)) is forecast
 
 
 def test_an_explanation_counts_those_it_does_not_name(redaction: Redaction) -> None:
@@ -327,7 +327,7 @@ def test_an_explanation_counts_those_it_does_not_name(redaction: Redaction) -> N
         quotas=(quota,),
         remedies=(remedy,),
     )
-    told = veiled_explanation(found, redaction)
+    told = redacted_explanation(found, redaction)
     lines = "\n".join(explanation_lines(told, NOW_MS, (), Wait(total_ms=0, parts_ms={})))
     assert "you" not in lines
     assert "after a claim of others, of-me starts" in lines
@@ -352,7 +352,7 @@ def test_why_a_run_has_no_planned_start_is_told_unless_it_names_others(
         found = Explanation(
             run=name, phase=pending, recorded_phase=pending, since_ms=NOW_MS, parked=parked
         )
-        return veiled_explanation(found, mine).parked
+        return redacted_explanation(found, mine).parked
 
     assert told("alone", waits) == waits
     assert told("follower", follows) == (follows if upstream == "of-me" else WITHHELD)
@@ -364,7 +364,7 @@ def test_the_effect_on_others_is_counted(redaction: Redaction) -> None:
         stopped=("of-you",),
         started=("of-me",),
     )
-    told, others = veiled_effect(effect, redaction)
+    told, others = redacted_effect(effect, redaction)
     assert told == Effect(places=(Moved("of-me", 1, 2),), started=("of-me",))
     assert others == 2
-    assert veiled_effect(effect, Redaction(redaction.view)) == (effect, 0)
+    assert redacted_effect(effect, Redaction(redaction.view)) == (effect, 0)
