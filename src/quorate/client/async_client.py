@@ -279,7 +279,7 @@ class AsyncRunHandle:
     ) -> AsyncIterator[LogLine]:
         """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
 
-        With ``tail`` begin with the last ``tail`` lines of the present output.
+        With ``tail`` begin with the last ``tail`` lines of the current output.
         """
         asking = self._client._asking  # noqa: SLF001
         return self._client._driver.stream(  # noqa: SLF001

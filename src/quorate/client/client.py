@@ -235,6 +235,6 @@ class RunHandle:
     ) -> Iterator[LogLine]:
         """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
 
-        With ``tail`` begin with the last ``tail`` lines of the present output.
+        With ``tail`` begin with the last ``tail`` lines of the current output.
         """
         return self._client.log_lines(self.name, first=from_, tail=tail, follow=follow)

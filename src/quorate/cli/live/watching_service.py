@@ -96,7 +96,7 @@ class _View:
         """When the progress of the run was last requested."""
 
     def show(self) -> None:
-        """Print the present state."""
+        """Print the current state."""
         # The cursor is read first, so that an event in between is printed twice, not lost.
         tree: dict[str, Any] = self._client.ask_json("picture", self.watched)
         told = self._client.ask_text("picture", self.watched)
