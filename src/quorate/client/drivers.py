@@ -18,9 +18,9 @@ from quorate.client.service_address import Place
 from quorate.client.sync_runner import (
     STREAM_SILENCE_S_MAX,
     TIMEOUT_S,
+    FlowSteps,
     Opened,
     SyncRunner,
-    Walk,
     own_headers,
 )
 from quorate.client.wire import Reply, Request
@@ -80,24 +80,24 @@ class AsyncDriver:
 
     async def run(self, flow: Flow[T]) -> T:
         """Return the result of ``flow``."""
-        walk = Walk(flow, self._fault_of)
-        while (step := walk.next()) is not None:
-            with walk.minding():
-                walk.answer = await self._do(step, _Opened())
-        return walk.result
+        steps = FlowSteps(flow, self._fault_of)
+        while (step := steps.next()) is not None:
+            with steps.catching():
+                steps.answer = await self._do(step, _Opened())
+        return steps.result
 
     async def stream(self, flow: Flow[None]) -> AsyncIterator[Any]:
         """Yield the values that ``flow`` emits; closes the connection when the iteration ends."""
-        walk, opened = Walk(flow, self._fault_of), _Opened()
+        steps, opened = FlowSteps(flow, self._fault_of), _Opened()
         try:
-            while (step := walk.next()) is not None:
+            while (step := steps.next()) is not None:
                 if isinstance(step, Emit):
                     yield step.value
                     continue
-                with walk.minding():
-                    walk.answer = await self._do(step, opened)
+                with steps.catching():
+                    steps.answer = await self._do(step, opened)
         finally:
-            walk.close()
+            steps.close()
             await self._shut(opened)
 
     def _fault_of(self, error: Exception) -> QuorateClientError | None:
