@@ -1,4 +1,4 @@
-"""Several services of one ledger as one client target, with failover.
+"""Failover between several services of one ledger.
 
 A request that never left this machine goes to the next service at once. After any other failure the
 next request goes to the next service; the flow decides whether to send the request again

@@ -167,7 +167,7 @@ class SyncRunner(ABC):
         """Yield the values that ``flow`` emits; closes the connection when the iteration ends.
 
         With ``tick_s`` also yield None after each batch of values, and every ``tick_s`` seconds
-        without values. Through a proxy, the latter happens only when the service sends something.
+        without values. Through a proxy, the stream can yield None only when the service sends data.
         """
         steps, opened, ticks = FlowSteps(flow, self.fault_of), Opened(), Ticks(tick_s)
         try:
