@@ -100,7 +100,7 @@ def check_draws(declared: list[Any], resolved: list[Any]) -> None:
 
 
 def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
-    """Check one event; ``chain``: last link, its number, length, link 0, the next chain."""
+    """Check one event; ``chain`` has the last link, its number, the length, link 0, the next."""
     match row:
         case ["lottery-committed/1", _, _, link, length]:
             _must(chain[1] == chain[2], "the chain before has unused links")

@@ -151,7 +151,7 @@ def test_a_run_is_submitted_and_watched_to_its_end(typing: Shell) -> None:
     said = typing("submit", "-w", *LINE, "--name", "bad", "--", "sh", "-c", "exit 3")
     assert said.code == 1
     assert "error: run/bad failed: rank 0" in said.err
-    assert "no --dry-run" in typing("submit", "-w", *LINE, "--dry-run", "--", "true").err
+    assert "remove --dry-run" in typing("submit", "-w", *LINE, "--dry-run", "--", "true").err
 
 
 @pytest.mark.soak

@@ -53,7 +53,7 @@ def ask_each(
     from quorate.operations.answering import answer
 
     printouts = Printouts(goes_on=operation.effect is Effect.WRITE)
-    with desk_of(settings, operation, questions[0]) as context:
+    with ledger_context(settings, operation, questions[0]) as context:
         for position, asked in enumerate(questions):
             try:
                 found = answer(context, operation, asked)
@@ -88,7 +88,7 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
     from quorate.operations.answering import answer
 
     operation = OPERATIONS[name]
-    with desk_of(settings, operation, asked) as context:
+    with ledger_context(settings, operation, asked) as context:
         return answer(context, operation, asked).tree()
 
 
@@ -130,12 +130,12 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
         return
     from quorate.operations.answering import answer
 
-    with desk_of(settings, operation, asked) as context:
+    with ledger_context(settings, operation, asked) as context:
         yield answer(context, operation, asked)
 
 
 @contextmanager
-def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyContext]:
+def ledger_context(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyContext]:
     """Open the ledger's file as the operation needs it; a dry run cannot write.
 
     An error about an unknown name gets a note with the ledger's path.

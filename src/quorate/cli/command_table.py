@@ -86,7 +86,7 @@ COMMANDS: Final[CommandTable] = {
     "top": (
         "quorate.cli.commands.top_command",
         "top",
-        "Show the use of the fleet.",
+        "Show the GPU usage of the fleet.",
     ),
     "describe": (
         "quorate.cli.commands.describe_command",

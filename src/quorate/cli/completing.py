@@ -105,12 +105,12 @@ def _asked(settings: Settings, word: str) -> list[str]:
 
 
 def _names_in_file(settings: Settings, kind: str, operation: str, question: Any) -> list[str]:
-    from quorate.cli.ask_and_print import desk_of
+    from quorate.cli.ask_and_print import ledger_context
     from quorate.operations.request_context import RequestContext
     from quorate.operations.resources.listing import select
     from quorate.operations.table import OPERATIONS
     from quorate.views.kinds.kind_table import KIND_OF
 
-    with desk_of(settings, OPERATIONS[operation], question) as context:
+    with ledger_context(settings, OPERATIONS[operation], question) as context:
         assert isinstance(context, RequestContext), operation
         return select(context, context.moment, KIND_OF[kind], ())[-NAMES_MAX:]

@@ -36,7 +36,7 @@ Start here:
 \b
 Exit codes:
   0  done
-  1  refused: the request conflicts with the present state, or names an unknown resource
+  1  refused: the request conflicts with the current state, or names an unknown resource
   2  the command line is wrong
   3  a document or another input is invalid
   4  the ledger, a service or another file cannot be used

@@ -1,4 +1,4 @@
-"""The entry point of ``quorate``: makes the garbage collector run rarely before imports.
+"""The entry point of ``quorate``, which first makes the garbage collector run less often.
 
 A command that sends one request allocates some 40,000 objects while its modules load, and frees
 almost none of them. The default collector would take a twelfth of the command's time.

@@ -1,4 +1,4 @@
-"""Opens a ledger for one command: to read its present state, or to write.
+"""Opens a ledger for one command: to read its current state, or to write.
 
 Readers never take the writer's lock. Holds that have run out since the last event are settled in an
 overlay for them, so that amounts are exact to the millisecond; the next command that writes records

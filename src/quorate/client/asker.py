@@ -80,6 +80,6 @@ class Asker:
     ) -> Iterator[LogLine]:
         """Yield the output of a run from line ``first`` on; with ``follow`` until the run is over.
 
-        With ``tail`` begin with the last ``tail`` lines of the present output.
+        With ``tail`` begin with the last ``tail`` lines of the current output.
         """
         return self._driver.stream(self._asking.logs(run, first=first, tail=tail, follow=follow))

@@ -136,11 +136,12 @@ class AsyncClient(AsyncMethods):
     ) -> AsyncRunHandle:
         """Submit a run, given as a Run document or by keyword arguments; return a handle on it.
 
-        Required arguments: ``gpus`` and ``team``. Optional arguments: ``command``, a list of words
-        that no shell interprets; ``flavor``, one or several by preference; ``name``;
-        ``group_gpus``; ``duration`` such as ``"4h"``; ``env``; ``folder``, the working directory of
-        the command (default: an empty folder of the run); ``after``; ``pool``; and ``processes``.
-        With ``dry_run`` nothing is recorded: ``outcome`` of the handle says what would happen.
+        Required argument: ``gpus``. Optional arguments: ``team``, by default the tenant of the
+        token; ``command``, a list of words that no shell interprets; ``flavor``, one or several by
+        preference; ``name``; ``group_gpus``; ``duration`` such as ``"4h"``; ``env``; ``folder``,
+        the working directory of the command (default: an empty folder of the run); ``after``;
+        ``pool``; and ``processes``. With ``dry_run`` nothing is recorded: ``outcome`` of the handle
+        says what would happen.
         """
         flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
         name, outcome = await self._driver.run(flow)
@@ -279,7 +280,7 @@ class AsyncRunHandle:
     ) -> AsyncIterator[LogLine]:
         """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
 
-        With ``tail`` begin with the last ``tail`` lines of the present output.
+        With ``tail`` begin with the last ``tail`` lines of the current output.
         """
         asking = self._client._asking  # noqa: SLF001
         return self._client._driver.stream(  # noqa: SLF001

@@ -12,15 +12,15 @@ import httpx
 
 from quorate.client import transport_errors
 from quorate.client.errors import QuorateClientError, UnreachableError
-from quorate.client.failover import Turns
+from quorate.client.failover import ServiceRing
 from quorate.client.flows import Emit, Flow, Now, Open, Pause, Read, Send, Step
 from quorate.client.service_address import Place
 from quorate.client.sync_runner import (
     STREAM_SILENCE_S_MAX,
     TIMEOUT_S,
+    FlowSteps,
     Opened,
     SyncRunner,
-    Walk,
     own_headers,
 )
 from quorate.client.wire import Reply, Request
@@ -71,7 +71,7 @@ class AsyncDriver:
     def __init__(self, place: Place, *, timeout_s: float = TIMEOUT_S) -> None:
         self._places = place.each()
         self._clients = [httpx.AsyncClient(**_options(each, timeout_s)) for each in self._places]
-        self._turns = Turns(len(self._places))
+        self._ring = ServiceRing(len(self._places))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -80,40 +80,40 @@ class AsyncDriver:
 
     async def run(self, flow: Flow[T]) -> T:
         """Return the result of ``flow``."""
-        walk = Walk(flow, self._fault_of)
-        while (step := walk.next()) is not None:
-            with walk.minding():
-                walk.answer = await self._do(step, _Opened())
-        return walk.result
+        steps = FlowSteps(flow, self._fault_of)
+        while (step := steps.next()) is not None:
+            with steps.catching():
+                steps.answer = await self._do(step, _Opened())
+        return steps.result
 
     async def stream(self, flow: Flow[None]) -> AsyncIterator[Any]:
         """Yield the values that ``flow`` emits; closes the connection when the iteration ends."""
-        walk, opened = Walk(flow, self._fault_of), _Opened()
+        steps, opened = FlowSteps(flow, self._fault_of), _Opened()
         try:
-            while (step := walk.next()) is not None:
+            while (step := steps.next()) is not None:
                 if isinstance(step, Emit):
                     yield step.value
                     continue
-                with walk.minding():
-                    walk.answer = await self._do(step, opened)
+                with steps.catching():
+                    steps.answer = await self._do(step, opened)
         finally:
-            walk.close()
+            steps.close()
             await self._shut(opened)
 
     def _fault_of(self, error: Exception) -> QuorateClientError | None:
         if isinstance(error, QuorateClientError):
             return error
         # The connection failed while the body was read: the next request goes to the next service.
-        fault = _fault_of(error, self._places[self._turns.at])
+        fault = _fault_of(error, self._places[self._ring.at])
         if fault is not None:
-            self._turns.goes_on(fault, 0)
+            self._ring.goes_on(fault, 0)
         return fault
 
     async def _asked(self, request: Request, *, silence_s: float | None = None) -> httpx.Response:
         """Return the response of the first reachable service; ``silence_s`` limits each read."""
         tried = 0
         while True:
-            place, http = self._places[self._turns.at], self._clients[self._turns.at]
+            place, http = self._places[self._ring.at], self._clients[self._ring.at]
             tried += 1
             try:
                 built = _built(http, request, silence_s=silence_s)
@@ -122,10 +122,10 @@ class AsyncDriver:
                 fault = _fault_of(error, place)
                 if fault is None:
                     raise
-                if not self._turns.goes_on(fault, tried):
+                if not self._ring.goes_on(fault, tried):
                     raise fault from error
                 continue
-            self._turns.after(_reply(response, b""))
+            self._ring.after(_reply(response, b""))
             return response
 
     async def _do(self, step: Step, opened: _Opened) -> Any:

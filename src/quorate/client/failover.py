@@ -1,4 +1,4 @@
-"""Several services of one ledger as one client target, with failover.
+"""Failover between several services of one ledger.
 
 A request that never left this machine goes to the next service at once. After any other failure the
 next request goes to the next service; the flow decides whether to send the request again
@@ -19,7 +19,7 @@ _AWAY: Final = (502, 503, 504)
 """Statuses after which the next request goes to another service."""
 
 
-class Turns:
+class ServiceRing:
     """Chooses one of ``services`` services, round-robin after failures."""
 
     def __init__(self, services: int) -> None:
@@ -55,7 +55,7 @@ class FailoverRunner(SyncRunner):
 
     def __init__(self, drivers: Sequence[SyncRunner]) -> None:
         self._drivers = drivers
-        self._turns = Turns(len(drivers))
+        self._ring = ServiceRing(len(drivers))
 
     def send(self, request: Request) -> Reply:
         """Return the complete response to ``request`` of the first service that is reachable."""
@@ -70,9 +70,9 @@ class FailoverRunner(SyncRunner):
         if isinstance(error, QuorateClientError):
             return error
         # The connection failed while the body was read: the next request goes to the next service.
-        fault = self._drivers[self._turns.at].fault_of(error)
+        fault = self._drivers[self._ring.at].fault_of(error)
         if fault is not None:
-            self._turns.goes_on(fault, 0)
+            self._ring.goes_on(fault, 0)
         return fault
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class FailoverRunner(SyncRunner):
     def _asked(self, ask: Callable[[SyncRunner], Reply]) -> Reply:
         tried = 0
         while True:
-            driver = self._drivers[self._turns.at]
+            driver = self._drivers[self._ring.at]
             tried += 1
             try:
                 reply = ask(driver)
@@ -91,8 +91,8 @@ class FailoverRunner(SyncRunner):
                 fault = driver.fault_of(error)
                 if fault is None:
                     raise
-                if not self._turns.goes_on(fault, tried):
+                if not self._ring.goes_on(fault, tried):
                     raise fault from error
                 continue
-            self._turns.after(reply)
+            self._ring.after(reply)
             return reply

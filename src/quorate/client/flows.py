@@ -205,10 +205,10 @@ def log_lines(
     tail: int | None,
     follow: bool,
 ) -> Flow[None]:
-    """Emit the present output of a run, page by page, and with ``follow`` the later output.
+    """Emit the current output of a run, page by page, and with ``follow`` the later output.
 
     ``stream`` gives the later output until the run is over. With ``tail`` begin with the last
-    ``tail`` lines of the present output.
+    ``tail`` lines of the current output.
     """
     page: Logs | None = None
     while page is None or page.more:

@@ -57,7 +57,7 @@ class Retrying(Struct, frozen=True, kw_only=True):
         """Return the wait after ``failures`` failures in a row; ``error`` is the last one.
 
         The wait doubles each time, up to a limit, with jitter down to half of it, so that clients
-        do not return all at once. It is never shorter than the service asked for.
+        do not retry all at once. It is never shorter than the service asked for.
         """
         doubled_s = min(self.wait_s_max, self.wait_s_min * 2.0 ** min(failures - 1, 30))
         own_s = doubled_s * (0.5 + self.dice() / 2)

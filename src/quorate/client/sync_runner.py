@@ -33,7 +33,7 @@ def own_headers(place: Place) -> dict[str, str]:
     return headers
 
 
-class Walk(Generic[T]):
+class FlowSteps(Generic[T]):
     """Runs a flow step by step; ``answer`` is the result of the last step."""
 
     def __init__(self, flow: Flow[T], fault_of: FaultOf) -> None:
@@ -59,7 +59,7 @@ class Walk(Generic[T]):
         return cast("T", self._result)
 
     @contextmanager
-    def minding(self) -> Iterator[None]:
+    def catching(self) -> Iterator[None]:
         """Catch errors of the transport, and raise them inside the flow at its next step."""
         try:
             yield
@@ -157,30 +157,30 @@ class SyncRunner(ABC):
 
     def run(self, flow: Flow[T]) -> T:
         """Return the result of ``flow``."""
-        walk = Walk(flow, self.fault_of)
-        while (step := walk.next()) is not None:
-            with walk.minding():
-                walk.answer = self._do(step, Opened())
-        return walk.result
+        steps = FlowSteps(flow, self.fault_of)
+        while (step := steps.next()) is not None:
+            with steps.catching():
+                steps.answer = self._do(step, Opened())
+        return steps.result
 
     def stream(self, flow: Flow[None], *, tick_s: float | None = None) -> Iterator[Any]:
         """Yield the values that ``flow`` emits; closes the connection when the iteration ends.
 
         With ``tick_s`` also yield None after each batch of values, and every ``tick_s`` seconds
-        without values. Through a proxy, the latter happens only when the service sends something.
+        without values. Through a proxy, the stream can yield None only when the service sends data.
         """
-        walk, opened, ticks = Walk(flow, self.fault_of), Opened(), Ticks(tick_s)
+        steps, opened, ticks = FlowSteps(flow, self.fault_of), Opened(), Ticks(tick_s)
         try:
-            while (step := walk.next()) is not None:
+            while (step := steps.next()) is not None:
                 if isinstance(step, Emit):
                     ticks.has_emitted = True
                     yield step.value
                     continue
-                with walk.minding():
+                with steps.catching():
                     yield from ticks.before(step, opened)
-                    walk.answer = self._do(step, opened)
+                    steps.answer = self._do(step, opened)
         finally:
-            walk.close()
+            steps.close()
             opened.close()
 
     def _do(self, step: Step, opened: Opened) -> Any:

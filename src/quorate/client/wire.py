@@ -163,7 +163,7 @@ def line_of(operation: Operation, line: str) -> Any:
     try:
         return msgspec.json.decode(line, type=prepared(operation.gives))
     except msgspec.DecodeError as error:
-        raise NotQuorateError(f"a line of the answer has another form: {error}") from None
+        raise NotQuorateError(f"a line of the answer has an unknown form: {error}") from None
 
 
 def event_of(operation: Operation, tree: Tree) -> Any:

@@ -315,5 +315,5 @@ def _check_members(
             at.child(index).fault(
                 f"references envelope {quoted(member)} of flavor {quoted(draft.flavor)}, "
                 f"but the cap is for {quoted(flavor)}",
-                "bound envelopes of one flavor per cap",
+                "list only envelopes of one flavor in a cap",
             )

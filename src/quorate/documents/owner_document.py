@@ -12,7 +12,7 @@ from quorate.model.amounts import PPM
 from quorate.model.specs import Owner, Quota
 
 BURST_MAX: Final = 1_000
-"""The largest burst allowance; a share larger than a thousand targets cannot occur."""
+"""The largest burst allowance: a larger one would have no effect."""
 
 SNAKE_CASE: Final = {
     "maxNodes": "max_nodes",

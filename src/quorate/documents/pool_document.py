@@ -153,7 +153,7 @@ def read_system(spec: object, at: At, head: Head) -> System | None:
 
 
 def _instant_ppm(value: object, at: At) -> int | None:
-    """Return the weight of the present share of an owner against its past share, in millionths."""
+    """Return the weight of the current share of an owner against its past share, in millionths."""
     fields = fields_of(value, at, _WEIGHTS, {"decayedShare": "write 1 minus it as instantShare"})
     if fields is None:
         return None

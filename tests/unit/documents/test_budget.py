@@ -186,7 +186,7 @@ def test_every_fault_of_a_cap_is_told() -> None:
             15,
             "spec.aggregateCaps[0].envelopes[0]",
             'references envelope "west" of flavor "H100", but the cap is for "A100"',
-            "bound envelopes of one flavor per cap",
+            "list only envelopes of one flavor in a cap",
         ),
         Told(
             15,

@@ -128,7 +128,7 @@ def _selector(labels: tuple[str, ...]) -> dict[str, str]:
     )
 )
 @click.argument("name", metavar="CLAIM")
-@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+@click.option("--note", metavar="TEXT", default="", help="The reason; kept in the ledger.")
 @writer
 @click.pass_obj
 def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:

@@ -33,7 +33,7 @@ _REASON_CHARS_MAX: Final = 1000
 )
 @click.argument("kind", shell_complete=kinds)
 @click.argument("names", metavar="NAME...", nargs=-1, shell_complete=names_of_kind)
-@click.option("--reason", metavar="TEXT", default="", help="Why; kept in the ledger.")
+@click.option("--reason", metavar="TEXT", default="", help="The reason; kept in the ledger.")
 @writer
 @click.pass_obj
 def delete(

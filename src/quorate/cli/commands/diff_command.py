@@ -68,14 +68,14 @@ def _print_differences(settings: Settings, files: tuple[str, ...]) -> bool:
 
 
 class _Resources:
-    """The present resources; each kind is requested once."""
+    """The current resources; each kind is requested once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._known: dict[str, dict[str, Any]] = {}
 
     def find(self, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the present resource of the kind and name of ``wanted``; None if it is missing."""
+        """Return the current resource of the kind and name of ``wanted``; None if it is missing."""
         from quorate.views.kind_names import kind_named
 
         name = wanted["metadata"].get("name")

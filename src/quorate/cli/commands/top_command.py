@@ -1,4 +1,4 @@
-"""``quorate top``: the use of the fleet, live."""
+"""``quorate top``: the GPU usage of the fleet, live."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from quorate.views.exits import CommandError, Exit
 def top(
     settings: Settings, *, pool: str | None, nodes: bool, once: bool, interval_s: float
 ) -> None:
-    """Show the use of the fleet.
+    """Show the GPU usage of the fleet.
 
     On a terminal the screen is redrawn, with running and waiting runs. Keys: q quits, s changes the
     sort order (GPUs, time, owner, name), r reverses it, / filters the runs by a text, w switches

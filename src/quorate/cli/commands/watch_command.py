@@ -12,7 +12,7 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.cli.live.looking import Looking
+    from quorate.cli.live.watch_options import WatchOptions
     from quorate.operations.ledger.plan_operations import PictureRequest
 
 INTERVAL_MS: Final = 2_000
@@ -66,39 +66,39 @@ def watch(
     Ends with exit code 0 when the run is over, however it ended, or after --count; with 130 on
     Ctrl-C.
     """
-    from quorate.cli.live.looking import Looking
+    from quorate.cli.live.watch_options import WatchOptions
 
     if once and count is not None:
         raise click.UsageError("give either --once or --count N")
-    looking = Looking(
+    options = WatchOptions(
         interval_ms=INTERVAL_MS if interval is None else _interval_ms(interval),
-        looks_max=1 if once else count,
+        redraws_max=1 if once else count,
         redraw=_is_terminal() and not once,
     )
-    _follow(settings, _watched(what, pool), looking)
+    _follow(settings, _watched(what, pool), options)
 
 
 def watch_run(settings: Settings, run: str) -> None:
     """Watch a run until it is over, with the defaults of the command."""
-    from quorate.cli.live.looking import Looking
+    from quorate.cli.live.watch_options import WatchOptions
     from quorate.operations.ledger.plan_operations import PictureRequest
 
-    looking = Looking(interval_ms=INTERVAL_MS, looks_max=None, redraw=_is_terminal())
-    _follow(settings, PictureRequest(run=run), looking)
+    options = WatchOptions(interval_ms=INTERVAL_MS, redraws_max=None, redraw=_is_terminal())
+    _follow(settings, PictureRequest(run=run), options)
 
 
-def _follow(settings: Settings, watched: PictureRequest, looking: Looking) -> None:
+def _follow(settings: Settings, watched: PictureRequest, options: WatchOptions) -> None:
     """Watch ``watched`` in a ledger's file or through a service."""
     target = settings.service()
     try:
         if target is None:
             from quorate.cli.live.watch_file import follow
 
-            follow(settings, watched, looking)
+            follow(settings, watched, options)
         else:
             from quorate.cli.live.watching_service import follow_service
 
-            follow_service(settings, target, watched, looking)
+            follow_service(settings, target, watched, options)
     except KeyboardInterrupt:
         # Ctrl-C is the usual way to stop watching, so it is not an error.
         raise CommandError(Exit.INTERRUPTED) from None

@@ -75,8 +75,8 @@ class Service:
         last = (self._folder / LOG).read_text().strip().splitlines()[-1:]
         raise CommandError(
             Exit.UNUSABLE,
-            f"the demo's service did not start: {' '.join(last) or 'it said nothing'}",
-            f"what it said is in {self._folder / LOG}",
+            f"the demo's service did not start: {' '.join(last) or 'no output'}",
+            f"its output is in {self._folder / LOG}",
         )
 
     def stop(self) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from quorate.cli.ask_and_print import kept_logs_beside
-from quorate.cli.live.looking import Looking
+from quorate.cli.live.watch_options import WatchOptions
 from quorate.cli.printing import print_lines
 from quorate.cli.session import as_of, clock_of, open_to_read
 from quorate.cli.settings import Settings
@@ -31,7 +31,7 @@ RETELL_MS: Final = MINUTE_MS
 
 
 @dataclass(slots=True)
-class _Eye:
+class _LedgerWatch:
     """Reads one ledger; ``head`` is the head at the last read."""
 
     settings: Settings
@@ -43,7 +43,7 @@ class _Eye:
     _told_ms: int = 0
 
     @classmethod
-    def open(cls, settings: Settings, store: EventStore) -> _Eye:
+    def open(cls, settings: Settings, store: EventStore) -> _LedgerWatch:
         engine = Engine.open(store, clock_of(settings))
         caller = Caller.owner_of_file(settings.actor())
         return cls(settings, store, engine, engine.head, caller)
@@ -79,37 +79,37 @@ class _Eye:
         return as_of(self.engine.view, self.engine.now_ms())
 
 
-def follow(settings: Settings, asked: PictureRequest, looking: Looking) -> None:
+def follow(settings: Settings, asked: PictureRequest, options: WatchOptions) -> None:
     """Show ``asked`` until it is over."""
-    watched, count, redraw = watched_of(asked), looking.looks_max, looking.redraw
+    watched, count, redraw = watched_of(asked), options.redraws_max, options.redraw
     with open_to_read(settings) as store:
-        eye = _Eye.open(settings, store)
-        watched.check(eye.engine.view, eye.caller)
-        _show(settings, watched, eye, redraw=redraw)
-        looks = 1
-        while not watched.is_over(eye.engine.view) and looks != count:
-            time.sleep(looking.interval_ms / 1000)
-            looks += 1
-            new = eye.look()
+        ledger = _LedgerWatch.open(settings, store)
+        watched.check(ledger.engine.view, ledger.caller)
+        _show(settings, watched, ledger, redraw=redraw)
+        redraws = 1
+        while not watched.is_over(ledger.engine.view) and redraws != count:
+            time.sleep(options.interval_ms / 1000)
+            redraws += 1
+            new = ledger.look()
             if redraw:
-                _show(settings, watched, eye, redraw=True)
+                _show(settings, watched, ledger, redraw=True)
                 continue
-            view = eye.engine.view
+            view = ledger.engine.view
             for entry in new:
                 if watched.concerns(entry.event, view):
                     event = entry.event
                     click.echo(f"{entry.seq} {time_text(event.at_ms)} {format_event(event)}")
 
 
-def _show(settings: Settings, watched: Watched, eye: _Eye, *, redraw: bool) -> None:
-    moment = eye.moment
+def _show(settings: Settings, watched: Watched, ledger: _LedgerWatch, *, redraw: bool) -> None:
+    moment = ledger.moment
     picture = picture_lines(
         watched,
         moment,
-        eye.caller,
+        ledger.caller,
         prefix=settings.prefix,
-        forecast=lambda run: eye.forecast(run, moment.now_ms),
-        progress=eye.progress,
+        forecast=lambda run: ledger.forecast(run, moment.now_ms),
+        progress=ledger.progress,
     )
     lines = list(picture)
     if redraw:

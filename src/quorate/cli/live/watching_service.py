@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from quorate.cli.live.looking import Looking
+from quorate.cli.live.watch_options import WatchOptions
 from quorate.cli.printing import print_lines
 from quorate.cli.remote import check_typed
 from quorate.cli.service_errors import telling_why
@@ -36,14 +36,14 @@ PROGRESS_S: Final = 5.0
 
 
 def follow_service(
-    settings: Settings, target: Target, watched: PictureRequest, looking: Looking
+    settings: Settings, target: Target, watched: PictureRequest, options: WatchOptions
 ) -> None:
     """Show ``watched`` as the service reports it, until it is over."""
     check_typed(settings)
     with telling_why(target), _asker(settings, target) as client:
-        view = _View(client, watched, looking)
+        view = _View(client, watched, options)
         view.show()
-        if looking.looks_max == 1 or view.is_over:
+        if options.redraws_max == 1 or view.is_over:
             return
         # Events have their own connection, which cannot carry other requests.
         with _asker(settings, target) as listening:
@@ -60,33 +60,33 @@ def _asker(settings: Settings, target: Target) -> Iterator[Asker]:
 
 def _follow(view: _View, listening: Asker) -> None:
     """Redraw whenever events arrive or the interval is over."""
-    watched, looking = view.watched, view.looking
+    watched, options = view.watched, view.options
     asked = WatchEvents(
         first=view.seq + 1,
         run=watched.run,
         pool=watched.pool,
         reservations=watched.reservations,
     )
-    looks = 1
+    redraws = 1
     found: list[Event] = []
-    for event in listening.events(asked, tick_s=looking.interval_ms / 1_000):
+    for event in listening.events(asked, tick_s=options.interval_ms / 1_000):
         if event is not None:
             found.append(event)
             if len(found) < EVENTS_MAX:
                 continue
         view.look(found)
-        looks, found = looks + 1, []
-        if looks == looking.looks_max or view.is_over:
+        redraws, found = redraws + 1, []
+        if redraws == options.redraws_max or view.is_over:
             return
 
 
 class _View:
     """The state of one watch; ``seq`` is the head at the last request."""
 
-    def __init__(self, client: Asker, watched: PictureRequest, looking: Looking) -> None:
+    def __init__(self, client: Asker, watched: PictureRequest, options: WatchOptions) -> None:
         self._client = client
         self.watched = watched
-        self.looking = looking
+        self.options = options
         self.is_over = False
         self.seq = 0
         self._shown_s = 0.0
@@ -96,25 +96,25 @@ class _View:
         """When the progress of the run was last requested."""
 
     def show(self) -> None:
-        """Print the present state."""
+        """Print the current state."""
         # The cursor is read first, so that an event in between is printed twice, not lost.
         tree: dict[str, Any] = self._client.ask_json("picture", self.watched)
         told = self._client.ask_text("picture", self.watched)
         self.seq, self._shown_s = tree["sequence"], monotonic()
         self._enter(tree.get("forecast", {}).get("phase"))
         self._step, self._asked_s = tree.get("progress", {}).get("step"), monotonic()
-        if self.looking.redraw:
+        if self.options.redraw:
             click.clear()
         for note in told.err:
             click.echo(note, err=True)
         print_lines(told.out)
-        if self.looking.redraw:
+        if self.options.redraw:
             click.echo(f"{tree['asOf']}, sequence {self.seq}; Ctrl-C ends this")
 
     def look(self, found: Sequence[Event]) -> None:
         """Print the news; ``found`` are the events since the last call."""
         told = self._new_step()
-        if self.looking.redraw:
+        if self.options.redraw:
             if found or told or monotonic() - self._shown_s >= RETELL_S:
                 self.show()
             return

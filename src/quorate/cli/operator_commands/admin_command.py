@@ -291,7 +291,7 @@ def show_clock(settings: Settings) -> None:
 @reader
 @click.pass_obj
 def accept_clock(settings: Settings) -> None:
-    """Accept the present time of the service's clock.
+    """Accept the current time of the service's clock.
 
     The service stops deciding when its wall clock differs by more than five minutes from the time
     since boot. Correct the clock first: the ledger's time never runs back.

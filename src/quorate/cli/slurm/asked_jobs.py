@@ -92,7 +92,7 @@ def _state(word: str) -> str:
 
 
 def now_of(settings: Settings) -> datetime:
-    """Return the present time."""
+    """Return the current time."""
     clock = SystemClock() if settings.clock is None else settings.clock
     return datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
 

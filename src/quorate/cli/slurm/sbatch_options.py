@@ -74,7 +74,7 @@ def script_options(lines: Sequence[str], name: str) -> list[Option]:
                 words = shlex.split(line.removeprefix(_MARK), comments=True)
             except ValueError as error:
                 raise CommandError(
-                    Exit.INVALID, f"{name}:{number}: {error}; close the quotation"
+                    Exit.INVALID, f"{name}:{number}: {error}; close the quotes"
                 ) from None
             found += _options(words, f"{name}:{number}")
         elif line.strip() and not line.lstrip().startswith("#"):

@@ -230,12 +230,12 @@ def _read_nodes(script: Script, value: str) -> str:
 
 def _read_tasks(script: Script, value: str) -> str:
     script.tasks = _whole(value)
-    return "only multiplies GPUs per task: the script is started once, and starts its processes"
+    return "is used only with --gpus-per-task: the script is started once"
 
 
 def _read_tasks_per_node(script: Script, value: str) -> str:
     script.tasks_per_node = _whole(value)
-    return "only multiplies GPUs per task: the script is started once, and starts its processes"
+    return "is used only with --gpus-per-task: the script is started once"
 
 
 def _read_cpus(script: Script, value: str) -> str:

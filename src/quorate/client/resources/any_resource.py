@@ -47,7 +47,7 @@ def _absent() -> Any:
 
 
 class Resource(Given, Generic[SpecT, StatusT], kw_only=True, frozen=True):
-    """A resource: ``spec`` is what was declared, ``status`` is its present state.
+    """A resource: ``spec`` is what was declared, ``status`` is its current state.
 
     If several resources begin with the given name, ``kind`` is List and ``items`` has them.
     """

@@ -28,7 +28,7 @@ _QUEUE_GONE: Final = {
     "admissionChecks": _NO_CHECKS,
     "admissionChecksStrategy": _NO_CHECKS,
     "stopPolicy": _NO_STOP,
-    "admissionScope": "has no counterpart: the queue orders owners by present and past usage",
+    "admissionScope": "has no counterpart: the queue orders owners by current and past usage",
     "concurrentAdmissionPolicy": "has no counterpart: a run stays on the flavor it started on",
 }
 _QUEUE: Final = frozenset({"resourceGroups", "cohort", "cohortName", "preemption", "fairSharing"})
@@ -188,7 +188,7 @@ def _resource(value: object, at: At, *, manifest: Manifest, flavor: str) -> Flav
     if lent is not None and manifest.kind == "Cohort":
         manifest.note(
             (*at.path, "lendingLimit"),
-            "has no counterpart: only the owners below a cohort spend its budget in any case",
+            "has no counterpart: only owners below a cohort can use its budget",
         )
         lent = None
     if fields.maybe("borrowingLimit", as_it_is) is not None:

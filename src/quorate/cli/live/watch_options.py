@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Looking(NamedTuple):
-    """The options of a watch: the interval, and at most ``looks_max`` redraws.
+class WatchOptions(NamedTuple):
+    """The options of a watch: the interval, and at most ``redraws_max`` redraws.
 
     With ``redraw`` the new screen replaces the last one; otherwise the state is printed once, and
     then a line for each new event.
     """
 
     interval_ms: int
-    looks_max: int | None
+    redraws_max: int | None
     redraw: bool
