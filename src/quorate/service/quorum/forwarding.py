@@ -70,16 +70,17 @@ def unreached(leader: LeaderRecord, why: str) -> CommandError:
     )
 
 
-def untrusted(leader: LeaderRecord, why: str, ca_file: str) -> CommandError:
+def untrusted(leader: LeaderRecord, address: str, why: str, ca_file: str) -> CommandError:
     """Return the error for a command that was not sent, since ``leader`` cannot prove its name.
 
-    ``ca_file`` is what this service checks certificates by; empty for what the machine trusts.
+    ``address`` is where it was to be sent, and ``ca_file`` what this service checks certificates
+    by; empty for what the machine trusts.
     """
     trusts = f"quorum.ca, {ca_file}" if ca_file else "this machine, because quorum.ca is not set"
     return unavailable(
         f"the certificate of the leader, {leader.name}, is not accepted ({why}); nothing was sent "
         f"or recorded. It is checked by {trusts}: give quorum.ca a file with the authority that "
-        f"signed the leader's tls.cert, and let that certificate name the host of {leader.address}"
+        f"signed the leader's tls.cert, and let that certificate name the host of {address}"
     )
 
 
