@@ -35,6 +35,8 @@ settings.load_profile(_PROFILE)
 _HERE: Final = Path(__file__).parent
 _TOGETHER: Final = ("kubernetes", "etcd")
 """The folders whose files share a server: one process has it, and no test waits for another's."""
+_ALONE: Final = frozenset({"tests/etcd/test_faults.py", "tests/etcd/test_daemon_faults.py"})
+"""Files of those folders that have servers of their own, and wait for minutes: they begin first."""
 _LONGEST_FIRST: Final = (
     *_TOGETHER,
     "web",
@@ -86,7 +88,7 @@ class _ByFile(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = file.split("/")[1]
-        return folder if folder in _TOGETHER else file
+        return folder if folder in _TOGETHER and file not in _ALONE else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -96,6 +98,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def _turn(item: pytest.Item) -> int:
+    if item.nodeid.partition("::")[0] in _ALONE:
+        return -1
     folder = item.path.relative_to(_HERE).parts[0]
     return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
 

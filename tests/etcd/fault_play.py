@@ -83,12 +83,15 @@ class Form:
         return Random().randrange(1_000_000) if self.seed is None else self.seed
 
 
-SHORT = Form(for_s=60, kinds=MOST_KINDS, members=1, next_s=0.25, seed=1)
-"""What takes little of a processor. One member of etcd answers as soon as it runs, at any load of
-the machine; three of them may elect leaders for minutes where each waits long for its turn."""
-LONG = [
+TEST = Form(for_s=120, kinds=MOST_KINDS, next_s=0.25, seed=1)
+"""What ``make test`` plays: it waits most of the time, and takes little of a processor."""
+LONE = Form(for_s=60, kinds=MOST_KINDS, members=1, next_s=0.25, seed=1)
+"""One member of etcd: while it is away there is no other one to ask."""
+FORMS = [
+    pytest.param(TEST, id="two-minutes"),
+    pytest.param(LONE, id="one-member", marks=pytest.mark.soak),
     pytest.param(Form(for_s=8, faults_max=3), id="seconds", marks=pytest.mark.soak),
-    pytest.param(Form(for_s=120), id="two-minutes", marks=pytest.mark.soak),
+    pytest.param(Form(for_s=120), id="two-minutes-of-all", marks=pytest.mark.soak),
     pytest.param(Form(for_s=1_200), id="twenty-minutes", marks=pytest.mark.soak),
 ]
 
@@ -172,6 +175,18 @@ def check(url: str, operations: Sequence[Operation]) -> list[str]:
     events = events_in(blocks)
     violations += [str(each) for each in audit(events, view=view)]
     return violations + check_history(operations, events)
+
+
+def assert_sound(url: str, operations: Sequence[Operation]) -> None:
+    """Fail where ``check`` finds anything, with all requests about the runs that are named there.
+
+    They are the message, because pytest shows lists that differ only in part.
+    """
+    found = check(url, operations)
+    told = "\n".join(found)
+    about = {each.run for each in operations if each.run in told}
+    asked = sorted((each for each in operations if each.run in about), key=lambda each: each.sent)
+    assert not found, "\n".join([told, *(str(each) for each in asked)])
 
 
 def events_in(blocks: Sequence[Block]) -> list[Event]:

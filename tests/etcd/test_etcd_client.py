@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from pathlib import Path
+from socket import create_server
 
 import pytest
 
@@ -25,7 +26,9 @@ from quorate.ports.errors import (
     StoreError,
     StoreFullError,
 )
+from tests.bounds import WAIT_S, until
 from tests.etcd.certificates import make_certificates
+from tests.etcd.fault_proxy import Links
 from tests.etcd_server import Member, free_port, pause
 from tools.etcd_protobuf import COMPILED, compiled
 
@@ -140,6 +143,36 @@ def test_a_transaction_is_sent_once_and_then_another_member_is_asked(
         put(client, b"t/x", b"")
     put(client, b"t/x", b"")
     client.close()
+
+
+def test_a_connection_that_takes_part_of_a_second_is_waited_for(
+    etcd_member: Member, tmp_path: Path
+) -> None:
+    with Links() as links:
+        port = links.listen("client", "member", etcd_member.port)
+        links.slow([("client", "member")], SLOW_S / 2)
+
+        def is_put() -> bool:
+            """Put by a new connection; a busy machine may be later than any bound."""
+            client = EtcdClient(an_address(tmp_path, f"127.0.0.1:{port}"))
+            try:
+                put(client, b"t/slow", b"")
+            except StoreDownError:
+                return False
+            finally:
+                client.close()
+            return True
+
+        until(is_put, "a transaction is sent by a new connection")
+
+
+def test_a_member_that_accepts_connections_and_says_nothing_is_named(tmp_path: Path) -> None:
+    with create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"127.0.0.1:{silent.getsockname()[1]}"
+        client = EtcdClient(an_address(tmp_path, endpoint), call_s=WAIT_S)
+        with pytest.raises(StoreDownError, match=f"not answered a new connection.*{endpoint}"):
+            put(client, b"t/x", b"")
+        client.close()
 
 
 def test_a_member_that_does_not_answer_is_waited_for_no_longer_than_the_deadline(

@@ -40,6 +40,7 @@ from quorate.ports.errors import (
 from quorate.testing.store_contract import fill, row_query, some_chain, some_events, some_rows
 from tests.bounds import until
 from tests.etcd_server import Member
+from tests.service.program import reserved_port
 
 pytestmark = pytest.mark.slow
 SMALL = 600
@@ -99,6 +100,15 @@ def test_a_ledger_is_made_opened_read_and_removed_by_its_url(etcd_url: str) -> N
     store_urls.remove_store(etcd_url)
     with pytest.raises(LedgerNotFoundError):
         store_urls.read_store(etcd_url)
+
+
+def test_a_ledger_is_made_by_the_first_member_that_answers(address: EtcdAddress) -> None:
+    with reserved_port() as gone:
+        members = (f"127.0.0.1:{gone}", *address.endpoints)
+        with EtcdStore.create(replace(address, endpoints=members)) as store:
+            assert store.head() == GENESIS
+        with pytest.raises(LedgerExistsError):
+            EtcdStore.create(replace(address, endpoints=members))
 
 
 def test_a_folder_that_is_not_there_is_said_to_be_missing(address: EtcdAddress) -> None:

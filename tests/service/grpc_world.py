@@ -24,6 +24,7 @@ from quorate.operations.request_context import RequestContext
 from quorate.service.config_values import Address
 from quorate.service.grpc.grpc_call import DETAILS
 from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_quorum import GrpcQuorum
 from quorate.service.grpc.grpc_schema import Method, name_of, schema
 from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.grpc.grpc_shape import message_name
@@ -117,19 +118,25 @@ class Counter:
 
 
 class Served:
-    """A server, the loop it runs in, and a client of it."""
+    """A server, the loop it runs in, and a client of it, who knows its certificate."""
 
     def __init__(
-        self, counter: Counter, limits: GrpcLimits | None = None, tls: GrpcTls | None = None
+        self,
+        counter: Counter,
+        limits: GrpcLimits | None = None,
+        tls: GrpcTls | None = None,
+        quorum: GrpcQuorum | None = None,
     ) -> None:
         self.counter = counter
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self.metrics = service_metrics()
-        self.server = GrpcServer(counter, counter, limits, self.metrics)
+        self._quorum = quorum
+        self.server = GrpcServer(counter, counter, limits, self.metrics, quorum=quorum)
         self.port: int = self.wait_for(self.server.start(Address(host="localhost", port=0), tls))
-        self.channel = grpc.insecure_channel(f"localhost:{self.port}")
+        self.address = f"localhost:{self.port}"
+        self.channel = self._connected(None if tls is None else tls.certificate)
 
     def begun(self, doing: Coroutine[Any, Any, T]) -> Future[T]:
         """Return what ``doing`` will return in the server's loop."""
@@ -143,6 +150,8 @@ class Served:
         """Stop everything."""
         self.channel.close()
         self.wait_for(self.server.stop(1.0))
+        if self._quorum is not None:
+            self.wait_for(self._quorum.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
@@ -175,6 +184,11 @@ class Served:
         method = METHODS[asked]
         message = message_class(message_name(method.operation.takes))(**fields)
         return self.send(method, message, token, timeout=timeout_s)
+
+    def _connected(self, certificate: bytes | None) -> grpc.Channel:
+        if certificate is None:
+            return grpc.insecure_channel(self.address)
+        return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(certificate))
 
     def _caller(self, method: Method) -> Any:
         answer_class = message_class(name_of(method.gives))

@@ -20,8 +20,8 @@ from quorate.service.quorum.forwarding import (
     wait_for_sequence,
     while_it_leads,
 )
-from quorate.service.quorum.http_forward import trusted
 from quorate.service.quorum.leader_role import Leadership
+from quorate.service.quorum.leader_trust import trusted
 from quorate.views.exits import CommandError
 from quorate.views.statuses import status_of
 from tests.service.worlds import small_ledger

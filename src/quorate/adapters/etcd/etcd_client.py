@@ -38,6 +38,8 @@ CALL_S: Final = 5.0
 """How long one call may take: more than an election of etcd takes at its default timers."""
 REPEAT_S: Final = 10.0
 """How long the client repeats a read that gets no answer, at one member after another."""
+CONNECT_S: Final = 1.0
+"""How long one attempt to connect may take, TLS and HTTP/2 included."""
 DEFRAGMENT_S: Final = 300.0
 _PAUSE_S: Final = 0.05
 _OPTIONS: Final = (
@@ -46,7 +48,8 @@ _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # gRPC's name for how long an attempt may take; a busy machine needs more than 100 ms.
+    ("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1_000)),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
 )

@@ -40,6 +40,10 @@ _SLOW: Final = (
     "etcd applies requests more slowly than they arrive: its disk is too slow, or too many "
     "clients write to it. Look at its metric etcd_disk_wal_fsync_duration_seconds"
 )
+_NO_GREETING: Final = (
+    "etcd has not answered a new connection in time: the member or its machine is too busy, the "
+    "link to it is slow, or another program listens at that address"
+)
 LEASE_ENDED: Final = "the lease expired: etcd received no renewal from this program in time"
 _TOO_LARGE: Final = (
     "etcd accepts no request of this size; raise --max-request-bytes of every member to 1.5 MiB, "
@@ -64,6 +68,7 @@ _CORRUPT: Final = (
 _TEXTS: Final[tuple[tuple[str, type[StoreError], str], ...]] = (
     ("database space exceeded", StoreFullError, _SPACE),
     ("too many requests", StoreBusyError, _SLOW),
+    ("before receiving SETTINGS frame", StoreDownError, _NO_GREETING),
     ("requested lease not found", NotLeaderError, LEASE_ENDED),
     ("request is too large", StoreError, _TOO_LARGE),
     ("received message larger than max", StoreError, _TOO_LARGE),

@@ -115,6 +115,9 @@ class EtcdAppender:
     def create(self) -> None:
         """Create an empty log; raises ``LedgerExistsError``."""
         key = self._keys.head
+        # A read finds a member that answers; a transaction is sent to one member, once.
+        if self._etcd.get(Get(key)):
+            raise LedgerExistsError(self._place)
         made = self._etcd.commit(
             Txn(compare=(ModifiedAt(key, 0),), then=(Put(key, head_value(GENESIS)),))
         )

@@ -7,6 +7,7 @@ unchanged (``quorum/forwarding.py``).
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,10 +35,12 @@ from quorate.service.quorum.forwarding import (
     leader_for,
     unanswered,
     unreached,
+    untrusted,
     wait_for_sequence,
     while_it_leads,
 )
 from quorate.service.quorum.freshness import Begun, begun, freshness
+from quorate.service.quorum.leader_trust import LeaderTrust
 from quorate.service.request_queue import unavailable
 
 MESSAGE_BYTES_MAX: Final = -1
@@ -46,14 +49,13 @@ MESSAGE_BYTES_MAX: Final = -1
 
 @dataclass(slots=True)
 class GrpcQuorum:
-    """Forwards calls of one service, in its event loop. ``ca`` has certificates in PEM.
+    """Forwards calls of one service, in its event loop.
 
-    With ``is_tls`` the services serve gRPC with TLS.
+    With ``trust`` the services serve gRPC with TLS; ``trust`` checks the leader's certificate.
     """
 
     ledger_thread: LedgerThread
-    is_tls: bool = False
-    ca: bytes | None = None
+    trust: LeaderTrust | None = None
     _leader: str = ""
     _channel: Any = field(default=None)
 
@@ -126,18 +128,41 @@ class GrpcQuorum:
                 f"grpc.listen for every service of the ledger"
             )
         if self._leader != leader.grpc or self._channel is None:
-            await self.close()
-            self._leader, self._channel = leader.grpc, self._made(leader.grpc)
+            # Set before the first await, so that other calls use the new channel and open no other.
+            old, self._channel = self._channel, self._made(leader.grpc)
+            self._leader = leader.grpc
+            if old is not None:
+                await old.close(None)
         channel = self._channel
+        trouble: list[str] = []
         try:
             async with asyncio.timeout(CONNECT_S):
-                await channel.channel_ready()
+                await self._ready(channel, leader, trouble)
         except TimeoutError:
-            why = "; perhaps quorum.ca lacks the authority of its certificate"
-            raise unreached(
-                leader, f"not within {CONNECT_S:g} s{why if self.is_tls else ''}"
-            ) from None
+            raise unreached(leader, f"not within {CONNECT_S:g} s{''.join(trouble[-1:])}") from None
+        except grpc.aio.UsageError:
+            # Another call has closed the channel, because another service leads.
+            raise unreached(leader, "it leads no longer") from None
         return channel
+
+    async def _ready(self, channel: Any, leader: LeaderRecord, trouble: list[str]) -> None:
+        """Return when ``channel`` is connected; append the errors until then to ``trouble``.
+
+        Raises ``CommandError`` if the leader's certificate is not accepted.
+        """
+        states = grpc.ChannelConnectivity
+        while (state := channel.get_state(try_to_connect=True)) is not states.READY:
+            if state is states.TRANSIENT_FAILURE and self.trust is not None:
+                try:
+                    await self.trust.check(leader.grpc)
+                except ssl.SSLCertVerificationError as error:
+                    why, ca_file = error.verify_message, self.trust.ca_file
+                    raise untrusted(leader, leader.grpc, why, ca_file) from error
+                except ssl.SSLError as error:
+                    trouble.append(f": {error.reason}; give all services tls.cert, or none")
+                except OSError as error:
+                    trouble.append(f": {error.strerror or error}")
+            await channel.wait_for_state_change(state)
 
     def _made(self, address: str) -> Any:
         options = (
@@ -147,6 +172,7 @@ class GrpcQuorum:
             ("grpc.max_reconnect_backoff_ms", 1_000),
             ("grpc.enable_http_proxy", 0),
         )
-        if not self.is_tls:
+        if self.trust is None:
             return grpc.aio.insecure_channel(address, options)
-        return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(self.ca), options)
+        credentials = grpc.ssl_channel_credentials(self.trust.roots())
+        return grpc.aio.secure_channel(address, credentials, options)

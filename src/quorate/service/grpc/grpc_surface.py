@@ -23,6 +23,7 @@ from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.http.event_stream import follow
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.limits.rate_limit import Rate
+from quorate.service.quorum.leader_trust import LeaderTrust
 from quorate.service.reply import Form, Reply
 from quorate.views.exits import CommandError, Exit
 
@@ -41,8 +42,8 @@ class GrpcSettings:
     stop_s_max: float
     tls: GrpcTls | None = None
     limits: GrpcLimits = field(default_factory=GrpcLimits)
-    leader_ca: bytes | None = None
-    """The certificate authorities for the leader, in PEM; None means those of the machine."""
+    leader_ca: str = ""
+    """A file with the certificate authorities for the leader; empty means those of the machine."""
 
 
 class OfficeAnswers:
@@ -100,7 +101,8 @@ def grpc_surface(
         ledger_thread: LedgerThread, authenticator: Authenticator
     ) -> AsyncIterator[str]:
         gate = Gate(authenticator, settings.requests_per_s_max)
-        quorum = GrpcQuorum(ledger_thread, settings.tls is not None, settings.leader_ca)
+        trust = None if settings.tls is None else LeaderTrust(settings.leader_ca)
+        quorum = GrpcQuorum(ledger_thread, trust)
         server = GrpcServer(
             OfficeAnswers(ledger_thread),
             gate,
@@ -142,20 +144,9 @@ def configured_surface(
             stop_s_max=configuration.stop_s_max,
             tls=tls_of(configuration.tls_cert, configuration.tls_key),
             limits=limits,
-            leader_ca=_pem(configuration.quorum_ca),
+            leader_ca=configuration.quorum_ca,
         )
     )
-
-
-def _pem(path: str) -> bytes | None:
-    """Return the certificates in a file, None if no file is named; raises ``CommandError``."""
-    try:
-        return Path(path).read_bytes() if path else None
-    except OSError as error:
-        raise CommandError(
-            Exit.UNUSABLE,
-            f"quorum.ca: {path}: {error.strerror}; check the path and its permissions",
-        ) from None
 
 
 def tls_of(certificate: str, key: str) -> GrpcTls | None:

@@ -70,17 +70,17 @@ def unreached(leader: LeaderRecord, why: str) -> CommandError:
     )
 
 
-def untrusted(leader: LeaderRecord, why: str, ca_file: str) -> CommandError:
+def untrusted(leader: LeaderRecord, address: str, why: str, ca_file: str) -> CommandError:
     """Return the error for a command that was not sent, because ``leader`` cannot prove its name.
 
-    ``ca_file`` has the authorities that this service trusts; empty means those of the machine.
+    ``address`` is the leader's. ``ca_file`` has the authorities that this service trusts; empty
+    means those of the machine.
     """
     trusts = f"quorum.ca, {ca_file}" if ca_file else "this machine, because quorum.ca is not set"
     return unavailable(
         f"the certificate of the leader, {leader.name}, is not accepted ({why}); nothing was sent "
         f"or recorded. It was checked with {trusts}: set quorum.ca to a file with the authority "
-        f"that signed the leader's tls.cert, and let that certificate name the host of "
-        f"{leader.address}"
+        f"that signed the leader's tls.cert, and let that certificate name the host of {address}"
     )
 
 

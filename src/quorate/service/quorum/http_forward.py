@@ -24,9 +24,9 @@ from quorate.service.quorum.forwarding import (
     untrusted,
     while_it_leads,
 )
+from quorate.service.quorum.leader_trust import trusted
 from quorate.service.request_log import handled
 from quorate.service.web.browser_session import authorization_of
-from quorate.views.exits import CommandError, Exit
 
 CONNECTIONS_MAX: Final = 200
 _SENT: Final = ("accept", "content-type", "idempotency-key", "if-match", "if-none-match")
@@ -74,7 +74,8 @@ class HttpForward:
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             refused = _certificate_error(error)
             if refused is not None:
-                raise untrusted(leader, refused.verify_message, self.ca_file) from error
+                why = refused.verify_message
+                raise untrusted(leader, leader.address, why, self.ca_file) from error
             raise unreached(leader, str(error) or type(error).__name__) from error
         except httpx.HTTPError as error:
             raise unanswered(leader, str(error) or type(error).__name__) from error
@@ -111,15 +112,3 @@ def _certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | N
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
     return cause
-
-
-def trusted(ca_file: str) -> ssl.SSLContext:
-    """Return the TLS context for the leader; raises ``CommandError``."""
-    try:
-        return ssl.create_default_context(cafile=ca_file or None)
-    except (OSError, ssl.SSLError) as error:
-        raise CommandError(
-            Exit.UNUSABLE,
-            f"quorum.ca: {ca_file}: {getattr(error, 'strerror', None) or error}; give a file with "
-            "certificates in PEM",
-        ) from None
