@@ -15,7 +15,7 @@ from quorate.client.resources.run_resources import RunInfo
 from quorate.client.watched_events import Event
 from quorate.operations.common_responses import Outcome
 from quorate.operations.fleet.fleet_operations import Resolution
-from quorate.operations.fleet.looking_operations import Logs, MapGiven, RunProgress, Top
+from quorate.operations.fleet.observe_operations import Logs, MapGiven, RunProgress, Top
 from quorate.operations.ledger.ledger_operations import (
     Checkpoint,
     Events,

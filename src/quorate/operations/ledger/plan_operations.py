@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from quorate.operations.caller import ANYBODY
 from quorate.operations.common_requests import Asked, Name, Tree
 from quorate.operations.common_responses import Given
-from quorate.operations.fleet.looking_operations import RunProgress
+from quorate.operations.fleet.observe_operations import RunProgress
 from quorate.operations.operation import Area, Operation
 
 PLANNED_MAX: Final = 50

@@ -15,7 +15,7 @@ from quorate.documents.times import time_text
 from quorate.model.specs import PoolExecutor
 from quorate.model.state.records import TERMINAL, RunRecord
 from quorate.operations.answer_types import Answer
-from quorate.operations.fleet.looking_operations import FleetTop, RunLogs, ShowMap
+from quorate.operations.fleet.observe_operations import FleetTop, RunLogs, ShowMap
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.unknown_names import check_run
