@@ -110,7 +110,7 @@ class OwnerOdds(Given, kw_only=True, frozen=True):
 
 
 class QueueStart(Given, kw_only=True, frozen=True):
-    """When a waiting run starts: as planned, in half and in nine of ten cases; null: unknown.
+    """The start of a waiting run: as planned, P50 and P90; an unknown instant is null.
 
     ``odds`` are those of the owners in the conflict that is to make room for it.
     """
