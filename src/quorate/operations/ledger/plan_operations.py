@@ -62,9 +62,9 @@ class Forecast(Given, kw_only=True, frozen=True):
     """When a run starts, and the conditions of that start; unknown fields are null.
 
     ``exact`` is set if the start was searched beyond the pool's depth. It says whether the run was
-    ``reached``, and how many waiting ``runs`` were planned for that, at most ``runsMax``. By
-    ``p50Start`` and ``p90Start`` it has started in half and in nine of ten cases, judging by how
-    long the owners' last runs took.
+    ``reached``, and how many waiting ``runs`` were planned for that, at most ``runsMax``. The run
+    starts by ``p50Start`` in half, and by ``p90Start`` in nine of ten cases, judging by how long
+    the owners' last runs took.
     """
 
     run: str
