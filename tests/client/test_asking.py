@@ -23,7 +23,7 @@ from quorate.client.errors import (
 )
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import NoFlavorError
-from quorate.operations.fleet.looking_operations import LINES_MAX
+from quorate.operations.fleet.observe_operations import LINES_MAX
 from tests.client.scripted import Act, gives, hangs_up, page, refuses, serving
 from tests.service.program import reserved_port
 

@@ -15,7 +15,7 @@ from quorate.model.events import Role as LeaseRole
 from quorate.model.specs import Owner
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.fleet.looking_operations import ShowMap
+from quorate.operations.fleet.observe_operations import ShowMap
 from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet, run

@@ -25,7 +25,7 @@ from quorate.model.state.state_view import StateView
 from quorate.operations import common_requests as ask
 from quorate.operations.caller import Caller
 from quorate.operations.common_requests import PAGE_MAX
-from quorate.operations.fleet import fleet_operations, looking_operations
+from quorate.operations.fleet import fleet_operations, observe_operations
 from quorate.operations.ledger import ledger_operations, plan_operations
 from quorate.operations.money import money_operations
 from quorate.operations.notices import notice_operations
@@ -161,8 +161,8 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
         yield "explain-run", plan_operations.AboutRun(run=run)
         yield "picture", plan_operations.PictureRequest(run=run)
         yield "list-events", ledger_operations.ListEvents(run=run)
-        yield "run-logs", looking_operations.RunLogs(run=run)
-        yield "run-reports", looking_operations.RunReports(run=run)
+        yield "run-logs", observe_operations.RunLogs(run=run)
+        yield "run-reports", observe_operations.RunReports(run=run)
         yield "cancel-run", run_operations.EndRun(run=run, dry_run=True)
         yield "complete-run", run_operations.EndRun(run=run, dry_run=True)
     for node in sorted(view.nodes)[:NODES]:
@@ -176,8 +176,8 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
     yield "whoami", ask.Nothing()
     yield "show-lottery", ask.Nothing()
     yield "verify-ledger", ledger_operations.VerifyLedger(deep=True)
-    yield "fleet-top", looking_operations.FleetTop()
-    yield "fleet-map", looking_operations.ShowMap()
+    yield "fleet-top", observe_operations.FleetTop()
+    yield "fleet-map", observe_operations.ShowMap()
     yield "queue-starts", plan_operations.QueueStarts()
     yield "owner-shares", money_operations.OwnerSharesRequest(name=hidden.owner)
     yield "picture", plan_operations.PictureRequest()
@@ -286,8 +286,8 @@ def probes(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
     yield "list-events", ledger_operations.ListEvents(run=name)
     yield "list-events", ledger_operations.ListEvents(about=f"claim/{name}")
     yield "list-events", ledger_operations.ListEvents(about=f"reservation/{name}@1")
-    yield "run-logs", looking_operations.RunLogs(run=name)
-    yield "run-reports", looking_operations.RunReports(run=name)
+    yield "run-logs", observe_operations.RunLogs(run=name)
+    yield "run-reports", observe_operations.RunReports(run=name)
     yield "submit-run", run_operations.SubmitRun(like=name, name="prying", dry_run=True)
     follow = {"after": [name]}
     document = run_tree("prying", owner, 1, follow=follow)

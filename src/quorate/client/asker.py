@@ -15,7 +15,7 @@ from quorate.client.wire import JSON, Told, Tree
 
 if TYPE_CHECKING:
     from quorate.client.watched_events import Event
-    from quorate.operations.fleet.looking_operations import LogLine
+    from quorate.operations.fleet.observe_operations import LogLine
     from quorate.operations.ledger.ledger_operations import WatchEvents
     from quorate.operations.notices.notice_operations import Notice, WatchNotices
 

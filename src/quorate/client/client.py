@@ -27,7 +27,7 @@ from quorate.client.run_document import Said, work_of
 from quorate.client.sync_runner import TIMEOUT_S
 from quorate.client.watched_events import Event
 from quorate.operations.common_responses import Outcome
-from quorate.operations.fleet.looking_operations import LogLine
+from quorate.operations.fleet.observe_operations import LogLine
 from quorate.operations.ledger.plan_operations import Explanation, Forecast
 
 

@@ -131,7 +131,7 @@ class Asking(Struct, frozen=True):
     def logs(self, run: str, *, first: int, tail: int | None, follow: bool) -> Flow[None]:
         """Emit the run's output from line ``first`` on, or only its last ``tail`` lines."""
         # Imported here: commands that show no output do not need these requests.
-        from quorate.operations.fleet.looking_operations import RunLogs, WatchLogs  # noqa: PLC0415
+        from quorate.operations.fleet.observe_operations import RunLogs, WatchLogs  # noqa: PLC0415
 
         return flows.log_lines(
             lambda number, last: self.answer("run-logs", RunLogs(run=run, from_=number, tail=last)),

@@ -22,7 +22,7 @@ from quorate.client.sse import Message, Messages
 from quorate.operations.operation import Operation
 
 if TYPE_CHECKING:
-    from quorate.operations.fleet.looking_operations import Logs
+    from quorate.operations.fleet.observe_operations import Logs
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from quorate.client.resources.run_resources import RunInfo
 from quorate.client.watched_events import Event
 from quorate.operations.common_responses import Outcome
 from quorate.operations.fleet.fleet_operations import Resolution
-from quorate.operations.fleet.looking_operations import Logs, MapGiven, RunProgress, Top
+from quorate.operations.fleet.observe_operations import Logs, MapGiven, RunProgress, Top
 from quorate.operations.ledger.ledger_operations import (
     Checkpoint,
     Events,
@@ -614,12 +614,12 @@ class Methods:
         cap: str | None = None,
         dry_run: bool = False,
     ) -> Resolution:
-        """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, beside the
-        free ones, and in which scope; no domains means all. A domain is given by its key,
-        region/cluster/domain, or by its last part if that is unique. ``regions`` and ``clusters``
-        limit the domains to those within them. A ``cap``, given as BUDGET/CAP, replaces flavor,
-        domains and pool: GPUs that it bounds are freed. Without a ``pool`` the pool is ``default``,
-        or the only one that has the flavor."""
+        """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
+        to those that are free, and in which scope. Without domains the scope is everywhere. A
+        domain is given by its key, region/cluster/domain, or by its last part if that is unique.
+        ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``, given as
+        BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. Without a
+        ``pool`` the pool is ``default``, or the only one that has the flavor."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     def run_logs(
@@ -1313,12 +1313,12 @@ class AsyncMethods:
         cap: str | None = None,
         dry_run: bool = False,
     ) -> Resolution:
-        """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, beside the
-        free ones, and in which scope; no domains means all. A domain is given by its key,
-        region/cluster/domain, or by its last part if that is unique. ``regions`` and ``clusters``
-        limit the domains to those within them. A ``cap``, given as BUDGET/CAP, replaces flavor,
-        domains and pool: GPUs that it bounds are freed. Without a ``pool`` the pool is ``default``,
-        or the only one that has the flavor."""
+        """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
+        to those that are free, and in which scope. Without domains the scope is everywhere. A
+        domain is given by its key, region/cluster/domain, or by its last part if that is unique.
+        ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``, given as
+        BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. Without a
+        ``pool`` the pool is ``default``, or the only one that has the flavor."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     async def run_logs(

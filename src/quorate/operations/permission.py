@@ -201,7 +201,7 @@ def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
 
 
 def _lends(view: StateView, lender: str, owner: str) -> bool:
-    """Return whether ``lender`` lends to ``owner``, which may then know that it exists."""
+    """Return whether ``lender`` lends to ``owner``; then the owner may know of the lender."""
     return any(
         line.lending.allow and line.lending.admits(owner)
         for name in view.owner_budgets.get(lender, ())

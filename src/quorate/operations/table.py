@@ -25,7 +25,7 @@ _MODULES: Final = (
     "quorate.operations.service.service_operations",
     "quorate.operations.service.quorum_operations",
     "quorate.operations.service.report_operations",
-    "quorate.operations.fleet.looking_operations",
+    "quorate.operations.fleet.observe_operations",
 )
 """The modules with operations; those of the most frequent commands come first."""
 

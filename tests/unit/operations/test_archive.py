@@ -35,7 +35,7 @@ from quorate.model.specs import Follow, Owner, Pool
 from quorate.model.state.records import Phase
 from quorate.model.state.run_table import RunQuery
 from quorate.operations.caller import Caller, Role
-from quorate.operations.fleet.looking_operations import FleetTop
+from quorate.operations.fleet.observe_operations import FleetTop
 from quorate.operations.ledger.ledger_operations import ListEvents
 from quorate.operations.ledger.plan_operations import AboutRun, PictureRequest
 from quorate.operations.money.money_operations import (

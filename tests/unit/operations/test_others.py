@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quorate.model.amounts import HOUR_MS
-from quorate.operations.fleet.looking_operations import FleetTop
+from quorate.operations.fleet.observe_operations import FleetTop
 from quorate.operations.ledger.ledger_operations import ListEvents
 from quorate.operations.ledger.plan_operations import AboutRun, PictureRequest
 from quorate.operations.resources.resource_operations import GetThing, ListThings

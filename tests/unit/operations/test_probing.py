@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from quorate.operations.answering import answer, check_role
 from quorate.operations.caller import Caller
-from quorate.operations.fleet import fleet_operations, looking_operations
+from quorate.operations.fleet import fleet_operations, observe_operations
 from quorate.operations.ledger import ledger_operations, plan_operations
 from quorate.operations.money import money_operations
 from quorate.operations.operation import Effect, Operation
@@ -61,8 +61,8 @@ PAIRS = [
     ),
     (
         "run-logs",
-        looking_operations.RunLogs(run="zeta-half"),
-        looking_operations.RunLogs(run="zeta-xxxx"),
+        observe_operations.RunLogs(run="zeta-half"),
+        observe_operations.RunLogs(run="zeta-xxxx"),
     ),
     (
         "watch-events",

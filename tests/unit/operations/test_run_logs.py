@@ -13,7 +13,7 @@ from quorate.model.selector import selector_of
 from quorate.model.specs import Owner, Pool, PoolExecutor
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.fleet.looking_operations import FleetTop, RunLogs
+from quorate.operations.fleet.observe_operations import FleetTop, RunLogs
 from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, node, run

@@ -19,7 +19,7 @@ from quorate.operations.answer_types import Answer
 from quorate.operations.answering import check_role
 from quorate.operations.caller import Caller, Role
 from quorate.operations.common_requests import PAGE_MAX
-from quorate.operations.fleet import fleet_operations, looking_operations
+from quorate.operations.fleet import fleet_operations, observe_operations
 from quorate.operations.ledger import ledger_operations, plan_operations
 from quorate.operations.money import money_operations
 from quorate.operations.notices import notice_operations
@@ -148,9 +148,9 @@ OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
     "list-notices": (notice_operations.ListNotices(first=1, limit=PAGE_MAX),),
     "watch-notices": (notice_operations.WatchNotices(first=1),),
     "verify-ledger": (ledger_operations.VerifyLedger(deep=True),),
-    "run-logs": (looking_operations.RunLogs(run="mine-half"),),
-    "run-reports": tuple(looking_operations.RunReports(run=name) for name in RUNS),
-    "watch-logs": (looking_operations.WatchLogs(run="mine-half"),),
+    "run-logs": (observe_operations.RunLogs(run="mine-half"),),
+    "run-reports": tuple(observe_operations.RunReports(run=name) for name in RUNS),
+    "watch-logs": (observe_operations.WatchLogs(run="mine-half"),),
     "calc": (ledger_operations.Calculate(kind="cover", world={}),),
 }
 """Operation -> what is asked; what lists, shows and describes is made from ``NAMES``.

@@ -16,7 +16,7 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.operations.fleet.looking_operations import LogLine, RunLogs
+    from quorate.operations.fleet.observe_operations import LogLine, RunLogs
 
 TAIL_MAX: Final = 1_000
 """The maximal number of lines in one response."""
@@ -81,7 +81,7 @@ def logs(
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.typed_names import run_name
-    from quorate.operations.fleet.looking_operations import RunLogs
+    from quorate.operations.fleet.observe_operations import RunLogs
 
     if pods and (first or not settings.is_table):
         raise click.UsageError("--pods prints lines as kubectl does; remove --from and -o")
@@ -152,7 +152,7 @@ def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLi
     from msgspec.structs import replace
 
     from quorate.cli.ask_and_print import tree_asked
-    from quorate.operations.fleet.looking_operations import Logs
+    from quorate.operations.fleet.observe_operations import Logs
 
     while True:
         page = convert(tree_asked(settings, "run-logs", asked), Logs)

@@ -51,7 +51,7 @@ def top(
             raise CommandError(Exit.INTERRUPTED) from None
         return
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.fleet.looking_operations import FleetTop, ShowMap
+    from quorate.operations.fleet.observe_operations import FleetTop, ShowMap
 
     if nodes:
         ask(settings, "fleet-map", ShowMap(pool=pool))

@@ -19,7 +19,7 @@ from quorate.cli.ask_and_print import tree_asked
 from quorate.cli.live.top_screen import FlavorUse, Fleet, Line, Screen, TopRun, drawn, pressed
 from quorate.cli.session import clock_of
 from quorate.cli.settings import Settings
-from quorate.operations.fleet.looking_operations import FleetTop
+from quorate.operations.fleet.observe_operations import FleetTop
 from quorate.operations.resources.resource_operations import ListRuns
 from quorate.views.exits import CommandError, Exit
 

@@ -137,7 +137,7 @@ class _View:
         now_s, run = monotonic(), self.watched.run
         if run is None or not self._is_running or now_s - self._asked_s < PROGRESS_S:
             return ""
-        from quorate.operations.fleet.looking_operations import RunReports
+        from quorate.operations.fleet.observe_operations import RunReports
 
         self._asked_s = now_s
         asked = RunReports(run=run)

@@ -70,12 +70,13 @@ class ReleaseClaim(Write, kw_only=True, frozen=True):
 
 
 class Resolve(KeyedWrite, kw_only=True, frozen=True):
-    """How many GPUs to free, beside the free ones, and in which scope; no domains means all.
+    """How many GPUs to free, in addition to those that are free, and in which scope.
 
-    A domain is given by its key, region/cluster/domain, or by its last part if that is unique.
-    ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``, given as
-    BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. Without a ``pool``
-    the pool is ``default``, or the only one that has the flavor.
+    Without domains the scope is everywhere. A domain is given by its key, region/cluster/domain, or
+    by its last part if that is unique. ``regions`` and ``clusters`` limit the domains to those
+    within them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that it
+    bounds are freed. Without a ``pool`` the pool is ``default``, or the only one that has the
+    flavor.
     """
 
     deficit: Count

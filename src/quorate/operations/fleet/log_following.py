@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from quorate.model.state.records import TERMINAL
-from quorate.operations.fleet.looking_handlers import kept_logs, logs_tree
-from quorate.operations.fleet.looking_operations import LINES_MAX, WatchLogs
+from quorate.operations.fleet.observe_handlers import kept_logs, logs_tree
+from quorate.operations.fleet.observe_operations import LINES_MAX, WatchLogs
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.unknown_names import check_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quorate.model.state.records import RunRecord
 from quorate.operations.answer_types import Answer
-from quorate.operations.fleet.looking_operations import RunReports
+from quorate.operations.fleet.observe_operations import RunReports
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.unknown_names import check_run

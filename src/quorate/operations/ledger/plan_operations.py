@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from quorate.operations.caller import ANYBODY
 from quorate.operations.common_requests import Asked, Name, Tree
 from quorate.operations.common_responses import Given
-from quorate.operations.fleet.looking_operations import RunProgress
+from quorate.operations.fleet.observe_operations import RunProgress
 from quorate.operations.operation import Area, Operation
 
 PLANNED_MAX: Final = 50
@@ -62,9 +62,9 @@ class Forecast(Given, kw_only=True, frozen=True):
     """When a run starts, and the conditions of that start; unknown fields are null.
 
     ``exact`` is set if the start was searched beyond the pool's depth. It says whether the run was
-    ``reached``, and how many waiting ``runs`` were planned for that, at most ``runsMax``. By
-    ``p50Start`` and ``p90Start`` it has started in half and in nine of ten cases, judging by how
-    long the owners' last runs took.
+    ``reached``, and how many waiting ``runs`` were planned for that, at most ``runsMax``. The run
+    starts by ``p50Start`` in half, and by ``p90Start`` in nine of ten cases, judging by how long
+    the owners' last runs took.
     """
 
     run: str
@@ -110,7 +110,7 @@ class OwnerOdds(Given, kw_only=True, frozen=True):
 
 
 class QueueStart(Given, kw_only=True, frozen=True):
-    """When a waiting run starts: as planned, in half and in nine of ten cases; null: unknown.
+    """The start of a waiting run: as planned, P50 and P90; an unknown instant is null.
 
     ``odds`` are those of the owners in the conflict that is to make room for it.
     """

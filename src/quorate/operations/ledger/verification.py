@@ -299,8 +299,8 @@ def _invariant_faults(blocks: Callable[[], Iterable[Block]]) -> list[str]:
     """Return every violation of an invariant anywhere in the history, oldest first."""
     violations = audit(events_of(blocks()))
     if not violations:
-        # Only a history without a fault is certain to fold. Reading it twice takes less than
-        # keeping all of it in memory.
+        # A history with a fault may not fold, so it is audited first. Reading it twice takes less
+        # than keeping all of it in memory.
         state, _ = replay(blocks())
         violations = [*audit(events_of(blocks()), view=state), *sweep(state)]
     lines = [f"invariant {each}" for each in violations]

@@ -15,7 +15,7 @@ from quorate.documents.times import time_text
 from quorate.model.specs import PoolExecutor
 from quorate.model.state.records import TERMINAL, RunRecord
 from quorate.operations.answer_types import Answer
-from quorate.operations.fleet.looking_operations import FleetTop, RunLogs, ShowMap
+from quorate.operations.fleet.observe_operations import FleetTop, RunLogs, ShowMap
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.unknown_names import check_run
@@ -115,7 +115,7 @@ def kept_logs(context: RequestContext, name: str) -> Logs:
 
 
 def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
-    """Raise an error if the pool's cluster keeps the run's output; it says how to read it there."""
+    """Raise an error if the pool's cluster keeps the run's output; it names the command to use."""
     name, owner = record.spec.name, record.spec.owner
     pool = context.moment.view.pools[record.spec.pool]
     if pool.executor is not PoolExecutor.KUBERNETES:
