@@ -233,7 +233,7 @@ class LedgerThread:
     def outages(self) -> Mapping[str, str]:
         """Why some pools or clusters are not served, by executor; the ledger can be used.
 
-        The keys are the executors that pools name, and what cannot be watched or written there.
+        A key is an executor that pools name, such as ``kubernetes/west``, or a part of a cluster.
         """
         found = dict({} if self._served is None else self._served.outages)
         for each in self.outage_sources:

@@ -154,7 +154,7 @@ class ReadPool:
         """Run ``do`` on a thread of the pool for ``caller``, and return its result.
 
         Reads with ``is_long``, and those that do not read the ledger (``is_apart``), always leave
-        one reader free. Of the latter, each tenant has one answered at a time.
+        one reader free. A tenant has at most one ``is_apart`` read answered at a time.
 
         Raises ``CommandError`` if too many reads wait, or too many of the caller. An admin's read
         may wait even if all places are taken, up to ``OPEN_MAX``.
