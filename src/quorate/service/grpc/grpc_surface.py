@@ -45,7 +45,7 @@ class GrpcSettings:
     """The certificate authorities for the leader, in PEM; None means those of the machine."""
 
 
-class OfficeAnswers:
+class LedgerThreadAnswers:
     """The ledger thread's answers in the form for gRPC."""
 
     def __init__(self, ledger_thread: LedgerThread) -> None:
@@ -102,7 +102,7 @@ def grpc_surface(
         gate = Gate(authenticator, settings.requests_per_s_max)
         quorum = GrpcQuorum(ledger_thread, settings.tls is not None, settings.leader_ca)
         server = GrpcServer(
-            OfficeAnswers(ledger_thread),
+            LedgerThreadAnswers(ledger_thread),
             gate,
             settings.limits,
             ledger_thread.metrics,
