@@ -89,7 +89,7 @@ def test_a_change_that_conflicts_is_made_of_the_newer_resource(
         made.api.merge(made.path("Run", "r"), {"metadata": {"labels": {"at": now.version}}})
         return {"phase": "Running"}
 
-    with pytest.raises(ClusterDownError, match="was changed 5 times meanwhile"):
+    with pytest.raises(ClusterDownError, match="changed it during each of 5 attempts"):
         writer.write_status(old, racing)
     made.delete("Run", "r")
     watch.put(RUN, api.get(made.path("Run", "r")))

@@ -106,7 +106,7 @@ def test_a_value_of_no_kind_does_not_take_a_limit_away() -> None:
 
 def test_a_field_of_another_version_is_refused() -> None:
     newer = _new("CancelRunRequest", run="r").SerializeToString() + b"\xf8\x06\x01"
-    assert "field 111 of CancelRunRequest is not known here" in _fault(newer, "cancel-run")
+    assert "field 111 of CancelRunRequest is unknown" in _fault(newer, "cancel-run")
 
 
 def test_bytes_that_are_no_message_are_refused() -> None:

@@ -107,7 +107,7 @@ def test_watches_end_when_the_service_stops(served: Served) -> None:
     call = served.stream("watch-events", ADMIN, first=served.counter.engine.head.seq)
     next(call)
     served.wait_for(served.server.stop(1.0))
-    assert "begin again" in refused(grpc.StatusCode.UNAVAILABLE, next, call).lines[0]
+    assert "continue from" in refused(grpc.StatusCode.UNAVAILABLE, next, call).lines[0]
 
 
 class Endless(Counter):

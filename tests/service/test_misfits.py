@@ -51,7 +51,7 @@ def test_of_many_unknown_names_a_few_are_told() -> None:
         asked_of(PLAN, {}, [], {}, body)
     assert len(caught.value.lines) == UNKNOWN_MAX + 1
     assert "did you mean 'documents'?" in caught.value.lines[0]
-    assert caught.value.lines[-1] == f"and {50_000 - UNKNOWN_MAX} more; mend these first"
+    assert caught.value.lines[-1] == f"and {50_000 - UNKNOWN_MAX} more; correct these first"
 
 
 def test_how_many_runs_may_be_planned_is_in_the_description() -> None:

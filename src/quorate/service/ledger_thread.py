@@ -66,7 +66,7 @@ from quorate.service.quorum.leader_role import (
     LeaderRole,
     Leadership,
 )
-from quorate.service.quorum.quorum_desk import QuorumDesk
+from quorate.service.quorum.quorum_control import ServiceQuorumControl
 from quorate.service.readers.reader_pools import ReaderPools, next_part
 from quorate.service.readers.state_reader import Question, ReaderConfig
 from quorate.service.reply import Form, Reply, reply_of
@@ -233,7 +233,7 @@ class LedgerThread:
     def outages(self) -> Mapping[str, str]:
         """Why some pools or clusters are not served, by executor; the ledger can be used.
 
-        The keys are the executors that pools name, and what cannot be watched or written there.
+        A key is an executor that pools name, such as ``kubernetes/west``, or a part of a cluster.
         """
         found = dict({} if self._served is None else self._served.outages)
         for each in self.outage_sources:
@@ -419,7 +419,7 @@ class LedgerThread:
             mail_domains=self._mail_domains,
             accounting=self.accounting,
             clock_control=self._clock_guard,
-            quorum=QuorumDesk(engine, self._role, self.own_name, self.lag_s),
+            quorum=ServiceQuorumControl(engine, self._role, self.own_name, self.lag_s),
             widths_max=WIDTHS_MAX,
         )
 

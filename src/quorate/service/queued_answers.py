@@ -54,6 +54,6 @@ def deliver(responses: list[Response]) -> None:
 
 
 def within_cpu(seconds: float) -> GoOn:
-    """Return a function: whether this thread has used less than ``seconds`` of CPU since now."""
+    """Return a function that is true until this thread has used ``seconds`` more of CPU time."""
     end_s = thread_time() + seconds
     return lambda: thread_time() < end_s

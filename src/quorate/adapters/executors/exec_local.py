@@ -51,9 +51,9 @@ CODE_NOT_KEPT: Final = 126
 class LocalExecutor:
     """Runs work below ``folder``; one thread receives orders, and another carries them out.
 
-    With ``users`` each run has the system user of its owner or submitter; without, the service's.
-    While another service holds the folder's lock, this one retries for ``takeover_s``. A keeper
-    that did nothing during ``silent_looks`` checks is killed if its work is overdue.
+    With ``users`` each run has the system user of its owner or submitter, else the service's. While
+    another service holds the folder's lock, this one retries for ``takeover_s``. A keeper that did
+    nothing during ``silent_looks`` checks is killed if its work is overdue.
     """
 
     def __init__(

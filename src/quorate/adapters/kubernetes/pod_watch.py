@@ -1,7 +1,8 @@
 """The pods of one ledger in one cluster, kept up to date by a watch.
 
-A list replaces all pods at once, under ``at_work``. The code that creates and deletes pods holds
-that lock, too, so a pod that was just created is never missing because of an older list.
+A list replaces all pods at once, while it holds the lock ``at_work``. The code that creates and
+deletes pods holds that lock, too, so a pod that was just created is never missing because of an
+older list.
 
 Annotations say which run an object belongs to, and owners may write such annotations in their own
 namespaces. So an object counts for a run only in the namespace of the run's owner.

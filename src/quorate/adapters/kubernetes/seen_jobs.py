@@ -59,9 +59,9 @@ class PodSet:
 class SeenJob:
     """A workload with an owner, as its cluster has it.
 
-    ``is_idle`` is False while its controller reports that it is still at work. ``fault`` is why it
-    cannot be a run; then its numbers mean nothing, and it has no pods here. Patches are made from
-    ``tree``, which comparisons ignore.
+    ``is_idle`` is False while the controller reports that the workload still runs. ``fault`` is why
+    it cannot be a run; then its numbers mean nothing, and it has no pods here. Patches are made
+    from ``tree``, which comparisons ignore.
     """
 
     workload: Workload

@@ -19,7 +19,7 @@ from quorate.operations.caller import Caller, Role, actor_of
 
 _UID_DIGITS: Final = 8
 _NAME_MAX: Final = NAME_CHARS_MAX - _UID_DIGITS - 1
-SOMEBODY: Final = "kubernetes"
+UNKNOWN_USER: Final = "kubernetes"
 """The user of a run whose creator is unknown."""
 
 
@@ -60,7 +60,7 @@ def caller_of(resource: Resource, cluster: str) -> Caller:
     Cluster-scoped resources are written by the cluster's administrators.
     """
     if resource.kind == RUN:
-        owner, user = owner_of(resource), resource.user or SOMEBODY
+        owner, user = owner_of(resource), resource.user or UNKNOWN_USER
         return Caller(actor=actor_of(owner, user), role=Role.USER, user=user, tenant=owner)
     office = f"{PoolExecutor.KUBERNETES}/{cluster}"
     actor = f"{office}/{resource.user}" if resource.user else office

@@ -254,7 +254,7 @@ class ResourceOperator:
         """Return how a resource compares with the ledger; the last result if nothing changed."""
         known, ledger = self._known.get(resource.uid), of_ledger(resource, picture)
         is_same = known is not None and known.resource is resource and known.ledger is ledger
-        # Resources state which runs others follow, and they may change.
+        # The upstream runs of a run come from its resource, which may change.
         if known is not None and is_same and "follow" not in resource.spec:
             return known
         document = document_of(resource, upstream_names(seen, resource.namespace))

@@ -46,7 +46,7 @@ class GrpcSettings:
     """A file with the certificate authorities for the leader; empty means those of the machine."""
 
 
-class OfficeAnswers:
+class LedgerThreadAnswers:
     """The ledger thread's answers in the form for gRPC."""
 
     def __init__(self, ledger_thread: LedgerThread) -> None:
@@ -104,7 +104,7 @@ def grpc_surface(
         trust = None if settings.tls is None else LeaderTrust(settings.leader_ca)
         quorum = GrpcQuorum(ledger_thread, trust)
         server = GrpcServer(
-            OfficeAnswers(ledger_thread),
+            LedgerThreadAnswers(ledger_thread),
             gate,
             settings.limits,
             ledger_thread.metrics,

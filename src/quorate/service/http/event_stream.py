@@ -74,7 +74,7 @@ class Watcher:
     """A client that follows the ledger: read up to ``cursor``, sent up to ``told_cursor``."""
 
     is_over = False
-    """A ledger has no end."""
+    """Always False: the events of a ledger never end."""
 
     def __init__(self, ledger_thread: LedgerThread, caller: Caller, following: Following) -> None:
         self._ledger_thread = ledger_thread

@@ -41,6 +41,6 @@ class GuardedServer(uvicorn.Server):
             )
             for each in sockets
         ]
-        # The server only calls their ``close``, as for asyncio servers.
+        # The base class closes these like asyncio servers, and calls nothing else of them.
         self.servers = acceptors
         self.started = True

@@ -92,7 +92,7 @@ class Shares:
     def take(self, caller: Caller | None, amount: int = 1) -> None:
         """Count ``amount`` for ``caller``; raises ``CommandError`` above its share.
 
-        Without a caller the amount is the service's own, which is limited like an admin's.
+        An amount without a caller belongs to the service itself; only ``most`` limits it.
         """
         self.check(caller, amount)
         self.count(caller, amount)

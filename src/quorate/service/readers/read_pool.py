@@ -71,7 +71,7 @@ class AnyReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Slip:
+class _QueuedRead:
     """A waiting read.
 
     ``is_long``: it takes long. ``is_apart``: it does not read the ledger.
@@ -97,9 +97,9 @@ class ReadPool:
         self._readers = [make() for _ in range(readers)]
         self._waiting_max = waiting_max
         self._wake = Condition()
-        self._slips: deque[_Slip] = deque()
+        self._queued_reads: deque[_QueuedRead] = deque()
         # Reads that are being answered.
-        self._under_way: list[_Slip] = []
+        self._under_way: list[_QueuedRead] = []
         # Callers whose reads are not answered yet; for the event loop only.
         self._shares = Shares(
             Share(
@@ -136,7 +136,7 @@ class ReadPool:
         """Accept no more reads, and refuse those that wait or are being answered."""
         with self._wake:
             self._is_closing = True
-            left, self._slips = list(self._slips), deque()
+            left, self._queued_reads = list(self._queued_reads), deque()
             self._wake.notify_all()
         for queued in left:
             _settle(queued.done, None, _stopping())
@@ -154,7 +154,7 @@ class ReadPool:
         """Run ``do`` on a thread of the pool for ``caller``, and return its result.
 
         Reads with ``is_long``, and those that do not read the ledger (``is_apart``), always leave
-        one reader free. Of the latter, each tenant has one answered at a time.
+        one reader free. A tenant has at most one ``is_apart`` read answered at a time.
 
         Raises ``CommandError`` if too many reads wait, or too many of the caller. An admin's read
         may wait even if all places are taken, up to ``OPEN_MAX``.
@@ -162,7 +162,7 @@ class ReadPool:
         shares = self._long_shares if is_long else self._shares
         with shares.taken(caller):
             whose = caller.tenant or caller.whose
-            queued = _Slip(self._future(), do, whose, is_long, is_apart)
+            queued = _QueuedRead(self._future(), do, whose, is_long, is_apart)
             found: T = await self._run(queued, is_let_in=caller.role is Role.ADMIN)
             return found
 
@@ -172,27 +172,29 @@ class ReadPool:
         Raises ``CommandError`` if too many reads wait, unless this one ``goes_on`` with an answer
         that has begun: each such answer has at most one waiting read.
         """
-        found: T = await self._run(_Slip(self._future(), do), is_let_in=goes_on)
+        found: T = await self._run(_QueuedRead(self._future(), do), is_let_in=goes_on)
         return found
 
     def _future(self) -> asyncio.Future[Any]:
         assert self._loop is not None, "opened first"
         return self._loop.create_future()
 
-    async def _run(self, queued: _Slip, *, is_let_in: bool) -> Any:
+    async def _run(self, queued: _QueuedRead, *, is_let_in: bool) -> Any:
         with self._wake:
             if self._is_closing:
                 raise _stopping()
-            if len(self._slips) >= self._waiting_max:
+            if len(self._queued_reads) >= self._waiting_max:
                 # A caller that has disconnected does not wait.
-                self._slips = deque(each for each in self._slips if not each.done.cancelled())
-            if len(self._slips) >= self._waiting_max and not is_let_in:
+                self._queued_reads = deque(
+                    each for each in self._queued_reads if not each.done.cancelled()
+                )
+            if len(self._queued_reads) >= self._waiting_max and not is_let_in:
                 raise CommandError(
                     Exit.UNUSABLE,
-                    f"{len(self._slips)} reads wait, which is the limit; ask again later",
+                    f"{len(self._queued_reads)} reads wait, which is the limit; ask again later",
                     fault=UNAVAILABLE,
                 )
-            self._slips.append(queued)
+            self._queued_reads.append(queued)
             self._wake.notify()
         return await queued.done
 
@@ -223,7 +225,7 @@ class ReadPool:
             # case. The first read starts the reader again, and its caller gets the error.
             _LOG.exception("a reader could not be started")
 
-    def _next(self, reader: AnyReader) -> _Slip | None:
+    def _next(self, reader: AnyReader) -> _QueuedRead | None:
         """Return the next read; None when the pool is closing."""
         while True:
             with self._wake:
@@ -233,7 +235,7 @@ class ReadPool:
             # Outside the lock, so that no caller waits for it.
             reader.forget()
 
-    def _wait(self, within_s: float) -> _Slip | None:
+    def _wait(self, within_s: float) -> _QueuedRead | None:
         """Return the next read; None if none came in time, or the pool is closing."""
         end_s = monotonic() + within_s
         while (queued := self._take()) is None:
@@ -243,15 +245,15 @@ class ReadPool:
             self._wake.wait(left_s)
         return queued
 
-    def _take(self) -> _Slip | None:
+    def _take(self) -> _QueuedRead | None:
         """Return the first read that may begin now; None if there is none.
 
         Reads of disconnected callers are dropped on the way.
         """
-        left: deque[_Slip] = deque()
-        found: _Slip | None = None
-        while self._slips and found is None:
-            queued = self._slips.popleft()
+        left: deque[_QueuedRead] = deque()
+        found: _QueuedRead | None = None
+        while self._queued_reads and found is None:
+            queued = self._queued_reads.popleft()
             if queued.done.cancelled():
                 continue
             if self._may_begin(queued):
@@ -259,10 +261,10 @@ class ReadPool:
                 self._under_way.append(queued)
             else:
                 left.append(queued)
-        self._slips.extendleft(reversed(left))
+        self._queued_reads.extendleft(reversed(left))
         return found
 
-    def _may_begin(self, queued: _Slip) -> bool:
+    def _may_begin(self, queued: _QueuedRead) -> bool:
         """Return whether ``queued`` may begin: a reader stays free for others and short reads."""
         most = max(1, len(self._readers) - 1)
         mine = [each for each in self._under_way if queued.whose and each.whose == queued.whose]
@@ -277,7 +279,7 @@ class ReadPool:
         is_first = not any(each.is_apart for each in mine)
         return not queued.is_apart or (is_first and len(apart) < most)
 
-    def _tell(self, queued: _Slip, found: object, error: Exception | None) -> None:
+    def _tell(self, queued: _QueuedRead, found: object, error: Exception | None) -> None:
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(_settle, queued.done, found, error)

@@ -165,4 +165,4 @@ def mail_domains(value: object) -> str:
 
 
 FIELDS: Final = tuple(_readers({}))
-"""Every field of a table."""
+"""The names of all fields of a mail receiver's table."""

@@ -142,4 +142,4 @@ def _url(value: object, *, insecure: bool) -> str:
 
 
 FIELDS: Final = tuple(_readers({}))
-"""Every field of a table."""
+"""The names of all fields of a webhook's table."""

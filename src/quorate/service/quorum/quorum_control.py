@@ -11,7 +11,7 @@ from quorate.service.quorum.leader_role import LeaderRole
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumDesk:
+class ServiceQuorumControl:
     """Implements ``QuorumControl``; ``role`` is None if no other service shares the ledger."""
 
     engine: Engine
