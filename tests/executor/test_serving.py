@@ -225,7 +225,7 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
         said = process(tmp_path, "--ledger", "l.db", "cancel", "r")
         assert (said.code, "1 run: r" in said.err) == (1, True), said
         with pytest.raises(
-            CommandError, match="r: still at work on this machine; serve with `local`"
+            CommandError, match=r"still work on this machine \(r\); set executor to `local`"
         ):
             serving(tmp_path / "l.db", {"executor": "none"}).__enter__()
         with program(tmp_path, *words) as second:

@@ -80,7 +80,7 @@ def _slice(value: object, at: At) -> bool | None:
     if fields is None:
         return None
     fields.required("nodes", _nodes, remedy="list the slots as node#ordinal")
-    fields.required("role", _role, remedy="say what it is for, e.g. role: Active")
+    fields.required("role", _role, remedy="say what the lease is for, e.g. role: Active")
     return True
 
 

@@ -122,7 +122,7 @@ def work_of(
     """Return the document to submit: ``document``, or the one made from ``said``."""
     if document is not None:
         if said:
-            raise TypeError(f"{min(said)}: is given beside a document; change the document")
+            raise TypeError(f"{min(said)}: set it in the document, which is given as well")
         return document
     known = Said.__annotations__
     unknown = sorted(said.keys() - known.keys())

@@ -59,7 +59,7 @@ def _move(tree: object, at: At, theirs: Path, ours: Path) -> None:
         for key in theirs:
             place = place.child(key)
         place.fault(
-            f"is another word for {path_text(ours)}, which says {shown(own)}, got {shown(value)}",
+            f"means the same as {path_text(ours)}, and differs: {shown(value)}, not {shown(own)}",
             "keep one of the two",
         )
 

@@ -37,7 +37,7 @@ class Chunk:
 
 
 class OutputWriter:
-    """Continues after the last record of the previous writer. For one process at a time."""
+    """Continues after the last record of the previous writer; a folder has one writer at a time."""
 
     def __init__(
         self, folder: Path, segment_bytes: int = SEGMENT_BYTES, segments_max: int = SEGMENTS_MAX

@@ -49,8 +49,8 @@ class ChainSecrets:
     def due(self, lottery: Lottery, *, is_shared: bool) -> SealLottery | None:
         """Return the command that records a chain now; None if none is due or this machine cannot.
 
-        It records the present chain's secret if the ledger ``is_shared``, and the next chain in
-        time.
+        The command records the secret of the present chain if the ledger ``is_shared`` and lacks
+        it; else it records the next chain, if a renewal is due.
         """
         seal = self._seal
         if seal is None or not lottery.commitment:

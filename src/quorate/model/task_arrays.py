@@ -102,7 +102,7 @@ def task_run(run: Run, index: int) -> Run:
 def task_runs(run: Run) -> tuple[Run, ...]:
     """Return the runs that a document asks for: the tasks of its array, or the run alone.
 
-    A task of an array with a limit may have to wait for others of it, so it has a ``follow``.
+    If the array has a limit, its tasks may have to wait for each other, so each has a ``follow``.
     """
     array = run.array
     if array is None:

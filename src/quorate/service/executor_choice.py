@@ -136,7 +136,8 @@ def check_kept(configuration: Configuration) -> None:
     if kept and configuration.executor != "local":
         raise CommandError(
             Exit.REFUSED,
-            f"executor: {', '.join(kept[:3])}: still at work on this machine; serve with `local` "
+            f"executor: runs of the executor `local` still work on this machine "
+            f"({', '.join(kept)}); set executor to `local` "
             "until they have ended",
         )
 

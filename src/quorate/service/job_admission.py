@@ -28,7 +28,10 @@ from quorate.model.state.state_view import StateView
 from quorate.service.job_runs import JobRules, pools_of, run_name, run_of
 
 LATE_MS: Final = 10 * SECOND_MS
-"""How long after the deadline of a stop pods are killed; their grace periods began later."""
+"""Pods that still run this long after the deadline of their stop are killed.
+
+The grace period of a pod begins later than the stop.
+"""
 
 
 @dataclass(slots=True)

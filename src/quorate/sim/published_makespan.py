@@ -1,7 +1,8 @@
 """The makespan policy that does not know flavors, as it was published.
 
-It searches for a feasible makespan, and stops within 5 % of the least. Its shares are the ones that
-a solver found feasible there: with an interior point method, the middle of the feasible shares. The
+It searches for a feasible makespan, and stops within 5 % of the least. Its shares are those
+that the solver returns for that makespan: an interior point method returns the middle of all
+feasible shares. The
 policy of the table has the exact makespan, and gives fast flavors out first.
 """
 

@@ -11,9 +11,9 @@ explains:
 - an acknowledged write is in the ledger once, at the sequence that the client got, and the ledger
   has no submission or cancellation that no client sent;
 - a request that was sent after another one was answered has a higher sequence, and a read has seen
-  all writes that were answered before it was sent. A read that may lag has seen all that its own
-  client was answered before. Either shows the run as the ledger has it at the sequence that it
-  names, or at a later one.
+  all writes that were answered before it was sent. A read that may lag is at least as new as
+  every answer that the same client received before it sent the read. Either shows the run as
+  the ledger has it at the sequence that it names, or at a later one.
 
 ``check_orders`` does the same for an executor: orders of an older term are never obeyed after those
 of a newer one, and a lease is started at most once. Quotas and slots in every prefix of the ledger

@@ -400,10 +400,10 @@ def _ends(view: StateView) -> Iterator[Violation]:
     known, found = ExpectedReturns(view, 0), ExpectedReturns(fresh, 0)
     for key in tuple(cache.islands.found):
         if known.island_ends(key) != found.island_ends(key):
-            yield Violation("I8", f"ends in {key.domain}", "are not those of its leases")
+            yield Violation("I8", f"cached ends in {key.domain}", "differ from those of its leases")
     for payer in tuple(cache.payers.found):
         if known.payer_ends(payer) != found.payer_ends(payer):
-            yield Violation("I8", f"ends of {payer}", "are not those of its leases")
+            yield Violation("I8", f"cached ends of {payer}", "differ from those of its leases")
 
 
 def _rooms(view: StateView) -> Iterator[Violation]:

@@ -163,7 +163,8 @@ class PledgeBooks:
                 yield Violation("I3", fact.lease, f"does not come back as {was.lease} was")
             kept = pledge.hold_gpu_ms * lease_gpus(fact.slots)
             if fact.hold_gpu_ms * lease_gpus(pledge.slots) > kept:
-                yield Violation("I2", fact.lease, f"holds more than {pledge.pledge} kept for it")
+                text = f"holds more than the pledge {pledge.pledge} kept for it"
+                yield Violation("I2", fact.lease, text)
 
 
 def _ends(event: Event, lease: str) -> bool:

@@ -206,7 +206,7 @@ def _caps_over(view: StateView, payers: Collection[EnvelopeId]) -> set[CapId]:
 
 
 def _short(room: int, least: int) -> int:
-    """Return how much of ``room`` may not be used if only ``least`` is free all the time."""
+    """Return how much of ``room`` must stay unused if only ``least`` is free all the time."""
     return max(0, room - max(0, least))
 
 

@@ -13,7 +13,7 @@ from quorate.model.state.meters import Meter
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 200
-"""Into how many steps a time is divided at most; each is of whole hours."""
+"""The most intervals that a period is divided into; each is a whole number of hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,8 +176,8 @@ class Agenda:
 class Crossings:
     """For each owner the instants before which its use crosses nothing upwards, and downwards.
 
-    Computed as of the time of the state, and early rather than late. Owners that were touched since
-    are computed again before any answer.
+    The instants are computed as of the time of the state; they may be too early, but never too
+    late. Those of owners that changed since are computed again before any answer.
     """
 
     __slots__ = ("_falls", "_rises", "_touched")

@@ -2,8 +2,9 @@
 
 A line has the runs of one owner that ask one pool for the same flavors, so that they have one
 score. A shape has the properties that decide whether there is room for a run, and which payers it
-has within its line. With both, a walk reads the heads of lines, and beyond its depth only runs of
-shapes that fit, however many wait.
+has within its line. With both indexes a walk over the queue reads the first runs of each
+line and, beyond the pool's ``reservationDepth``, only runs whose shape fits. Its cost does not grow
+with the number of waiting runs.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def proportional(problem: Problem) -> Allocation | Unsolved:
 
 
 def by_rule(problem: Problem, shares: Floats) -> Allocation:
-    """Return ``shares`` as an allocation without an objective."""
+    """Return ``shares`` as an allocation; its objective is measured, not optimised."""
     rates = np.einsum("mj,mj->m", problem.rates, shares)
     worth = least_relative_rate(problem, rates)
     return alone(shares, objective=worth, bound=NO_BOUND, method=Method.RULE)

@@ -44,7 +44,7 @@ class OwnObject:
         return self.kind.name, self.namespace, self.name
 
     def new_status(self, now: Resource) -> Mapping[str, Any] | None:
-        """Return the status to write for the object as it is ``now``; None if it has it already."""
+        """Return the status to write; None if ``now``, the present object, already has it."""
         return self.status if is_news(self.status, now.status) else None
 
 

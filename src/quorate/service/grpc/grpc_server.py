@@ -1,4 +1,4 @@
-"""gRPC: every operation of the table as a method, registered from it; health and reflection.
+"""The gRPC server: one method for each row of the table of operations; health and reflection.
 
 There is no code for single operations here. Requests arrive as bytes and are decoded after the
 caller is authenticated and permitted, so that requests of unknown callers are cheap.

@@ -22,7 +22,7 @@ class GuardedServer(uvicorn.Server):
         self._handshake_s_max = handshake_s_max
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections at ``sockets``, each counted at once."""
+        """Accept connections at ``sockets``; count each connection as soon as it is accepted."""
         assert sockets is not None, "bound before"
         config = self.config
 

@@ -162,7 +162,7 @@ def _how(found: Forecast) -> list[tuple[str, str]]:
     alone = "no planned start" if natural_ms is None else until(natural_ms, now_ms)
     if found.by_conflict:
         return [
-            ("how", "by a conflict: running work there is cut if room is not free by then"),
+            ("how", "by a conflict: running work is cut if too few GPUs are free by then"),
             ("by itself", alone),
         ]
     facts = [("how", "by itself: room or money is expected to be free then")]
