@@ -11,6 +11,7 @@ a page, in the intervals just before and just after. All readers have a state in
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -51,9 +52,10 @@ WAIT_MS: Final = 120_000
 
 def measure(effort: Effort) -> list[Figure]:
     """Return first views, memory, updates, and CPU of the service; none without a browser."""
-    from tests.web.browsing import chromium_here  # noqa: PLC0415 - only where it is measured
+    from tests.web.browsing import chromium_here, why_none  # noqa: PLC0415 - only where measured
 
     if chromium_here() is None:
+        print(f"dashboard: not measured: {why_none()}", file=sys.stderr)
         return []
     OUT.mkdir(exist_ok=True)
     size = effort.of(NODES, 100), effort.of(OWNERS, 20), effort.of(WAITING, 500)
