@@ -48,6 +48,10 @@ SUBJECT: Final = {
 }
 """Where each page is, and what it shows when it shows its subject."""
 WAIT_MS: Final = 120_000
+CALM_CPU_S: Final = 0.7
+"""Less than reading the state takes: what the questions of one round may cost."""
+CALM_ROUNDS: Final = 3
+WARM_ROUNDS_MAX: Final = 60
 
 
 def measure(effort: Effort) -> list[Figure]:
@@ -63,7 +67,7 @@ def measure(effort: Effort) -> list[Figure]:
         waiting = full_ledger(Path(folder) / "service.db", *size)
         with served(Path(folder)) as service, _browser(service.target) as context:
             seconds, beside = effort.of(60, 3), effort.of(20, 2)
-            _warm(service.target)
+            _warm(service)
             taken: list[_Taken] = []
             alone = [_recorded(service, "alone-0", beside)]
             for name, (path, shows) in SUBJECT.items():
@@ -74,15 +78,26 @@ def measure(effort: Effort) -> list[Figure]:
     return [figure for each, between in pairs for figure in each.figures(between)]
 
 
-def _warm(target: Target) -> None:
-    """Have every reader read the state, which the first answers would wait for otherwise."""
+def _warm(service: Served) -> None:
+    """Have every reader read the state and order the queue, which its first answers wait for.
+
+    Readers take questions as they are free, so that some may get none of a few: this goes on until
+    several rounds of questions, more at once than there are readers, have cost little.
+    """
 
     def ask(number: int) -> None:
-        with _client(target) as client:
+        with _client(service.target) as client:
             client.get(f"/api/v1/queue?limit={number}").raise_for_status()
 
-    with ThreadPoolExecutor(2 * READERS) as pool:
-        list(pool.map(ask, range(1, 4 * READERS)))
+    calm = 0
+    for _ in range(WARM_ROUNDS_MAX):
+        before = _tree_cpu_s(service.pid)
+        with ThreadPoolExecutor(2 * READERS) as pool:
+            list(pool.map(ask, range(1, 4 * READERS)))
+        calm = calm + 1 if _tree_cpu_s(service.pid) - before < CALM_CPU_S else 0
+        if calm == CALM_ROUNDS:
+            return
+    raise RuntimeError(f"after {WARM_ROUNDS_MAX} rounds of questions readers still read the state")
 
 
 @contextmanager

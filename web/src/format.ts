@@ -58,6 +58,11 @@ export function percent(part: number, of: number): string {
   return `${(of ? (100 * part) / of : 0).toFixed(of && part / of < 0.1 && part ? 1 : 0)} %`;
 }
 
+/** Returns a part of a whole in percent for a column: with one digit after the point, always. */
+export function percentCell(part: number, of: number): string {
+  return `${(of ? (100 * part) / of : 0).toFixed(1)} %`;
+}
+
 /** Returns an instant as time of day, with the day where it is not today; else as a date. */
 export function time(at: string | number, now: number = Date.now()): string {
   const [then, today] = [new Date(at), new Date(now)];
