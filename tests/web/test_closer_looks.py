@@ -201,7 +201,8 @@ def test_a_statement_is_printed_without_the_page_around_it(admin: Visit) -> None
     page = admin.open("owners/language")
     statement = page.get_by_role("region", name="Statement")
     expect(statement).to_be_visible()
-    page.emulate_media(media="print")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(23, 27, 36)"
     expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
     expect(page.get_by_role("button", name="Print")).to_be_hidden()
     expect(statement).to_be_visible()

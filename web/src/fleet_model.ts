@@ -12,8 +12,10 @@ const DOMAIN_WIDTH_MIN = 9;
 const REGION_GAP = 2;
 /** The room between the frame of a region and its domains. */
 const REGION_PAD = 0.9;
-/** How much wider than the view the domains of a region may be laid out, to be tried in turn. */
-const SHAPES = [0.5, 1, 2, 4];
+/** How much wider than the view a region may be laid out, the best one to look at from near first. */
+const SHAPES = [1, 2, 0.5, 4];
+/** How much larger than the smallest map one may be whose regions are better to look at. */
+const LARGER_MAX = 1.25;
 /** How tall the title of a region is in pixels, when the whole fleet is in sight. */
 export const REGION_TITLE_PX = 18;
 /** The room for the title of a domain, above its nodes. */
@@ -161,8 +163,9 @@ export class FleetModel {
       this.shape(aspect, title, shape);
       return { shape, size: Math.max(this.width, this.height * aspect) };
     });
-    const best = tried.reduce((one, other) => (other.size < one.size ? other : one));
-    this.shape(aspect, title, best.shape);
+    const most = LARGER_MAX * Math.min(...tried.map((each) => each.size));
+    const best = tried.find((each) => each.size <= most);
+    this.shape(aspect, title, best?.shape ?? 1);
     for (const region of this.regions) {
       for (const domain of region.domains) {
         domain.x += region.x + REGION_PAD;
