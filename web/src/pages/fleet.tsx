@@ -356,7 +356,8 @@ function ZoomTo(props: { model: FleetModel; onChoose: (place: Place) => void; on
   const regions = model.regions.filter((region) => region.name);
   if (model.domains.length < 2) return null;
   const choose = (value: string): void => {
-    const place = value.startsWith("r") ? regions[Number(value.slice(1))] : model.domains[Number(value.slice(1))];
+    const among: Place[] = value.startsWith("r") ? regions : model.domains;
+    const place = value ? among[Number(value.slice(1))] : undefined;
     if (place) onChoose(place);
     else onAll();
   };
