@@ -31,6 +31,8 @@ export interface QueueTerms {
   effectiveTarget: number;
   utilisation: number;
   score: number;
+  /** In an explanation: the owners whose runs come before it. */
+  ahead?: { owner: string; runs: number; score: number }[];
 }
 
 /** What a run has of a pool that shares in rounds, by flavor. */

@@ -3,23 +3,47 @@
 import type { MapGiven } from "./api_types.ts";
 import type { LedgerEvent } from "./live.ts";
 
-/** The size of one GPU is 1: a node is a block of GPUs, a domain a block of nodes. */
+/** The size of one GPU is 1: a node is a block of GPUs, a domain of nodes, a region of domains. */
 const NODE_COLUMNS = 4;
-const NODE_GAP = 0.6;
+export const NODE_GAP = 0.6;
 const DOMAIN_GAP = 2.2;
+/** The room for the name and the flavor of a domain. */
+const DOMAIN_WIDTH_MIN = 9;
+const REGION_GAP = 2;
+/** The room between the frame of a region and its domains. */
+const REGION_PAD = 0.9;
+/** How much wider than the view a region may be laid out, the best one to look at from near first. */
+const SHAPES = [1, 2, 0.5, 4];
+/** How much larger than the smallest map one may be whose regions are better to look at. */
+const LARGER_MAX = 1.25;
+/** How tall the title of a region is in pixels, when the whole fleet is in sight. */
+export const REGION_TITLE_PX = 18;
 /** The room for the title of a domain, above its nodes. */
 export const TITLE = 1.5;
 const FREE = -1;
+/** How many numbers of rows are tried. */
+const ROWS_MAX = 60;
 
-export interface Domain {
-  name: string;
-  flavor: string;
-  pool: string;
-  nodes: number[];
+/** A rectangle of the map, in GPUs. */
+export interface Place {
   x: number;
   y: number;
   width: number;
   height: number;
+}
+
+export interface Domain extends Place {
+  name: string;
+  flavor: string;
+  pool: string;
+  nodes: number[];
+}
+
+/** The domains whose names begin alike: `us-west/c1/A` lies in `us-west`. */
+export interface Region extends Place {
+  name: string;
+  gpus: number;
+  domains: Domain[];
 }
 
 export interface Slot {
@@ -33,6 +57,7 @@ export class FleetModel {
   readonly gpus: Uint16Array;
   readonly statuses: string[];
   readonly domains: Domain[] = [];
+  readonly regions: Region[] = [];
   readonly domainOf: Uint32Array;
   readonly x: Float32Array;
   readonly y: Float32Array;
@@ -50,7 +75,8 @@ export class FleetModel {
   private readonly nodeAt = new Map<string, number>();
   private readonly held = new Map<number, number[]>();
 
-  constructor(map: MapGiven, aspect: number) {
+  /** Lays `map` out for a view that is `widthPx` wide, and `aspect` times as wide as high. */
+  constructor(map: MapGiven, aspect: number, widthPx: number) {
     const { nodes, leases, held } = map;
     this.sequence = map.sequence;
     this.names = nodes.name;
@@ -76,7 +102,8 @@ export class FleetModel {
     this.x = new Float32Array(count);
     this.y = new Float32Array(count);
     this.group(map);
-    this.place(aspect);
+    this.gather();
+    this.place(aspect, widthPx);
   }
 
   private take(lease: number, from: number, gpus: number): void {
@@ -101,30 +128,61 @@ export class FleetModel {
     });
   }
 
-  /** Places nodes in domains, and domains in rows that together are about as wide as the view. */
-  private place(aspect: number): void {
-    for (const domain of this.domains) this.fold(domain);
-    const area = this.domains.reduce(
-      (sum, each) => sum + (each.width + DOMAIN_GAP) * (each.height + DOMAIN_GAP + TITLE),
-      0,
-    );
-    const widest = Math.max(0, ...this.domains.map((each) => each.width));
-    const most = Math.max(widest, Math.sqrt(area * aspect));
-    let [x, y, tallest] = [0, 0, 0];
+  private gather(): void {
+    const known = new Map<string, Region>();
     for (const domain of this.domains) {
-      if (x > 0 && x + domain.width > most) {
-        [x, y, tallest] = [0, y + tallest + DOMAIN_GAP, 0];
+      const name = domain.name.includes("/") ? (domain.name.split("/")[0] as string) : "";
+      let found = known.get(name);
+      if (!found) {
+        found = { name, gpus: 0, domains: [], x: 0, y: 0, width: 0, height: 0 };
+        known.set(name, found);
+        this.regions.push(found);
       }
-      for (const node of domain.nodes) {
-        this.x[node] = (this.x[node] as number) + x;
-        this.y[node] = (this.y[node] as number) + y + TITLE;
-      }
-      [domain.x, domain.y] = [x, y];
-      x += domain.width + DOMAIN_GAP;
-      tallest = Math.max(tallest, domain.height);
-      this.width = Math.max(this.width, x - DOMAIN_GAP);
+      found.domains.push(domain);
+      for (const node of domain.nodes) found.gpus += this.gpus[node] as number;
     }
-    this.height = y + tallest;
+  }
+
+  /** Places nodes in domains, domains in regions, and these in rows about as wide as the view. */
+  private place(aspect: number, widthPx: number): void {
+    for (const domain of this.domains) this.fold(domain);
+    this.arrange(aspect, TITLE);
+    // A title has a size in pixels: from afar it takes the room of more GPUs.
+    const titlePx = (TITLE * widthPx) / Math.max(this.width, this.height * aspect, 1);
+    if (titlePx < REGION_TITLE_PX) this.arrange(aspect, (TITLE * REGION_TITLE_PX) / titlePx);
+    for (const domain of this.domains) {
+      for (const node of domain.nodes) {
+        this.x[node] = (this.x[node] as number) + domain.x;
+        this.y[node] = (this.y[node] as number) + domain.y + TITLE;
+      }
+    }
+  }
+
+  private arrange(aspect: number, title: number): void {
+    const tried = SHAPES.map((shape) => {
+      this.shape(aspect, title, shape);
+      return { shape, size: Math.max(this.width, this.height * aspect) };
+    });
+    const most = LARGER_MAX * Math.min(...tried.map((each) => each.size));
+    const best = tried.find((each) => each.size <= most);
+    this.shape(aspect, title, best?.shape ?? 1);
+    for (const region of this.regions) {
+      for (const domain of region.domains) {
+        domain.x += region.x + REGION_PAD;
+        domain.y += region.y + title;
+      }
+    }
+  }
+
+  /** Lays out domains in their regions, and regions in the map. */
+  private shape(aspect: number, title: number, shape: number): void {
+    for (const region of this.regions) {
+      const { width, height } = inRows(region.domains, aspect * shape, DOMAIN_GAP);
+      region.width = width + 2 * REGION_PAD;
+      region.height = height + title + REGION_PAD;
+    }
+    const { width, height } = inRows(this.regions, aspect, REGION_GAP);
+    [this.width, this.height] = [width, height];
   }
 
   private fold(domain: Domain): void {
@@ -138,7 +196,7 @@ export class FleetModel {
       this.x[node] = (at % columns) * wide;
       this.y[node] = Math.floor(at / columns) * tall;
     });
-    domain.width = Math.max(Math.min(columns, domain.nodes.length) * wide - NODE_GAP, 10);
+    domain.width = Math.max(Math.min(columns, domain.nodes.length) * wide - NODE_GAP, DOMAIN_WIDTH_MIN);
     domain.height = TITLE + Math.ceil(domain.nodes.length / columns) * tall;
   }
 
@@ -247,4 +305,37 @@ export class FleetModel {
     }
     return found;
   }
+}
+
+interface Size {
+  width: number;
+  height: number;
+}
+
+/** Puts places beside each other in as many rows as fit `aspect` best; returns their size. */
+function inRows(places: Place[], aspect: number, gap: number): Size {
+  const whole = places.reduce((sum, each) => sum + each.width + gap, -gap);
+  const widest = Math.max(0, ...places.map((each) => each.width));
+  let best = { most: whole, size: Number.POSITIVE_INFINITY };
+  for (let rows = 1; rows <= Math.min(places.length, ROWS_MAX); rows += 1) {
+    // A little more than an even part: the last place of a row is not to begin another one.
+    const most = Math.max(widest, (whole / rows) * 1.02 + (rows > 1 ? widest / 2 : 0));
+    const { width, height } = filled(places, most, gap);
+    const size = Math.max(width, height * aspect);
+    if (size < best.size) best = { most, size };
+  }
+  return filled(places, best.most, gap);
+}
+
+/** Fills rows that are `most` wide at most. */
+function filled(places: Place[], most: number, gap: number): Size {
+  let [x, y, tallest, width] = [0, 0, 0, 0];
+  for (const each of places) {
+    if (x > 0 && x + each.width > most) [x, y, tallest] = [0, y + tallest + gap, 0];
+    [each.x, each.y] = [x, y];
+    x += each.width + gap;
+    tallest = Math.max(tallest, each.height);
+    width = Math.max(width, x - gap);
+  }
+  return { width, height: y + tallest };
 }

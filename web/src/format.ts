@@ -9,6 +9,10 @@ const STEPS: [number, string][] = [
 ];
 
 const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+/** By the number of digits after the point: to make one takes longer than to write many numbers. */
+const withDigits = [0, 1, 2].map(
+  (digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
+);
 const clock = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit",
   minute: "2-digit",
@@ -42,7 +46,7 @@ export function duration(ms: number): string {
 export function gpuHours(gpuMs: number): string {
   const hours = gpuMs / MS_PER_HOUR;
   const digits = Math.abs(hours) >= 100 ? 0 : Math.abs(hours) >= 1 ? 1 : 2;
-  return hours.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return (withDigits[digits] as Intl.NumberFormat).format(hours);
 }
 
 /** Returns GPU-hours for a column: filled up with blanks, so that the points lie below each other. */
@@ -56,6 +60,11 @@ export function gpuHoursCell(gpuMs: number): string {
 /** Returns a part of a whole in percent; nothing of nothing is 0. */
 export function percent(part: number, of: number): string {
   return `${(of ? (100 * part) / of : 0).toFixed(of && part / of < 0.1 && part ? 1 : 0)} %`;
+}
+
+/** Returns a part of a whole in percent for a column: with one digit after the point, always. */
+export function percentCell(part: number, of: number): string {
+  return `${(of ? (100 * part) / of : 0).toFixed(1)} %`;
 }
 
 /** Returns an instant as time of day, with the day where it is not today; else as a date. */

@@ -38,7 +38,8 @@ export function ReportText({ html }: { html: string }) {
 /**
  * Returns a page without its style, and the style, which the page's policy does not allow inline.
  *
- * The style of a single element is kept as its `data-style`.
+ * The style of a single element is kept as its `data-style`. Handlers of events, which are never
+ * copied, have another name, too: a browser reports them to the console while it reads them.
  */
 function apart(html: string): { text: string; style: string } {
   const sheets: string[] = [];
@@ -47,7 +48,9 @@ function apart(html: string): { text: string; style: string } {
       sheets.push(scoped(sheet));
       return "";
     })
-    .replace(/<[a-z][^>]*>/gi, (tag) => tag.replace(/\sstyle=/gi, " data-style="));
+    .replace(/<[a-z][^>]*>/gi, (tag) =>
+      tag.replace(/\sstyle=/gi, " data-style=").replace(/\son\w+=/gi, " data-event="),
+    );
   return { text, style: sheets.join("\n") };
 }
 

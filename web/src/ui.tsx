@@ -108,6 +108,22 @@ export function Words({ of }: { of: string }) {
   return <>{piecesOf(of).map((each) => ("at" in each ? <When at={each.at} /> : each.text))}</>;
 }
 
+/** Returns how a note is placed beside a point of `around`, inside it where it is near an edge. */
+export function besidePoint(x: number, y: number, around: HTMLElement | null): {
+  class: string;
+  style: { left: string; top: string };
+} {
+  const isRight = around !== null && x > around.clientWidth / 2;
+  const isLow = around !== null && y > around.clientHeight - 80;
+  return {
+    class: `tip${isRight ? " leftwards" : ""}${isLow ? " upwards" : ""}`,
+    style: { left: `${x + TIP_PX}px`, top: `${y + TIP_PX}px` },
+  };
+}
+
+/** How far a note is from what it is about; style.css has it too. */
+const TIP_PX = 14;
+
 export interface Part {
   name: string;
   value: number;

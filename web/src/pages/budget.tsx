@@ -5,9 +5,10 @@ import { ask, change, wordsOf } from "../api.ts";
 import type { Outcome as Answered, Statement } from "../api_types.ts";
 import { Chart } from "../chart.tsx";
 import type { Budget } from "../documents.ts";
-import { gpuHours, number, percent } from "../format.ts";
+import { gpuHours, gpuHoursCell, number, percent } from "../format.ts";
 import { useLive } from "../live.ts";
-import { Await, Badge, Card, Confirm, Empty, Title, When } from "../ui.tsx";
+import { Link } from "../router.tsx";
+import { Await, Badge, Bar, Card, Confirm, Empty, Title, When } from "../ui.tsx";
 import { useViewer } from "../viewer.ts";
 import { type Envelope, Spending, envelopesOf } from "./budgets.tsx";
 
@@ -59,6 +60,7 @@ export function BudgetPage({ name }: { name: string }) {
                 onDone={found.reload}
               />
             ))}
+            <Borrowed owner={budget.spec.owner} statement={statements.at(-1)} />
           </>
         )}
       </Await>
@@ -83,6 +85,19 @@ function EnvelopeCard({ envelope, statements, onDone }: CardProps) {
       <div class="columns">
         <div>
           <Spending status={status} />
+          {status.grantedGPUMs !== null && (
+            <ul class="legend">
+              <li>
+                <i class="accent" /> spent
+              </li>
+              <li>
+                <i class="plan" /> held
+              </li>
+              <li>
+                <i class="free" /> free
+              </li>
+            </ul>
+          )}
           <dl class="facts">
             <dt>Flavor</dt>
             <dd>{spec.flavor}</dd>
@@ -119,6 +134,7 @@ function EnvelopeCard({ envelope, statements, onDone }: CardProps) {
         </div>
         <div>
           <BurnDown envelope={envelope} statements={statements} />
+          <UsedBy envelope={envelope} statement={statements.at(-1)} />
           <WhatIf envelope={envelope} onDone={onDone} />
         </div>
       </div>
@@ -181,6 +197,75 @@ function BurnDown({ envelope, statements }: { envelope: Envelope; statements: St
         ]}
       />
     </>
+  );
+}
+
+/** Each tier: what it is called here, and the colour that it has in bars. */
+const TIERS: Record<string, { words: string; kind: string }> = {
+  owned: { words: "its owner", kind: "good" },
+  shared: { words: "its family", kind: "accent" },
+  borrowed: { words: "lent to others", kind: "plan" },
+};
+
+/** Who used an envelope this month: its owner, the family, and those who borrow from it. */
+function UsedBy({ envelope, statement }: { envelope: Envelope; statement: Statement | undefined }) {
+  const name = `${envelope.budget}/${envelope.spec.name}`;
+  const used = statement?.status.envelopes.find((each) => each.name === name)?.usedBy ?? [];
+  const sums = new Map<string, number>(Object.keys(TIERS).map((tier) => [tier, 0]));
+  for (const each of used) sums.set(each.tier, (sums.get(each.tier) ?? 0) + each.spentGPUMs);
+  const total = [...sums.values()].reduce((sum, each) => sum + each, 0);
+  if (total === 0) return <p class="quiet apart">No GPU-hours were used of it this month.</p>;
+  const parts = [...sums].map(([tier, value]) => ({
+    name: TIERS[tier]?.words ?? tier,
+    value,
+    kind: TIERS[tier]?.kind ?? "quiet",
+  }));
+  return (
+    <>
+      <p class="quiet apart">GPU-hours used this month, by whom</p>
+      <Bar
+        label={parts.map((part) => `${part.name} ${gpuHours(part.value)}`).join(", ")}
+        total={total}
+        parts={parts}
+      />
+      <ul class="legend">
+        {parts.map((part) => (
+          <li key={part.name}>
+            <i class={part.kind} /> {part.name} <span class="num">{gpuHours(part.value)}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+/** What the owner of a budget used this month of the envelopes of others. */
+export function Borrowed({ owner, statement }: { owner: string; statement: Statement | undefined }) {
+  const rows = statement?.status.borrowed.filter((each) => each.borrower === owner) ?? [];
+  if (rows.length === 0) return null;
+  return (
+    <Card title={`Borrowed by ${owner} this month`}>
+      <table class="plain">
+        <thead>
+          <tr>
+            <th>From</th>
+            <th>Envelope</th>
+            <th class="right">GPU-hours</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((each) => (
+            <tr key={each.envelope}>
+              <td>{each.lender}</td>
+              <td>
+                <Link to={["budgets", each.envelope.split("/")[0] ?? ""]}>{each.envelope}</Link>
+              </td>
+              <td class="right num">{gpuHoursCell(each.spentGPUMs)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Card>
   );
 }
 

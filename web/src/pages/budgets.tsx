@@ -2,7 +2,7 @@
 
 import { ask } from "../api.ts";
 import type { Budget, EnvelopeSpec, EnvelopeStatus } from "../documents.ts";
-import { gpuHours, gpuHoursCell, number, percent } from "../format.ts";
+import { gpuHours, gpuHoursCell, number, percentCell } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link } from "../router.tsx";
 import { Await, Badge, Bar, type Column, Empty, Table, Title } from "../ui.tsx";
@@ -91,7 +91,7 @@ const COLUMNS: Column<Envelope>[] = [
     show: (each) =>
       each.status.grantedGPUMs === null
         ? "-"
-        : percent(each.status.spentGPUMs + each.status.heldGPUMs, each.status.grantedGPUMs),
+        : percentCell(each.status.spentGPUMs + each.status.heldGPUMs, each.status.grantedGPUMs),
   },
   {
     title: "GPUs now",

@@ -39,12 +39,21 @@ export function ConflictPage({ name }: { name: string }) {
   );
 }
 
+/** The run for whose start a conflict was declared, or what else it was declared for. */
+export function Sought({ reservation, cause }: { reservation: string | null; cause: string }) {
+  if (!reservation) return <>{cause}</>;
+  const run = reservation.slice(0, reservation.lastIndexOf("@"));
+  return <Link to={["runs", run]}>{run}</Link>;
+}
+
 function Facts({ outcome: { spec, status } }: { outcome: Outcome }) {
   return (
     <Card title="What it was about" aside={<Badge word={status.outcome} />}>
       <dl class="facts">
         <dt>For</dt>
-        <dd>{spec.reservation ?? spec.cause}</dd>
+        <dd>
+          <Sought reservation={spec.reservation} cause={spec.cause} />
+        </dd>
         <dt>Where</dt>
         <dd>
           {spec.scope.flavor} in {spec.scope.domains.join(", ") || "every domain"}

@@ -6,6 +6,7 @@ import { gpuHoursCell, number } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link } from "../router.tsx";
 import { Await, Badge, type Column, Empty, Table, Title, When } from "../ui.tsx";
+import { Sought } from "./conflict.tsx";
 
 const COLUMNS: Column<Outcome>[] = [
   {
@@ -37,7 +38,7 @@ const COLUMNS: Column<Outcome>[] = [
   {
     title: "For",
     value: (each) => each.spec.reservation ?? "",
-    show: (each) => each.spec.reservation ?? each.spec.cause,
+    show: (each) => <Sought reservation={each.spec.reservation} cause={each.spec.cause} />,
   },
   {
     title: "GPUs short",

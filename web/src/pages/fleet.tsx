@@ -2,20 +2,27 @@
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, wordsOf } from "../api.ts";
-import { type Chosen, type View, drawFleet, fitted, paintFor, paintOf } from "../fleet_canvas.ts";
-import { FleetModel } from "../fleet_model.ts";
+import { type Chosen, type View, closeTo, drawFleet, fitted, paintFor, paintOf } from "../fleet_canvas.ts";
+import { FleetModel, type Place } from "../fleet_model.ts";
 import { number } from "../format.ts";
 import type { Reservation } from "../gantt.ts";
 import { type LedgerEvent, stream, useLive } from "../live.ts";
 import { colorClass, useOwnerColors } from "../owner_colors.ts";
 import { Link, useParam } from "../router.tsx";
-import { Badge, Bar, Card, type Column, Empty, Table, Title } from "../ui.tsx";
+import { Badge, Bar, Card, type Column, Empty, Table, Title, besidePoint } from "../ui.tsx";
 import { oversees, useViewer } from "../viewer.ts";
 
 const ANEW_MS = 60_000;
 const ASPECT = 2.1;
+const NARROW_ASPECT = 0.8;
+const NAV_PX = 260;
 const ZOOM = 1.25;
 const PAN_PX = 60;
+
+/** Returns whether the screen is that of a phone. */
+function isNarrow(): boolean {
+  return innerWidth < 700;
+}
 
 /** Returns the map, kept up by events; `version` changes with it. */
 function useFleet(): { model: FleetModel | null; version: number; fault: string } {
@@ -35,7 +42,9 @@ function useFleet(): { model: FleetModel | null; version: number; fault: string 
       try {
         const map = await ask("/map", {}, {}, stop.signal);
         const submitted = held?.submitted;
-        held = new FleetModel(map, innerWidth < 700 ? 0.8 : ASPECT);
+        held = isNarrow()
+          ? new FleetModel(map, NARROW_ASPECT, innerWidth)
+          : new FleetModel(map, ASPECT, innerWidth - NAV_PX);
         submitted?.forEach((owner, run) => held?.submitted.set(run, owner));
         for (const event of early) enter(event);
         early = [];
@@ -206,8 +215,12 @@ function MapView({ model, version, colors, chosen, reserved }: MapProps) {
     view.current ??= fitted(model, at.clientWidth, at.clientHeight);
     drawFleet(at, model, view.current, { colors, chosen, reserved });
   };
+  const laidOut = useRef("");
   useLayoutEffect(() => {
-    view.current = null;
+    // What was asked for anew is mostly laid out as before: what the viewer looks at stays in sight.
+    const size = `${model.width} ${model.height}`;
+    if (laidOut.current !== size) view.current = null;
+    laidOut.current = size;
     redraw.current();
   }, [model]);
   useLayoutEffect(() => redraw.current(), [version, colors, chosen.owner, chosen.run, reserved]);
@@ -266,6 +279,12 @@ function MapView({ model, version, colors, chosen, reserved }: MapProps) {
     redraw.current();
     setPicked(node);
   };
+  const approach = (place: Place): void => {
+    const at = canvas.current;
+    if (!at) return;
+    view.current = closeTo(place, at.clientWidth, at.clientHeight);
+    redraw.current();
+  };
   const moved = (event: PointerEvent): void => {
     if (event.buttons === 1) {
       setTip(null);
@@ -287,7 +306,10 @@ function MapView({ model, version, colors, chosen, reserved }: MapProps) {
   };
   return (
     <>
-      <FindNode model={model} onFind={show} />
+      <div class="find-node">
+        <ZoomTo model={model} onChoose={approach} onAll={fit} />
+        <FindNode model={model} onFind={show} />
+      </div>
       <div class="map">
         <canvas
           ref={canvas}
@@ -316,7 +338,7 @@ function MapView({ model, version, colors, chosen, reserved }: MapProps) {
           </button>
         </div>
         {tip && (
-          <div class="tip" style={{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}>
+          <div {...besidePoint(tip.x, tip.y, canvas.current)}>
             {tip.slot.map((line) => (
               <div>{line}</div>
             ))}
@@ -328,13 +350,47 @@ function MapView({ model, version, colors, chosen, reserved }: MapProps) {
   );
 }
 
+/** Goes from the whole fleet to a region or a domain. */
+function ZoomTo(props: { model: FleetModel; onChoose: (place: Place) => void; onAll: () => void }) {
+  const { model, onChoose, onAll } = props;
+  const regions = model.regions.filter((region) => region.name);
+  if (model.domains.length < 2) return null;
+  const choose = (value: string): void => {
+    const among: Place[] = value.startsWith("r") ? regions : model.domains;
+    const place = value ? among[Number(value.slice(1))] : undefined;
+    if (place) onChoose(place);
+    else onAll();
+  };
+  return (
+    <label class="choice">
+      Zoom to{" "}
+      <select onChange={(event) => choose(event.currentTarget.value)}>
+        <option value="">the whole fleet</option>
+        {regions.length > 0 && (
+          <optgroup label="Regions">
+            {regions.map((region, at) => (
+              <option value={`r${at}`}>{region.name}</option>
+            ))}
+          </optgroup>
+        )}
+        <optgroup label="Domains">
+          {model.domains.map((domain, at) => (
+            <option value={`d${at}`}>
+              {domain.name} {domain.flavor}
+            </option>
+          ))}
+        </optgroup>
+      </select>
+    </label>
+  );
+}
+
 /** Finds a node by its name, for those who do not use a mouse, and in fleets of thousands. */
 function FindNode({ model, onFind }: { model: FleetModel; onFind: (node: number) => void }) {
   const [typed, setTyped] = useState("");
   const [isMissing, setMissing] = useState(false);
   return (
     <form
-      class="find-node"
       onSubmit={(event) => {
         event.preventDefault();
         const node = model.names.indexOf(typed.trim());
@@ -419,9 +475,9 @@ interface Row {
 const COLUMNS: Column<Row>[] = [
   { title: "Domain", value: (row) => row.name, show: (row) => row.name },
   { title: "Flavor", whole: true, value: (row) => row.flavor, show: (row) => row.flavor },
-  { title: "Pool", value: (row) => row.pool, show: (row) => row.pool },
+  { title: "Pool", wide: true, value: (row) => row.pool, show: (row) => row.pool },
   {
-    title: "Held",
+    title: "Use",
     value: (row) => row.held / row.gpus,
     show: (row) => (
       <Bar

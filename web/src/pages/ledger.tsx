@@ -71,7 +71,7 @@ export function LedgerPage() {
         <input
           id="about"
           type="search"
-          placeholder="run/NAME, node/NAME, reservation/NAME, resolveroutcome/1"
+          placeholder="run/NAME, node/NAME, reservation/NAME"
           value={typed}
           onInput={(event) => setTyped(event.currentTarget.value)}
         />

@@ -81,6 +81,16 @@ export function OwnerPage({ name }: { name: string }) {
   );
 }
 
+/** How each field of a quota is called here, and how its value is written. */
+const QUOTAS: Record<string, [string, (value: number) => string]> = {
+  maxNodes: ["Nodes at most", number],
+  maxConcurrentRuns: ["Runs at most at a time", number],
+  gpuHoursBudget: ["Budget of GPU-hours", number],
+  nodeHoursBudget: ["Budget of node-hours", number],
+  fairShareTarget: ["Target share", (value) => percent(value, 1)],
+  burstAllowance: ["May come to", (value) => `${value} times its target on an idle fleet`],
+};
+
 function Standing({ owner }: { owner: Owner }) {
   const { status } = owner;
   return (
@@ -113,16 +123,18 @@ function Standing({ owner }: { owner: Owner }) {
           <dd>
             <Names names={status.pending} />
           </dd>
-          <dt>Budget of hours</dt>
+          <dt>Budget of hours used</dt>
           <dd class="num">
-            {status.budgetUsed === null ? "none" : `${percent(status.budgetUsed, 1)} used`}
+            {status.budgetUsed === null ? "it has no such budget" : percent(status.budgetUsed, 1)}
           </dd>
           {owner.spec.quota && (
             <>
-              <dt>Quota</dt>
-              <dd>
-                <code>{JSON.stringify(owner.spec.quota)}</code>
-              </dd>
+              {Object.entries(owner.spec.quota).map(([field, value]) => (
+                <>
+                  <dt>{QUOTAS[field]?.[0] ?? field}</dt>
+                  <dd class="num">{QUOTAS[field]?.[1](Number(value)) ?? String(value)}</dd>
+                </>
+              ))}
             </>
           )}
         </dl>
@@ -191,7 +203,7 @@ function Stated({ statement }: { statement: Statement }) {
         {!status.isOver && "; the month is not over"}
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Statement">
-        <table class="plain">
+        <table class="plain stated">
           <thead>
             <tr>
               <th>Envelope</th>
@@ -207,30 +219,54 @@ function Stated({ statement }: { statement: Statement }) {
           <tbody>
             {status.envelopes.map((each) => (
               <tr key={each.name}>
-                <td>{each.name}</td>
-                <td>{each.flavor}</td>
-                <td class="right num">{gpuHoursCell(each.grantedGPUMs)}</td>
-                <td class="right num">{gpuHoursCell(each.broughtForwardGPUMs)}</td>
-                <td class="right num">{gpuHoursCell(each.spentInMonthGPUMs)}</td>
-                <td class="right num">{gpuHoursCell(each.heldGPUMs)}</td>
-                <td class="right num">{gpuHoursCell(each.freeGPUMs)}</td>
-                <td class="right num">{gpuHoursCell(each.lentGPUMs)}</td>
+                <td data-label="Envelope">{each.name}</td>
+                <td data-label="Flavor">{each.flavor}</td>
+                <td class="right num" data-label="Granted">{gpuHoursCell(each.grantedGPUMs)}</td>
+                <td class="right num" data-label="Before">{gpuHoursCell(each.broughtForwardGPUMs)}</td>
+                <td class="right num" data-label="In the month">{gpuHoursCell(each.spentInMonthGPUMs)}</td>
+                <td class="right num" data-label="Held">{gpuHoursCell(each.heldGPUMs)}</td>
+                <td class="right num" data-label="Free">{gpuHoursCell(each.freeGPUMs)}</td>
+                <td class="right num" data-label="Lent">{gpuHoursCell(each.lentGPUMs)}</td>
               </tr>
             ))}
           </tbody>
           <tfoot>
             <tr>
               <th colSpan={2}>Total</th>
-              <td class="right num">{gpuHoursCell(status.total.grantedGPUMs)}</td>
+              <td class="right num" data-label="Granted">{gpuHoursCell(status.total.grantedGPUMs)}</td>
               <td class="right num" />
-              <td class="right num">{gpuHoursCell(status.total.spentInMonthGPUMs)}</td>
-              <td class="right num">{gpuHoursCell(status.total.heldGPUMs)}</td>
-              <td class="right num">{gpuHoursCell(status.total.freeGPUMs)}</td>
-              <td class="right num">{gpuHoursCell(status.total.lentGPUMs)}</td>
+              <td class="right num" data-label="In the month">{gpuHoursCell(status.total.spentInMonthGPUMs)}</td>
+              <td class="right num" data-label="Held">{gpuHoursCell(status.total.heldGPUMs)}</td>
+              <td class="right num" data-label="Free">{gpuHoursCell(status.total.freeGPUMs)}</td>
+              <td class="right num" data-label="Lent">{gpuHoursCell(status.total.lentGPUMs)}</td>
             </tr>
           </tfoot>
         </table>
       </div>
+      {status.borrowed.length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Borrowed">
+          <table class="plain stated">
+            <thead>
+              <tr>
+                <th>Borrowed from</th>
+                <th>Envelope</th>
+                <th>By</th>
+                <th class="right">In the month</th>
+              </tr>
+            </thead>
+            <tbody>
+              {status.borrowed.map((each) => (
+                <tr key={`${each.borrower} ${each.envelope}`}>
+                  <td data-label="Borrowed from">{each.lender}</td>
+                  <td data-label="Envelope">{each.envelope}</td>
+                  <td data-label="By">{each.borrower}</td>
+                  <td class="right num" data-label="In the month">{gpuHoursCell(each.spentGPUMs)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
     </>
   );
 }

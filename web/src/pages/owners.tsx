@@ -2,7 +2,7 @@
 
 import { ask } from "../api.ts";
 import type { Owner } from "../documents.ts";
-import { number, percent } from "../format.ts";
+import { number, percent, percentCell } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link } from "../router.tsx";
 import { Await, Badge, Bar, type Column, Empty, Table, Title } from "../ui.tsx";
@@ -43,13 +43,13 @@ const columns = (most: number): Column<Row>[] => [
     title: "Share",
     right: true,
     value: ({ share }) => share?.share ?? 0,
-    show: ({ share }) => (share ? percent(share.share, 1) : "-"),
+    show: ({ share }) => (share ? percentCell(share.share, 1) : "-"),
   },
   {
     title: "Target",
     right: true,
     value: ({ share }) => share?.effectiveTarget ?? 0,
-    show: ({ share }) => (share ? percent(share.effectiveTarget, 1) : "-"),
+    show: ({ share }) => (share ? percentCell(share.effectiveTarget, 1) : "-"),
   },
   {
     title: "GPUs now",
@@ -80,8 +80,8 @@ const columns = (most: number): Column<Row>[] => [
         "-"
       ) : (
         <>
-          {percent(owner.status.budgetUsed, 1)}{" "}
-          {owner.status.budgetUsed > 1 && <Badge word="over" tone="bad" />}
+          {owner.status.budgetUsed > 1 && <Badge word="over" tone="bad" />}{" "}
+          {percentCell(owner.status.budgetUsed, 1)}
         </>
       ),
   },

@@ -10,7 +10,7 @@ import { Link, useParam } from "../router.tsx";
 import { Await, Badge, type Column, Empty, Table, Ticking, Title, Words } from "../ui.tsx";
 import { useViewer } from "../viewer.ts";
 import { type ListLine, folded, lineName } from "./tasks.tsx";
-import { PlanText, waitText } from "./waiting.tsx";
+import { PlanText, scoreText, waitText } from "./waiting.tsx";
 
 const PAGE = 100;
 /** Of how many runs the likely start is asked for: those that a pool plans, and a few more. */
@@ -44,7 +44,7 @@ export function QueuePage() {
   };
   return (
     <>
-      <Title title="Queue" sub="Runs are tried in this order. A later one starts first only where it delays no planned start.">
+      <Title title="Queue" sub="Runs are tried in this order. A later one starts first only where it delays no planned start. Below each score: its owner's share of the flavor, of its target.">
         <OwnerChoice owner={owner} onChoose={(next) => {
           setMore(null);
           setOwner(next);
@@ -170,7 +170,6 @@ function columns(likely: Map<string, QueueStart>): Column<ListLine>[] {
     {
       title: "Score",
       right: true,
-      wide: true,
       value: ({ run }) => run.status.queue?.score ?? 0,
       show: ({ run }) => <Score run={run} />,
     },
@@ -201,18 +200,17 @@ function columns(likely: Map<string, QueueStart>): Column<ListLine>[] {
   ];
 }
 
+/** The score of a run's owner, and below it the terms that it is computed from. */
 function Score({ run }: { run: Run }) {
   const terms = run.status.queue;
   if (!terms) return <>-</>;
-  const words = [
-    `has ${percent(terms.share, 1)} of ${terms.flavor}`,
-    `target ${percent(terms.effectiveTarget, 1)}`,
-    terms.budgetUsed === null ? "no soft budget" : `${percent(terms.budgetUsed, 1)} of its budget used`,
-    `penalty ${terms.penalty.toFixed(2)}`,
-  ].join(" · ");
   return (
-    <span title={words}>
-      {terms.score.toFixed(3)} {terms.overBudget && <Badge word="over budget" tone="bad" />}
+    <span class="score" title={scoreText(terms)}>
+      {terms.overBudget && <Badge word="over budget" tone="bad" />} {terms.score.toFixed(3)}
+      <small>
+        {percent(terms.share, 1)} of {percent(terms.effectiveTarget, 1)}
+        {terms.penalty < 1 && ` × ${terms.penalty.toFixed(2)}`}
+      </small>
     </span>
   );
 }

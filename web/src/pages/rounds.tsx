@@ -2,13 +2,15 @@
 
 import { ask } from "../api.ts";
 import type { Run, Turn } from "../documents.ts";
-import { duration, number, percent } from "../format.ts";
+import { duration, number, percentCell } from "../format.ts";
 import { type LedgerEvent, useLive } from "../live.ts";
 import { Link } from "../router.tsx";
 import { Await, Badge, Card, type Column, Empty, Table, Title, When } from "../ui.tsx";
 
 const RUNS = 1_000;
 const EVENTS = 1_000;
+/** How many answers are read back at most for the round that a pool is in. */
+const PAGES_BACK = 10;
 const PPM = 1_000_000;
 
 interface Pool {
@@ -37,26 +39,56 @@ interface Row {
   turn: Turn;
 }
 
+/** The last round of each pool that was seen: later events of other kinds do not hide it. */
+const seen = new Map<string, Round>();
+
+/** Returns the last round of each pool, reading back from the end of the ledger. */
+async function roundsOf(pools: string[], signal: AbortSignal): Promise<Map<string, Round>> {
+  const wanted = new Set(pools);
+  const found = new Map<string, Round>();
+  let before: number | null = null;
+  for (let page = 0; page < PAGES_BACK && wanted.size > 0; page += 1) {
+    const from: number | null = before === null ? null : Math.max(1, before - EVENTS);
+    const query: Record<string, number> = from === null ? { limit: EVENTS } : { from, limit: EVENTS };
+    const answer = await ask("/ledger/events", {}, query, signal);
+    const events = (answer.items as unknown as LedgerEvent[]).filter(
+      (event) => before === null || event.seq < before,
+    );
+    for (const event of events.reverse()) {
+      const pool = String(event.pool);
+      if (!event.tag.startsWith("round-shared") || found.has(pool)) continue;
+      found.set(pool, event as unknown as Round);
+      wanted.delete(pool);
+    }
+    // Of a stretch in which the caller may see no event, the beginning is what was asked for.
+    before = from ?? events.at(-1)?.seq ?? 1;
+    if (before <= 1) break;
+    // What was seen before is the last one, unless a newer one was in this answer.
+    for (const pool of [...wanted]) if (seen.has(pool)) wanted.delete(pool);
+  }
+  for (const [pool, round] of found) seen.set(pool, round);
+  return seen;
+}
+
 async function load(signal: AbortSignal): Promise<Found> {
   const all = (await ask("/pools", {}, {}, signal)).items as unknown as Pool[];
   const pools = all.filter((pool) => pool.spec.discipline === "rounds");
   if (pools.length === 0) return { pools: [] };
-  const [waiting, running, events] = await Promise.all([
+  const [waiting, running, rounds] = await Promise.all([
     ask("/runs", {}, { phase: "Pending", limit: RUNS }, signal),
     ask("/runs", {}, { phase: "Running", limit: RUNS }, signal),
-    ask("/ledger/events", {}, { limit: EVENTS }, signal),
+    roundsOf(
+      pools.map((pool) => pool.metadata.name),
+      signal,
+    ),
   ]);
   const runs = [...running.items, ...waiting.items] as unknown as Run[];
-  const recorded = events.items as unknown as LedgerEvent[];
   return {
     pools: pools.map((pool) => {
       const name = pool.metadata.name;
-      const round = recorded.findLast(
-        (event) => event.tag.startsWith("round-shared") && event.pool === name,
-      );
       return {
         pool,
-        round: (round as unknown as Round) ?? null,
+        round: rounds.get(name) ?? null,
         rows: runs.filter((run) => run.spec.pool === name).flatMap(rowsOf),
       };
     }),
@@ -95,7 +127,7 @@ const COLUMNS: Column<Row>[] = [
     title: "Share of its time",
     right: true,
     value: ({ turn }) => turn.share,
-    show: ({ turn }) => percent(turn.share, 1),
+    show: ({ turn }) => percentCell(turn.share, 1),
   },
   {
     title: "Owed",
@@ -133,7 +165,7 @@ export function RoundsPage() {
               <Card
                 key={pool.metadata.name}
                 title={pool.metadata.name}
-                aside={<span class="quiet">{pool.spec.policy}</span>}
+                aside={!round && <span class="quiet">{pool.spec.policy}</span>}
               >
                 {round && <Began round={round} />}
                 <Table
@@ -166,7 +198,7 @@ function Began({ round }: { round: Round }) {
           <dd class="num">
             {number(round.gpus[at] ?? 0)} GPUs
             {(round.prices[at] ?? 0) > 0 &&
-              `; one more was worth ${((round.prices[at] ?? 0) / PPM).toPrecision(3)} of the policy's objective`}
+              `; price ${((round.prices[at] ?? 0) / PPM).toPrecision(3)}: what one more GPU would add to the policy's objective`}
           </dd>
         </>
       ))}

@@ -3,16 +3,20 @@
 import { useRef, useState } from "preact/hooks";
 import { ask, change } from "../api.ts";
 import type { Explanation, Forecast } from "../api_types.ts";
-import { type Contest, type Remedy, type Run, flavorsOf } from "../documents.ts";
-import { away, duration, gpuHours, gpuHoursCell, number, percent } from "../format.ts";
+import { type Contest, type QueueTerms, type Remedy, type Run, flavorsOf } from "../documents.ts";
+import { away, duration, gpuHours, gpuHoursCell, number, percent, percentCell } from "../format.ts";
 import { type LedgerEvent, useLive, useNow } from "../live.ts";
 import { Link, pageOf } from "../router.tsx";
 import { Await, Badge, Bar, Card, Confirm, Empty, Title, When, Words } from "../ui.tsx";
 import { mayChange, useViewer } from "../viewer.ts";
 import { Output } from "./output.tsx";
 import { Remedies } from "./remedies.tsx";
+import { Course } from "./course.tsx";
 import { Tasks, countsText } from "./tasks.tsx";
+import { scoreText } from "./waiting.tsx";
 
+/** How many owners are named whose runs come first. */
+const AHEAD_MAX = 5;
 const OVER = new Set(["Completed", "Failed", "Cancelled"]);
 
 interface Facts {
@@ -83,7 +87,7 @@ export function RunPage({ name }: { name: string }) {
                   <Tasks array={name} now={now} />
                 </Card>
               )}
-              {run.status.phase === "Pending" && !run.status.tasks && <Waits run={run} forecast={forecast} now={now} />}
+              {run.status.phase === "Pending" && !run.status.tasks && <Waits run={run} forecast={forecast} terms={termsOf(explanation)} now={now} />}
               {forecast && <Odds contest={forecast.contest} />}
               {explanation && (
                 <Remedies
@@ -133,7 +137,19 @@ function Summary({ run, now }: { run: Run; now: number }) {
   );
 }
 
-function Waits({ run, forecast, now }: { run: Run; forecast: Forecast | null; now: number }) {
+/** Returns the terms of a run's place in the queue, where it waits. */
+function termsOf(explanation: Explanation | null): QueueTerms | null {
+  return (explanation?.queue ?? null) as unknown as QueueTerms | null;
+}
+
+interface WaitsProps {
+  run: Run;
+  forecast: Forecast | null;
+  terms: QueueTerms | null;
+  now: number;
+}
+
+function Waits({ run, forecast, terms, now }: WaitsProps) {
   const refusal = run.status.refusal;
   const start = forecast?.plannedStart ?? null;
   return (
@@ -192,6 +208,29 @@ function Waits({ run, forecast, now }: { run: Run; forecast: Forecast | null; no
             </dd>
           </>
         )}
+        {terms && (
+          <>
+            <dt>Score</dt>
+            <dd>
+              <span class="num">{terms.score.toFixed(3)}</span>{" "}
+              {terms.overBudget && <Badge word="over budget" tone="bad" />}
+              <small class="below">{scoreText(terms)}</small>
+            </dd>
+          </>
+        )}
+        {terms?.ahead && terms.ahead.length > 0 && (
+          <>
+            <dt>Before it</dt>
+            <dd>
+              {terms.ahead.slice(0, AHEAD_MAX).map((each) => (
+                <div>
+                  {number(each.runs)} of {each.owner} <small class="num">score {each.score.toFixed(3)}</small>
+                </div>
+              ))}
+              {terms.ahead.length > AHEAD_MAX && `and ${number(terms.ahead.length - AHEAD_MAX)} more owners`}
+            </dd>
+          </>
+        )}
         {run.status.cutBy && (
           <>
             <dt>Cut by</dt>
@@ -231,7 +270,7 @@ function Odds({ contest }: { contest: Record<string, unknown> | null }) {
               <td>{token.run}</td>
               <td class="right num">{number(token.gpus)}</td>
               <td class="right num">{token.odds}</td>
-              <td class="right num">{percent(token.dummyCuts ?? 0, found.dummyDraws)}</td>
+              <td class="right num">{percentCell(token.dummyCuts ?? 0, found.dummyDraws)}</td>
             </tr>
           ))}
         </tbody>
@@ -341,17 +380,20 @@ function Story({ name }: { name: string }) {
     <Card title="History">
       <Await of={events}>
         {(found) => (
-          <ol class="events">
-            {found.items.map((event) => (
-              <li key={event.seq}>
-                <When at={event.at_ms} />
-                <div>
-                  <Badge word={String(event.tag).split("/")[0] ?? ""} tone={toneOf(String(event.tag))} />{" "}
-                  <span><Words of={event.text} /></span> <small>{event.actor}</small>
-                </div>
-              </li>
-            ))}
-          </ol>
+          <>
+            <Course events={found.items as unknown as LedgerEvent[]} />
+            <ol class="events">
+              {found.items.map((event) => (
+                <li key={event.seq}>
+                  <When at={event.at_ms} />
+                  <div>
+                    <Badge word={String(event.tag).split("/")[0] ?? ""} tone={toneOf(String(event.tag))} />{" "}
+                    <span><Words of={event.text} /></span> <small>{event.actor}</small>
+                  </div>
+                </li>
+              ))}
+            </ol>
+          </>
         )}
       </Await>
     </Card>

@@ -8,10 +8,12 @@ import { type Band, type Piece, type Reservation, sameBar, timeline } from "../g
 import { type LedgerEvent, useLive } from "../live.ts";
 import { colorClass, useOwnerColors } from "../owner_colors.ts";
 import { go, pageOf } from "../router.tsx";
-import { Await, Empty, Title } from "../ui.tsx";
+import { Await, Empty, Title, besidePoint } from "../ui.tsx";
 
 const EVENTS = 1_000;
 const LABEL = 150;
+const NARROW = 600;
+const NARROW_LABEL = 92;
 const AXIS = 26;
 const GAP = 10;
 const ROW_MAX = 6;
@@ -39,7 +41,7 @@ export function TimelinePage() {
     <>
       <Title
         title="Timeline"
-        sub="One band per domain, as tall as it has GPUs. Pale bars have ended or are spare, hollow ones are planned: below the band where its work may still run by then. Scroll to zoom, drag to move, double-click a bar to open its run."
+        sub="One band per domain, as tall as it has GPUs; the red line is now. Pale bars have ended or are spare, hollow ones are planned: below the band where its work may still run by then. Double-click a bar to open its run."
       />
       <Await of={found}>
         {({ bands, pieces }) =>
@@ -47,7 +49,6 @@ export function TimelinePage() {
             <Empty command="quorate apply -f fleet.yaml">The fleet has no nodes yet.</Empty>
           ) : (
             <>
-              <Owners pieces={pieces} />
               <Gantt bands={bands} pieces={pieces} />
             </>
           )
@@ -110,6 +111,8 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
   const drawnWidth = useRef(0);
   const [tip, setTip] = useState<Tip | null>(null);
   const chosen = tip?.isChosen ? tip.piece : null;
+  /** Where the bars begin, right of the names of domains. */
+  const start = (): number => (drawnWidth.current < NARROW ? NARROW_LABEL : LABEL);
   const tops = useMemo(() => {
     let top = AXIS;
     return bands.map((band) => {
@@ -122,8 +125,8 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
   const given = useOwnerColors();
   const x = (at: number): number => {
     const { from, until } = span.current as Span;
-    const width = drawnWidth.current - LABEL;
-    return LABEL + ((at - from) / (until - from)) * width;
+    const width = drawnWidth.current - start();
+    return start() + ((at - from) / (until - from)) * width;
   };
   const box = (piece: Piece): [number, number, number, number] => {
     const band = bands[piece.domain] as Band;
@@ -140,28 +143,29 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
     const ratio = devicePixelRatio;
     const whole = at.clientWidth;
     drawnWidth.current = whole;
+    const label = start();
     at.width = whole * ratio;
     at.height = at.clientHeight * ratio;
     const context = at.getContext("2d") as CanvasRenderingContext2D;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const paint = paintOf();
-    drawAxis(context, span.current, x, whole, height, paint.quiet, paint.free);
+    drawAxis(context, span.current, x, [label, whole], height, paint.quiet, paint.free);
+    // The GPUs of each domain; below them is planned work that begins before others have to end.
     context.fillStyle = paint.free;
+    context.globalAlpha = 0.4;
     bands.forEach((band, order) => {
-      // Under this line is planned work that begins before what runs there has to end.
-      if (band.rows > band.gpus) {
-        context.fillRect(LABEL, (tops[order] as number) + band.gpus * rowOf(band), whole - LABEL, 1);
-      }
+      context.fillRect(label, tops[order] as number, whole - label, band.gpus * rowOf(band) - 1);
     });
+    context.globalAlpha = 1;
     context.save();
     context.beginPath();
-    context.rect(LABEL, 0, whole - LABEL, height);
+    context.rect(label, 0, whole - label, height);
     context.clip();
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
     for (const piece of pieces) {
       const [left, top, width, tall] = box(piece);
-      if (left > whole || left + width < LABEL) continue;
+      if (left > whole || left + width < label) continue;
       const isPale = piece.kind === "past" || piece.isSpare;
       if (isPale) context.globalAlpha = piece.kind === "past" ? 0.35 : 0.55;
       if (piece.kind === "planned") {
@@ -176,9 +180,9 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
       if (isPale) context.globalAlpha = 1;
       if (tall >= 13 && width > 50) {
         context.fillStyle = piece.kind === "running" ? paint.onOwner : paint.text;
-        const visible = Math.min(left + width, whole) - Math.max(left, LABEL);
+        const visible = Math.min(left + width, whole) - Math.max(left, label);
         if (visible > 40) {
-          context.fillText(piece.run, Math.max(left, LABEL) + 6, top + tall / 2, visible - 10);
+          context.fillText(piece.run, Math.max(left, label) + 6, top + tall / 2, visible - 10);
         }
       }
     }
@@ -196,11 +200,11 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
     context.font = "600 12px system-ui, sans-serif";
     context.textBaseline = "top";
     context.fillStyle = paint.text;
-    bands.forEach((band, row) => context.fillText(band.name, 10, tops[row] as number, LABEL - 20));
+    bands.forEach((band, row) => context.fillText(band.name, 10, tops[row] as number, label - 20));
     context.font = "11px system-ui, sans-serif";
     context.fillStyle = paint.quiet;
     bands.forEach((band, row) =>
-      context.fillText(`${number(band.gpus)} GPUs`, 10, (tops[row] as number) + 15, LABEL - 20),
+      context.fillText(`${number(band.gpus)} GPUs`, 10, (tops[row] as number) + 15, label - 20),
     );
   };
   useLayoutEffect(() => draw.current(), [pieces, given, chosen]);
@@ -230,7 +234,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
   const zoom = (by: number, at: number): void => {
     const old = span.current;
     if (!old) return;
-    const share = Math.max(0, (at - LABEL) / ((canvas.current?.clientWidth ?? 1) - LABEL));
+    const share = Math.max(0, (at - start()) / (drawnWidth.current - start()));
     const middle = old.from + share * (old.until - old.from);
     const width = Math.min(90 * 24 * HOUR_MS, Math.max(60_000, (old.until - old.from) * by));
     span.current = { from: middle - share * width, until: middle + (1 - share) * width };
@@ -266,68 +270,97 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
   };
   const tipOf = (piece: Piece): Tip => {
     const [left, top] = box(piece);
-    return { x: Math.max(LABEL, left), y: top, piece, isChosen: true };
+    return { x: Math.max(start(), left), y: top, piece, isChosen: true };
   };
   const open = (piece: Piece | undefined): void => {
     if (piece) go(pageOf("runs", piece.run));
   };
-  const middle = (canvas.current?.clientWidth ?? 0) / 2;
+  const fit = (): void => {
+    span.current = null;
+    draw.current();
+  };
+  /** The middle of the bars; how wide they are is known once they are drawn. */
+  const zoomMiddle = (by: number): void => zoom(by, (start() + drawnWidth.current) / 2);
   const keys: Record<string, () => void> = {
     ArrowLeft: () => pan(-0.1),
     ArrowRight: () => pan(0.1),
     ArrowDown: () => choose(1),
     ArrowUp: () => choose(-1),
     Enter: () => open(tip?.piece),
-    "+": () => zoom(0.8, middle),
-    "=": () => zoom(0.8, middle),
-    "-": () => zoom(1.25, middle),
-    "0": () => {
-      span.current = null;
-      draw.current();
-    },
+    "+": () => zoomMiddle(0.8),
+    "=": () => zoomMiddle(0.8),
+    "-": () => zoomMiddle(1.25),
+    "0": fit,
   };
   return (
-    <div class="map gantt">
-      <canvas
-        ref={canvas}
-        style={{ height: `${height}px` }}
-        tabIndex={0}
-        role="img"
-        aria-label={`${pieces.length} leases and planned starts in ${bands.length} domains. Left and right move in time, up and down choose a bar, Enter opens its run, plus and minus zoom, 0 shows all.`}
-        onPointerMove={(event) => {
-          if (event.buttons === 1) {
-            setTip(null);
-            pan(-event.movementX / ((canvas.current?.clientWidth ?? 1) - LABEL));
-            return;
-          }
-          const piece = pieceAt(event.offsetX, event.offsetY);
-          setTip(piece ? { x: event.offsetX, y: event.offsetY, piece, isChosen: false } : null);
-        }}
-        onPointerLeave={() => setTip(null)}
-        onDblClick={(event) => {
-          open(pieceAt(event.offsetX, event.offsetY));
-        }}
-        onKeyDown={(event) => {
-          const act = keys[event.key];
-          if (!act) return;
-          event.preventDefault();
-          act();
-        }}
-      />
-      {tip && (
-        <div class="tip" role="status" style={{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}>
-          <div>
-            {tip.piece.run}
-            {tip.piece.owner && ` of ${tip.piece.owner}`} · {number(tip.piece.gpus)} GPUs
-            {tip.piece.isSpare && " spare"}
-          </div>
-          <div>
-            {tip.piece.kind === "planned" ? "planned" : tip.piece.kind} {time(tip.piece.from)} to{" "}
-            {time(tip.piece.until)} ({duration(tip.piece.until - tip.piece.from)})
-          </div>
+    <>
+      <div class="above">
+        <Owners pieces={pieces} />
+        <div class="zoom flat">
+          <button type="button" aria-label="Earlier" onClick={() => pan(-0.25)}>
+            ‹
+          </button>
+          <button type="button" aria-label="Later" onClick={() => pan(0.25)}>
+            ›
+          </button>
+          <button type="button" aria-label="Zoom in" onClick={() => zoomMiddle(0.6)}>
+            +
+          </button>
+          <button type="button" aria-label="Zoom out" onClick={() => zoomMiddle(1 / 0.6)}>
+            −
+          </button>
+          <button type="button" aria-label="Show everything" onClick={fit}>
+            ⤢
+          </button>
         </div>
-      )}
-    </div>
+      </div>
+      <div class="map gantt">
+        <canvas
+          ref={canvas}
+          style={{ height: `${height}px` }}
+          tabIndex={0}
+          role="img"
+          aria-label={`${pieces.length} leases and planned starts in ${bands.length} domains. Left and right move in time, up and down choose a bar, Enter opens its run, plus and minus zoom, 0 shows all.`}
+          onPointerMove={(event) => {
+            if (event.buttons === 1) {
+              setTip(null);
+              pan(-event.movementX / (drawnWidth.current - start()));
+              return;
+            }
+            const piece = pieceAt(event.offsetX, event.offsetY);
+            setTip(piece ? { x: event.offsetX, y: event.offsetY, piece, isChosen: false } : null);
+          }}
+          onPointerLeave={() => setTip(null)}
+          onClick={(event) => {
+            // By touch nothing is ever under the pointer: a bar is spoken of when it is touched.
+            const piece = pieceAt(event.offsetX, event.offsetY);
+            setTip(piece ? { x: event.offsetX, y: event.offsetY, piece, isChosen: true } : null);
+          }}
+          onDblClick={(event) => {
+            open(pieceAt(event.offsetX, event.offsetY));
+          }}
+          onKeyDown={(event) => {
+            const act = keys[event.key];
+            if (!act) return;
+            event.preventDefault();
+            act();
+          }}
+        />
+        {tip && (
+          <div role="status" {...besidePoint(tip.x, tip.y, canvas.current)}>
+            <div>
+              {tip.piece.run}
+              {tip.piece.owner && ` of ${tip.piece.owner}`} · {number(tip.piece.gpus)} GPUs
+              {tip.piece.isSpare && " spare"}
+            </div>
+            <div>
+              {tip.piece.kind === "planned" ? "planned" : tip.piece.kind} {time(tip.piece.from)} to{" "}
+              {time(tip.piece.until)} ({duration(tip.piece.until - tip.piece.from)})
+            </div>
+          </div>
+        )}
+      </div>
+    </>
   );
 }
 
@@ -335,13 +368,13 @@ function drawAxis(
   context: CanvasRenderingContext2D,
   span: Span,
   x: (at: number) => number,
-  width: number,
+  [label, width]: [number, number],
   height: number,
   quiet: string,
   line: string,
 ): void {
   context.clearRect(0, 0, width, height);
-  const step = STEPS.find((each) => (span.until - span.from) / each <= (width - LABEL) / 90) ?? STEPS.at(-1);
+  const step = STEPS.find((each) => (span.until - span.from) / each <= (width - label) / 90) ?? STEPS.at(-1);
   const offset = new Date().getTimezoneOffset() * 60_000;
   const every = step as number;
   context.font = "11px system-ui, sans-serif";

@@ -1,7 +1,7 @@
 /** Why a run waits, and when it starts, in a few words. */
 
-import type { Run } from "../documents.ts";
-import { away, fullTime } from "../format.ts";
+import type { QueueTerms, Run } from "../documents.ts";
+import { away, fullTime, percent } from "../format.ts";
 import { Badge } from "../ui.tsx";
 
 /** Returns why a run waits. */
@@ -19,4 +19,16 @@ export function PlanText({ run, now }: { run: Run; now: number }) {
       <span class="num">{away(plan.start, now)}</span> <Badge word={plan.state} />
     </span>
   );
+}
+
+/** Returns the terms of a score in a sentence (docs/queue.md). */
+export function scoreText(terms: QueueTerms): string {
+  const { share, effectiveTarget, flavor, penalty, score } = terms;
+  const budget =
+    terms.budgetUsed === null ? "it has no budget of hours" : `${percent(terms.budgetUsed, 1)} of its budget of hours is used`;
+  const below =
+    share < effectiveTarget
+      ? `(${percent(effectiveTarget, 1)} − ${percent(share, 1)}) / ${percent(effectiveTarget, 1)} × ${penalty.toFixed(2)} = ${score.toFixed(3)}`
+      : "its share is not below its target, so the score is 0";
+  return `Its owner has ${percent(share, 1)} of ${flavor}, target ${percent(effectiveTarget, 1)}; ${budget}: ${below}.`;
 }
