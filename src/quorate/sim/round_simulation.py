@@ -26,7 +26,7 @@ from quorate.policy.rounds.round_book import (
     renewed,
 )
 from quorate.policy.rounds.round_leases import steps_in
-from quorate.policy.rounds.round_places import Place, Server, place, stays
+from quorate.policy.rounds.round_places import Place, Places, Server, stays
 from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 from quorate.policy.rounds.strict_choice import StrictChoice
 
@@ -209,6 +209,7 @@ class Play:
             if rules.forgets_owed and rules.has_queue_per_flavor
             else None
         )
+        self._places = Places(setting.servers, rules)
         self._before: dict[Row, Place] = {}
         self._running: list[Lasting] = []
         self._now_s = 0.0 if self._coming is None else self._coming.arrives_s
@@ -380,7 +381,7 @@ class Play:
             chosen = choose(self.candidates(), self._gpus_of, order, rules)
         else:
             chosen = self._strictly.choose(self._book, self._gpus_of, order, now_s)
-        places = place(chosen, self.setting.servers, self._before, rules)
+        places = self._places.of(chosen, self._before)
         self._count_extensions(places)
         self._before = places
         self._started_s = now_s

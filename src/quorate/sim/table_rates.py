@@ -25,8 +25,10 @@ def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
     rows = {each: row for row, each in enumerate(table.types)}
     columns = {flavor: column for column, flavor in enumerate(table.flavors)}
     pairs = {
-        (int(one), int(other)): row
-        for row, (one, other) in enumerate(zip(table.pair_first, table.pair_second, strict=True))
+        pair: row
+        for row, pair in enumerate(
+            zip(table.pair_first.tolist(), table.pair_second.tolist(), strict=True)
+        )
     }
     alone = _where_known(table.spread.alone, table.together.alone)
     paired = _where_known(table.spread.paired, table.together.paired)

@@ -60,3 +60,20 @@ def test_a_layer_over_one_that_lost_or_gained_something_reads_that_one() -> None
     assert dict(over.items()) == {"b": 2, "c": 3}
     assert list(over.values()) == [2, 3]
     assert "a" not in over
+
+
+def test_the_items_of_a_layer_are_its_keys_with_the_records_that_it_returns() -> None:
+    base = Table({"a": [1], "b": [2], "c": [3]})
+    middle = base.layer()
+    middle["d"] = [4]
+    del middle["a"]
+    middle.own("b").append(20)
+    over = middle.layer()
+    del over["c"]
+    over["a"] = [100]
+    over.own("d").append(40)
+    assert list(over.items()) == [(key, over[key]) for key in over]
+    assert dict(over.items()) == {"b": [2, 20], "d": [4, 40], "a": [100]}
+    assert len(over.items()) == 3
+    assert ("a", [100]) in over.items()
+    assert ("c", [3]) not in over.items()

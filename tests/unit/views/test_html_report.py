@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 
-from quorate.sim.outcome import Outcome
+from quorate.sim.outcome import CapacityStep, Outcome, SimulatedRun, WaitCause
 from quorate.sim.report.compare import compare
 from quorate.views.reports.html_report import html_report
-from quorate.views.reports.svg_plot import x_scale, y_scale
+from quorate.views.reports.svg_plot import duration_ticks, number_text, x_scale, y_scale
 from tests.oracles.effort import examples
 from tests.oracles.outcomes import outcomes
 
@@ -87,3 +87,54 @@ def test_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
 def test_ticks_of_a_logarithmic_scale_are_powers_of_ten() -> None:
     assert x_scale(30, 40_000, is_log=True).ticks() == [100, 1_000, 10_000]
     assert x_scale(7, 7, is_log=True).ticks() == [10]
+
+
+def test_large_numbers_are_labelled_in_digits() -> None:
+    assert [number_text(each) for each in (0.25, 900, 10_000, 250_000)] == [
+        "0.25",
+        "900",
+        "10,000",
+        "250,000",
+    ]
+    assert number_text(2e7) == "2e7"
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "labels"),
+    [
+        (30, 40_000, ["1 min", "10 min", "1 h", "10 h"]),
+        (700, 40_000, ["20 min", "1 h", "2 h", "5 h", "10 h"]),
+        (1, 8_640_000, ["1 s", "10 s", "1 min", "10 min", "1 h", "10 h", "10 d", "100 d"]),
+        (61, 65, ["61 s"]),
+    ],
+)
+def test_durations_have_labels_in_their_own_units(
+    low_s: float, high_s: float, labels: list[str]
+) -> None:
+    assert [label for _, label in duration_ticks(x_scale(low_s, high_s, is_log=True))] == labels
+
+
+def test_names_that_differ_in_their_ends_are_told_apart() -> None:
+    alike = ("max_min_fairness_perf", "max_min_fairness_packed")
+    page = html_report([_waiting(name) for name in alike], title="t")
+    labels = re.findall(r">([^<>]*…[^<>]*)</text>", page)
+    assert labels == ["max_min…ss_perf", "max_min…_packed"]
+
+
+def _waiting(name: str) -> Outcome:
+    """Return an outcome in which a run waited for all of its time."""
+    run = SimulatedRun(
+        name="r",
+        owner="o",
+        gpus=1,
+        submitted_ms=0,
+        started_ms=None,
+        ended_ms=None,
+        intervals=(),
+        ideal_ms=1,
+        waits_ms={WaitCause.ROUNDS: 3_600_000},
+    )
+    capacity = (CapacityStep(at_ms=0, flavor="v100", gpus=1),)
+    return Outcome(
+        name=name, seed=0, started_ms=0, ended_ms=3_600_000, capacity=capacity, runs=(run,)
+    )

@@ -30,7 +30,7 @@ from quorate.model.events import (
 )
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Discipline, Run
-from quorate.model.state.entitlements import received_ms
+from quorate.model.state.entitlements import entitlements_ms, received_ms
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
@@ -123,8 +123,9 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
             view.runs[grant.run].spec, view.runs[grant.partner].spec
         ):
             return _wrong(f"runs {grant.run!r} and {grant.partner!r} cannot share GPUs")
+    here, flavors = view.in_rounds, len(command.flavors)
     for share in command.shares:
-        if share.run not in view.in_rounds or len(share.shares_ppm) != len(command.flavors):
+        if share.run not in here or len(share.shares_ppm) != flavors:
             return _wrong(f"the share of run {share.run!r} is not of this round")
     return None
 
@@ -163,6 +164,7 @@ def step_counts(
     done while a run shared its GPUs say nothing about its speed alone.
     """
     sharing, in_rounds = _sharing(view, pool), view.in_rounds
+    known_ms = entitlements_ms(view, pool, now_ms) if pool in view.rounds else {}
     for run, reported in steps:
         member = in_rounds.get(run)
         if member is None or member.pool != pool:
@@ -173,7 +175,9 @@ def step_counts(
         shares = run in sharing
         if not (more or shares):
             continue
-        had, counted = received_ms(view, run, now_ms), member.counted_ms
+        known = known_ms.get(run)
+        had = received_ms(view, run, now_ms) if known is None else known[1]
+        counted = member.counted_ms
         ran, ran_on, ran_ms = 0, "", 0
         for flavor, had_ms in had.items():
             ms = had_ms - counted.get(flavor, 0)

@@ -82,12 +82,17 @@ def rates_of(
     measured, bit = 0, 1
     asked, known_rates, nodes = run.flavors, known.rates, known.nodes
     is_spread = len(nodes) > 1 and len(set(nodes)) > 1
+    work = run.rounds
+    assert work is not None, run
+    own = dict(reversed(work.throughputs)) if work.job_type is None else None
     for flavor in flavors:
         rate = known_rates.get(flavor)
         if flavor not in asked:
             rate = 0
         elif rate is not None:
             measured |= bit
+        elif own is not None:  # As ``declared_rate``, which a pool would call for every flavor.
+            rate = round(own[flavor] * PPM) if flavor in own else UNKNOWN_RATE
         else:
             rate = declared_rate(run, pool, flavor, is_spread=is_spread)
             if rate is None:

@@ -156,7 +156,8 @@ def round_candidates(
     owed most over all flavors comes first, then the row that had least so far.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
-    stays_on = [held.may_stay_on(row.names) for row in rows]
+    idle = held.holders.isdisjoint
+    stays_on = ["" if idle(row.names) else held.may_stay_on(row.names) for row in rows]
     staying, waiting, new = Standing.STAYING, Standing.WAITING, Standing.NEW
     round_s = rules.round_s
     for place, flavor in enumerate(floor.flavors):

@@ -25,13 +25,14 @@ _NOTHING: Final = _Held("", [])
 class HeldLeases:
     """The leases that rows of one round would keep; those of each row are looked for once.
 
-    ``members`` are all runs of the rows, by name.
+    ``members`` are all runs of the rows, by name; ``holders`` are those that have leases.
     """
 
     def __init__(self, view: StateView, members: Mapping[str, Member]) -> None:
         self._view = view
         self._members = members
         self._known: dict[Row, _Held] = {}
+        self.holders = frozenset(name for name, each in members.items() if each.record.leases)
 
     def of(self, row: Row, flavor: str) -> list[Lease]:
         """Return the leases that a row keeps if it stays; empty if it has none it can keep.

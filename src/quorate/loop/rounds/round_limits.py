@@ -55,8 +55,9 @@ class Limits:
         self._runs: dict[str, int] = {}
         self._kept: dict[Bound, int] = {}
         self._waiting: dict[tuple[Row, str], list[Part]] = {}
+        is_idle = held.holders.isdisjoint
         for each in kept:
-            leases = held.of(each.row, each.flavor)
+            leases = () if is_idle(each.row) else held.of(each.row, each.flavor)
             parts = self._paid(leases, each.flavor) if leases else None
             if parts is not None:
                 self._waiting[each.row, each.flavor] = parts

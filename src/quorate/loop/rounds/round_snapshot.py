@@ -108,7 +108,11 @@ def _taking_part(
         if known.pool != pool:
             continue
         record = runs[name]
-        if record.stopping is None and waits_for_upstream(view, record.spec) is None:
+        spec = record.spec
+        if record.stopping is not None:
+            continue
+        is_free = spec.follow is None and spec.array is None  # The case of most runs.
+        if is_free or waits_for_upstream(view, spec) is None:
             yield record, counted.get(name, known)
 
 
@@ -132,8 +136,7 @@ def _members(
     view, flavors = doors.view, tuple(doors.there)
     shared, used = of_pool
     is_first = shared.name not in view.rounds
-    ending = () if is_first else entitlements_ms(view, shared.name, now_ms)
-    known_ms = {name: (due_ms, had_ms) for name, due_ms, had_ms in ending}
+    known_ms = {} if is_first else entitlements_ms(view, shared.name, now_ms)
     for record, state in known:
         spec = record.spec
         name = spec.name

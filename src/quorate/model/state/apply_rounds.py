@@ -91,8 +91,8 @@ def _round_shared(state: State, event: RoundShared) -> None:
     before = state.rounds.get(event.pool)
     if before is not None:
         own = state.in_rounds.own
-        for name, entitled_ms, _ in entitlements_ms(state, event.pool, event.at_ms):
-            own(name).entitled_ms = entitled_ms
+        for name, (due_ms, _) in entitlements_ms(state, event.pool, event.at_ms).items():
+            own(name).entitled_ms = due_ms
     state.owed_changed()
     for share in event.shares:
         # Refusals belong to the round before.

@@ -1,12 +1,13 @@
 """What runs of a rounds pool were due, and for how long they had GPUs.
 
-A round reads it three times: for the choice, in the decision, and when its event is applied. It is
-computed once: the result is kept until a lease, a run or a budget changes (``owed_cache``).
+A round reads it five times: for the choice, in the decision and when its event is applied, and
+twice for the steps that runs have done. It is computed once: the result is kept until a lease, a
+run or a budget changes (``owed_cache``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from quorate.model.amounts import PPM
@@ -19,12 +20,12 @@ OWED_ROUNDS_MAX: Final = 10
 AHEAD_ROUNDS_MAX: Final = 1
 """How many rounds of a flavor a run can be ahead of its share."""
 
-Entitlement = tuple[str, dict[str, int], Mapping[str, int]]
-"""(run, how long it was due GPUs, how long it had GPUs), both by flavor; never changed."""
+Entitlement = tuple[dict[str, int], Mapping[str, int]]
+"""(how long a run was due GPUs, how long it had GPUs), both by flavor; never changed."""
 
 
-def entitlements_ms(state: StateView, pool: str, until_ms: int) -> list[Entitlement]:
-    """Return what the runs of the present round of ``pool`` were due and had up to ``until_ms``.
+def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
+    """Return what each run of the present round of ``pool`` was due and had up to ``until_ms``.
 
     Both count from a run's first round on. What a run is owed is bounded, so that a long shortage
     is not made up all at once. What a run is ahead by is bounded if it has a grant in this round:
@@ -39,11 +40,12 @@ def entitlements_ms(state: StateView, pool: str, until_ms: int) -> list[Entitlem
     found = cache.get((pool, until_ms))
     if found is None:
         cache.clear()  # No earlier instant is read again.
-        found = cache[pool, until_ms] = list(_computed(state, pool, until_ms))
+        found = cache[pool, until_ms] = _computed(state, pool, until_ms)
     return found
 
 
-def _computed(state: StateView, pool: str, until_ms: int) -> Iterator[Entitlement]:
+def _computed(state: StateView, pool: str, until_ms: int) -> dict[str, Entitlement]:
+    found: dict[str, Entitlement] = {}
     round_: RoundShared = state.rounds[pool].shared
     lasted_ms = until_ms - round_.at_ms
     round_ms = round_.until_ms - round_.at_ms
@@ -58,6 +60,11 @@ def _computed(state: StateView, pool: str, until_ms: int) -> Iterator[Entitlemen
             continue  # The run is over, or was never due any GPUs.
         had, due = member.received_ms, member.entitled_ms.copy()
         name = next(iter(runs[run].leases), member.lease)
+        is_granted = run in granted
+        if not name and not is_granted:
+            _add_waiting(due, had, zip(flavors, parts, strict=True), (lasted_ms, owed_max_ms))
+            found[run] = (due, had)
+            continue
         working, open_ms = "", 0
         if name:
             # A run's open leases are parts of one start, so the first one counts for all.
@@ -65,7 +72,6 @@ def _computed(state: StateView, pool: str, until_ms: int) -> Iterator[Entitlemen
             working = envelopes[lease.fact.payer].spec.flavor
             open_ms = max(0, until_ms - lease.fact.start_ms)
             had = {**had, working: had.get(working, 0) + open_ms}
-        is_granted = run in granted
         for flavor, ppm in zip(flavors, parts, strict=True):
             if not ppm and not is_granted and flavor in due:
                 continue  # It was due none, and its lead is not reduced.
@@ -78,7 +84,25 @@ def _computed(state: StateView, pool: str, until_ms: int) -> Iterator[Entitlemen
             if is_granted and due_ms < had_ms - ahead_max_ms:
                 due_ms = had_ms - ahead_max_ms
             due[flavor] = due_ms
-        yield run, due, had
+        found[run] = (due, had)
+    return found
+
+
+def _add_waiting(
+    due: dict[str, int],
+    had: Mapping[str, int],
+    parts: Iterable[tuple[str, int]],
+    bounds_ms: tuple[int, int],
+) -> None:
+    """Add what a run is due that waited for all of a round without a grant: only its share counts.
+
+    ``bounds_ms`` are how long the round lasted, and the most that a run can be owed.
+    """
+    lasted_ms, owed_max_ms = bounds_ms
+    for flavor, ppm in parts:
+        if ppm or flavor not in due:
+            due_ms = due.get(flavor, 0) + ppm * lasted_ms // PPM
+            due[flavor] = min(due_ms, had.get(flavor, 0) + owed_max_ms)
 
 
 def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:

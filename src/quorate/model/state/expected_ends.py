@@ -6,7 +6,6 @@ stored in the layer below, for the next reader.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -103,9 +102,3 @@ class Ends:
     def layer(self) -> Ends:
         """Return a layer over this one: changes in it do not change this one."""
         return Ends(self.islands.layer(), self.payers.layer())
-
-    def change(self, islands: Collection[IslandKey], payer: EnvelopeId, lease: str) -> None:
-        """Record that a lease of ``payer`` on ``islands`` has changed."""
-        for key in islands:
-            self.islands.change(key, lease)
-        self.payers.change(payer, lease)

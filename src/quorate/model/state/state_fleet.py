@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from quorate.model.events import NodeStatus, Slots
 from quorate.model.selector import matches
 from quorate.model.specs import (
@@ -195,16 +193,17 @@ class FleetState(PlanState):
         ends, index = self.ends_cache, self.room_index
         if ends.is_asked or index.bounds or index.plan is not None:
             fact, nodes = lease.fact, self._nodes
-            slots = fact.slots
-            islands: Collection[IslandKey]
+            slots, payer, name = fact.slots, fact.payer, fact.lease
             if len(slots) == 1:
-                islands = (nodes[slots[0][0]].island,)
-            else:
-                islands = {nodes[node].island for node, _ in slots}
-            ends.change(islands, fact.payer, fact.lease)
-            for key in islands:
+                key = nodes[slots[0][0]].island
+                ends.islands.change(key, name)
                 index.island_changed(key)
-            index.payer_changed(lease.fact.payer)
+            else:
+                for key in {nodes[node].island for node, _ in slots}:
+                    ends.islands.change(key, name)
+                    index.island_changed(key)
+            ends.payers.change(payer, name)
+            index.payer_changed(payer)
 
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
         """Flip ``slots`` and return by how much the free GPUs grew.

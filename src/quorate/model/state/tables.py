@@ -8,16 +8,7 @@ private copy, so that the tables below never change. An overlay needs nothing el
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
-from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
-
-
-class Copyable(Protocol):
-    """A mutable record."""
-
-    def copy(self) -> Self:
-        """Return a copy that shares nothing mutable with the original."""
-        ...
-
+from typing import Any, Final, Generic, TypeVar, cast
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -38,6 +29,15 @@ class Table(dict[K, V]):
     def layer(self) -> Table[K, V]:
         """Return a table that reads through to this one and keeps its changes to itself."""
         return cast("Table[K, V]", LayeredTable(self))
+
+
+class _LayeredItems(ItemsView[K, V]):
+    """The items of a layered table that differs from the one below."""
+
+    _mapping: LayeredTable[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return self._mapping._merged_items()  # noqa: SLF001 - the view of that table
 
 
 class LayeredTable(MutableMapping[K, V], Generic[K, V]):
@@ -101,7 +101,19 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
 
     def items(self) -> ItemsView[K, V]:
         """Return keys and records; those of the table below, if nothing is here."""
-        return super().items() if self._local or self._gone else self._base.items()
+        return _LayeredItems(self) if self._local or self._gone else self._base.items()
+
+    def _merged_items(self) -> Iterator[tuple[K, V]]:
+        """Yield keys and records in the order of ``_merged``, without looking up each key."""
+        base, local, gone = self._base, self._local, self._gone
+        for key, record in base.items():
+            if key in local:
+                yield key, local[key]
+            elif key not in gone:
+                yield key, record
+        for key, record in local.items():
+            if key not in base:
+                yield key, record
 
     def values(self) -> ValuesView[V]:
         """Return the records; those of the table below, if nothing is here."""
@@ -124,8 +136,9 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             return local[key]
         if key in self._gone:
             raise KeyError(key)
-        record = self._base[key]
-        mine = cast("V", cast("Copyable", record).copy())
+        # ``Any``: a record that is changed has a ``copy``; a cast would take time.
+        record: Any = self._base[key]
+        mine: V = record.copy()
         local[key] = mine
         return mine
 

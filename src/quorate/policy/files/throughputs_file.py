@@ -163,20 +163,23 @@ def _is_pair(value: object, at: At) -> bool:
 
 def _join(reading: _Reading, name: str, seen: dict[tuple[int, int], list[Any]], at: At) -> None:
     types = list(reading.types)
+    scales = [each.scale for each in types]
+    pairs, paired = reading.pairs, reading.paired
     for (one, other), rates in seen.items():
         # A pair that is listed on one side only has the same rates on the other.
-        mirror = seen.get((other, one), rates[::-1])
-        if types[one].scale != types[other].scale:
+        mirror = seen.get((other, one)) if one <= other else None
+        if scales[one] != scales[other]:
             message = "shares GPUs with a type of another scale"
             remedy = "remove it; only jobs of one scale share"
-        elif one <= other and (mirror[1], mirror[0]) != (rates[0], rates[1]):
+        elif mirror is not None and (mirror[1], mirror[0]) != (rates[0], rates[1]):
             message = f"is {rates}, but its mirror has {mirror}"
             remedy = "write the same two rates in both places, the other way round in one"
         else:
-            first, second = (one, other) if one <= other else (other, one)
+            key = (one, other) if one <= other else (other, one)
+            if key not in pairs:
+                pairs[key] = len(pairs)
             both = (rates[0], rates[1]) if one <= other else (rates[1], rates[0])
-            reading.pairs.setdefault((first, second), len(reading.pairs))
-            reading.paired[name, first, second] = both
+            paired[name, key[0], key[1]] = both
             continue
         at.below(types[one].key).below(types[other].key).fault(message, remedy)
 

@@ -33,7 +33,9 @@ class Place(NamedTuple):
 
 def stays(before: Place | None, now: Place) -> bool:
     """Return whether a row has the same GPUs again, so that its lease is extended."""
-    return before is not None and set(before.gpus) == set(now.gpus)
+    if before is None or before is now:  # A row that keeps its GPUs has the same place.
+        return before is now
+    return set(before.gpus) == set(now.gpus)
 
 
 def place(
@@ -50,50 +52,80 @@ def place(
     server. Under ``STRICT`` rules, rows keep and take GPUs size by size, servers are filled in
     order, and rows that the allocation does not have get no place unless they keep it.
     """
-    found: dict[Row, Place] = {}
-    for flavor, rows in chosen.items():
-        floor = _Floor(flavor, [server for server in servers if server.flavor == flavor])
-        by_size = sorted(rows, key=_gpus, reverse=True)
-        turns = [by_size]
-        if rules.places_by_size:
+    return Places(servers, rules).of(chosen, before)
+
+
+class Places:
+    """Places the rows of one round after the other on the same servers, as ``place`` does."""
+
+    def __init__(self, servers: Sequence[Server], rules: Rules) -> None:
+        flavors = dict.fromkeys(server.flavor for server in servers)
+        self._sites = {
+            flavor: _Site([server for server in servers if server.flavor == flavor])
+            for flavor in flavors
+        }
+        self._rules = rules
+
+    def of(
+        self, chosen: Mapping[str, Sequence[Candidate]], before: Mapping[Row, Place]
+    ) -> dict[Row, Place]:
+        """Return the GPUs of every chosen row, where those of the last round were ``before``."""
+        found: dict[Row, Place] = {}
+        by_sizes = self._rules.places_by_size
+        for flavor, rows in chosen.items():
+            if not rows:
+                continue
+            floor = _Floor(flavor, self._sites.get(flavor) or _Site(()))
+            by_size = sorted(rows, key=_gpus, reverse=True)
             turns = [list(same) for _, same in groupby(by_size, key=_gpus)]
-        take = floor.fill if rules.places_by_size else floor.pack
-        for turn in turns:
-            for candidate in turn:
-                was = before.get(candidate.row)
-                if was is not None and floor.keep(was):
-                    found[candidate.row] = was
-            for candidate in turn:
-                if candidate.row not in found and candidate.is_allocated:
-                    found[candidate.row] = take(candidate.gpus)
-    return found
+            take = floor.fill if by_sizes else floor.pack
+            for turn in turns if by_sizes else [by_size]:
+                for candidate in turn:
+                    was = before.get(candidate.row)
+                    if was is not None and floor.keep(was):
+                        found[candidate.row] = was
+                for candidate in turn:
+                    if candidate.row not in found and candidate.is_allocated:
+                        found[candidate.row] = take(candidate.gpus)
+        return found
 
 
 def _gpus(candidate: Candidate) -> int:
     return candidate.gpus
 
 
-class _Floor:
-    """The servers of one flavor while a round is placed."""
+class _Site:
+    """The servers of one flavor, by domain and by GPU."""
 
-    def __init__(self, flavor: str, servers: Sequence[Server]) -> None:
-        self.flavor = flavor
-        self.free = [list(server.gpus) for server in servers]
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self.gpus = [server.gpus for server in servers]
         self.domains: dict[str, list[int]] = {}
         self.server_of: dict[int, int] = {}
         for at, server in enumerate(servers):
             self.domains.setdefault(server.domain, []).append(at)
             self.server_of.update(dict.fromkeys(server.gpus, at))
 
+
+class _Floor:
+    """The servers of one flavor while a round is placed."""
+
+    def __init__(self, flavor: str, site: _Site) -> None:
+        self.flavor = flavor
+        self.free = [list(gpus) for gpus in site.gpus]
+        self.domains = site.domains
+        self.server_of = site.server_of
+
     def keep(self, was: Place) -> bool:
         """Take the GPUs of ``was``, and return True, if all of them are here and free."""
         if was.flavor != self.flavor:
             return False
-        if not all(gpu in self.server_of for gpu in was.gpus):
-            return False
-        where = [(self.free[self.server_of[gpu]], gpu) for gpu in was.gpus]
-        if any(gpu not in free for free, gpu in where):
-            return False
+        server_of, every = self.server_of, self.free
+        where = []
+        for gpu in was.gpus:
+            at = server_of.get(gpu)
+            if at is None or gpu not in every[at]:
+                return False
+            where.append((every[at], gpu))
         for free, gpu in where:
             free.remove(gpu)
         return True

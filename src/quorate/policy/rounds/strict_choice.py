@@ -21,6 +21,8 @@ class _Known:
 
     shares: Shares
     owed_s: Mapping[Row, Mapping[str, float]]
+    sharing: list[tuple[Row, Mapping[str, float]]] = field(default_factory=list)
+    """The rows with shares and their shares, in the order of the book."""
     due: dict[str, list[tuple[Row, float, float]]] = field(default_factory=dict)
     """By flavor the rows with a share of it that can run there: owed seconds, and the share."""
     others: dict[str, list[Row]] = field(default_factory=dict)
@@ -50,7 +52,9 @@ class StrictChoice:
         """Return the rows that get GPUs, by flavors in ``order``, each in the order of choice."""
         known = self._known
         if known is None or known.shares is not book.shares or known.owed_s is not book.owed_s:
-            known = self._known = _Known(book.shares, book.owed_s)
+            shares = book.shares
+            sharing = [(row, shares[row]) for row in book.had_s if row in shares]
+            known = self._known = _Known(shares, book.owed_s, sharing)
         taken: set[str] = set()
         chosen: dict[str, list[Candidate]] = {}
         for flavor in order:
@@ -79,8 +83,8 @@ class StrictChoice:
             owed_s, runs = book.owed_s, self._runs_on(flavor)
             known.due[flavor] = [
                 (row, owed_s[row][flavor], share)
-                for row in book.had_s
-                if (share := share_of(book.shares, row, flavor)) > 0.0 and runs(row)
+                for row, shares in known.sharing
+                if (share := shares.get(flavor, 0.0)) > 0.0 and runs(row)
             ]
         rules = self._rules
         found = [
@@ -94,8 +98,15 @@ class StrictChoice:
         """Return the rows without a share of ``flavor`` that can run there, the most owed first."""
         if flavor not in known.others:
             runs, owed_s = self._runs_on(flavor), book.owed_s
-            with_share = {row for row, by in book.shares.items() if by.get(flavor, 0.0) > 0.0}
-            found = [row for row in book.had_s if row not in with_share and runs(row)]
+            lookup = self._runs[flavor].get
+            with_share = {row for row, by in known.sharing if by.get(flavor, 0.0) > 0.0}
+            # With pairs there are thousands of rows, nearly all of them known: no call for these.
+            found = [
+                row
+                for row in book.had_s
+                if row not in with_share
+                and (runs(row) if (can_run := lookup(row)) is None else can_run)
+            ]
             found.sort(key=lambda row: owed_s[row][flavor], reverse=True)
             known.others[flavor] = found
         return known.others[flavor]

@@ -43,7 +43,8 @@ body { margin: 0 auto; max-width: 110rem; padding: 1rem clamp(0.8rem, 3vw, 3rem)
 h1 { font-size: 1.6em; margin: 0.4em 0 0; } h2 { font-size: 1.25em; margin: 1.6em 0 0.4em; }
 h3 { font-size: 1em; margin: 0; } p { margin: 0.2em 0 0.6em; color: var(--dim); }
 .plots { display: grid; gap: 1.4rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); }
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); }
+.plots.large { grid-template-columns: repeat(auto-fill, minmax(min(100%, 48rem), 1fr)); }
 figure { margin: 0; min-width: 0; } figcaption p { font-size: 0.85em; }
 svg { display: block; width: 100%; height: auto; }
 svg text { font: 13px system-ui, sans-serif; fill: var(--ink); }
@@ -95,7 +96,7 @@ def html_report(
         parts += [f"<div><h2>Comparison</h2>{_means(comparison)}</div></div>"]
         parts += [_comparison(comparison)]
     parts += ["<h2>Over all</h2>", _grid(plots), "<h2>Shares</h2>", _grid(detailed)]
-    parts += ["<h2>Work</h2>", _grid(work)]
+    parts += ["<h2>Work</h2>", _grid(work, "plots large")]
     return html_page(title, parts)
 
 
@@ -118,8 +119,12 @@ def _about(drawn: Sequence[Outcome], comparison: Comparison | None) -> str:
     return f"{names}; seeds {seeds}; figures and plots are of seed {drawn[0].seed}"
 
 
-def _grid(plots: Sequence[Plot | None]) -> str:
-    return f'<div class="plots">{"".join(_figure(each) for each in plots if each)}</div>'
+def _grid(plots: Sequence[Plot | None], kind: str = "plots") -> str:
+    """Return plots beside each other; a lone one is as wide as one of several.
+
+    A drawing that is stretched over a projector has letters three times as large as the text.
+    """
+    return f'<div class="{kind}">{"".join(_figure(each) for each in plots if each)}</div>'
 
 
 def _figure(plot: Plot) -> str:

@@ -26,6 +26,7 @@ from quorate.views.reports.svg_plot import (
     box,
     dot,
     drawing,
+    duration_ticks,
     legend,
     line,
     mark,
@@ -78,7 +79,8 @@ def completion_plot(outcomes: Sequence[Outcome]) -> Plot | None:
     high = max(each.points[-1][0] for each in found)
     x, y = x_scale(low, high, is_log=True), y_scale(0, 1)
     lines = [line(each, x, y, colour) for colour, each in enumerate(found)]
-    body = [*axes(x, y, "completion time (s)", "part of the runs"), *lines]
+    titles = ("completion time", "part of the runs")
+    body = [*axes(x, y, *titles, duration_ticks(x)), *lines]
     return Plot(
         title="Completion times",
         note="Fraction of the completed runs that took at most this long. Further left is better.",
@@ -264,7 +266,7 @@ def comparison_plot(found: Comparison, first: str, second: str) -> Plot:
     )
 
 
-def _beside_names(low: float, high: float, *, left: int = 110) -> Scale:
+def _beside_names(low: float, high: float, *, left: int = 132) -> Scale:
     """Return a horizontal scale that leaves room for names on its left."""
     wide = x_scale(low, high)
     return Scale(low=wide.low, high=wide.high, first=left, last=WIDTH - RIGHT)
@@ -306,5 +308,9 @@ def _lanes(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _short(name: str, most: int = 14) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def _short(name: str, most: int = 15) -> str:
+    """Return ``name`` without its middle if it is long: policies differ in how their names end."""
+    if len(name) <= most:
+        return name
+    end = most // 2
+    return f"{name[: most - 1 - end]}…{name[-end:]}"

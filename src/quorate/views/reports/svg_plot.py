@@ -18,7 +18,21 @@ HEIGHT: Final = 290
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 40
 COLOURS: Final = 8
 _STEPS: Final = (1, 2, 2.5, 5, 10)
-_DIGITS_MAX: Final = 1e4
+_DIGITS_MAX: Final = 1e6
+_DURATIONS: Final = tuple(
+    (count * unit_s, f"{count} {unit}")
+    for unit, unit_s, counts in (
+        ("ms", 0.001, (1, 10, 100)),
+        ("s", 1.0, (1, 2, 5, 10, 20, 30)),
+        ("min", 60.0, (1, 2, 5, 10, 20, 30)),
+        ("h", 3_600.0, (1, 2, 5, 10)),
+        ("d", 86_400.0, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)),
+    )
+    for count in counts
+)
+"""Round durations in seconds, with their labels."""
+_APART: Final = 44
+"""How far the labels of two durations are apart at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +102,23 @@ def number_text(value: float) -> str:
     """Return a value as a short label."""
     if value and (abs(value) >= _DIGITS_MAX or abs(value) < 1e-2):  # noqa: PLR2004 - a label is short
         return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
-    return f"{value:g}"
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:g}"  # noqa: PLR2004 - grouped
+
+
+def duration_ticks(scale: Scale) -> list[tuple[float, str]]:
+    """Return round durations within ``scale``, which is in seconds, and their labels.
+
+    Multiples of ten of each unit where at least three of them are within it, else others as well;
+    those that would be too close to the one before are left out. If there are none, the lowest
+    value.
+    """
+    inside = [each for each in _DURATIONS if scale.low <= each[0] <= scale.high]
+    tens = [each for each in inside if each[1].split()[0].strip("0") == "1"]
+    found: list[tuple[float, str]] = []
+    for each in tens if len(tens) >= 3 else inside:  # noqa: PLR2004 - see above
+        if not found or abs(scale.at(each[0]) - scale.at(found[-1][0])) >= _APART:
+            found.append(each)
+    return found or [(scale.low, f"{scale.low:.3g} s")]
 
 
 def drawing(title: str, body: Sequence[str], height: int = HEIGHT) -> str:
@@ -100,18 +130,24 @@ def drawing(title: str, body: Sequence[str], height: int = HEIGHT) -> str:
     )
 
 
-def axes(x: Scale, y: Scale, x_title: str, y_title: str, height: int = HEIGHT) -> list[str]:
-    """Return a grid, its labels and titles."""
-    bottom = height - BOTTOM
+def axes(
+    x: Scale,
+    y: Scale,
+    x_title: str,
+    y_title: str,
+    x_ticks: Sequence[tuple[float, str]] | None = None,
+) -> list[str]:
+    """Return a grid, its labels and titles; ``x_ticks`` are the labels of ``x``, if given."""
+    height, bottom = HEIGHT, HEIGHT - BOTTOM
     found = []
     for tick in y.ticks():
         at = y.at(tick)
         found.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" {_ys(at, at)}/>')
         found.append(text(LEFT - 6, at + 4, number_text(tick), anchor="end"))
-    for tick in x.ticks():
+    for tick, label in x_ticks or [(each, number_text(each)) for each in x.ticks()]:
         at = x.at(tick)
         found.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{bottom}"/>')
-        found.append(text(at, bottom + 16, number_text(tick), anchor="middle"))
+        found.append(text(at, bottom + 16, label, anchor="middle"))
     found.append(text((LEFT + WIDTH - RIGHT) / 2, height - 6, x_title, anchor="middle"))
     middle = (TOP + bottom) / 2
     found.append(

@@ -109,7 +109,7 @@ class WorkView(Protocol):
         ...
 
     @property
-    def owed_cache(self) -> dict[tuple[str, int], list[Any]]:
+    def owed_cache(self) -> dict[tuple[str, int], dict[str, Any]]:
         """By pool and instant, what its runs were due and had; see ``entitlements_ms``.
 
         Dropped when a lease or a run in rounds begins or ends, or a budget changes.
