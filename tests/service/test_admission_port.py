@@ -180,7 +180,7 @@ def test_reviews_are_read_beside_the_loop_in_a_memory_of_which_each_address_has_
             found.append(await client.post(url, content=b"[" * BODY_BYTES_MAX))
             many = b'{"request": {"uid": "1", "x": [%s[]]}}' % (b"[]," * (PARTS_MAX // 2))
             found.append(await client.post(url, content=many))
-            assert found[-1].json() == {"message": f"no review: has over {PARTS_MAX} values"}
+            assert found[-1].json() == {"message": f"no review: has more than {PARTS_MAX} values"}
             found.append(await client.post(url, content=b'{"request": 1}'))
         bodies.close()
         return [each.status_code for each in found]

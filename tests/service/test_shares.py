@@ -74,7 +74,7 @@ def test_one_tenant_has_its_share_however_many_users_it_has() -> None:
         assert refusal(shares, user("one-more")) == "too-many-requests"
         assert not shares.trouble
         stack.enter_context(shares.taken(user("bob", "other")))
-        with pytest.raises(CommandError, match="of team may be open"), shares.taken(user("ann")):
+        with pytest.raises(CommandError, match="tenant team may have"), shares.taken(user("ann")):
             pass
     with shares.taken(user("ann"), 4):
         assert refusal(shares, user("ann")) == "too-many-requests"
