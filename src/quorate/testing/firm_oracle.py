@@ -216,21 +216,27 @@ def _runs_left(
     view: StateView, place: Place, at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
     """Yield how many more runs each owner that bounds a place allows at ``at_ms``."""
-    running = {
-        name
-        for name, record in view.runs.items()
-        if record.phase is Phase.RUNNING
-        and not record.spec.sensitive  # A claim counts as no run.
-        and any(
-            lease not in back.leases and _end_ms(view, view.leases[lease], back) > at_ms
-            for lease in record.leases
-        )
-    }
+    limits = dict[str, int]()
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
         limit = None if known is None else known.quota.concurrent_runs_max
         if limit is not None:
-            yield owner, limit - sum(owner in _lineage(view, name) for name in running)
+            limits[owner] = limit
+    if not limits:
+        return
+    running = {
+        lease.fact.run
+        for name, lease in view.leases.items()
+        if name not in back.leases and _end_ms(view, lease, back) > at_ms
+    }
+    counted = [
+        _lineage(view, name)
+        for name in running
+        if view.runs[name].phase is Phase.RUNNING
+        and not view.runs[name].spec.sensitive  # A claim counts as no run.
+    ]
+    for owner, limit in limits.items():
+        yield owner, limit - sum(owner in family for family in counted)
 
 
 def _lineage(view: StateView, run: str) -> set[str]:
