@@ -1,37 +1,45 @@
-"""The count of shared slack: whole histories are played, and every event of them is counted."""
+"""The count of shared slack: brief histories are played, and their counts are added up."""
 
 from __future__ import annotations
 
 import pytest
 
-from quorate.ledger.chain import open_blocks
-from quorate.model.events import ReservationMade, ReservationMoved
-from quorate.sim.demand import Size
-from tools.shared_slack import Slack, Watch
+from quorate.testing.brief_history import BriefHistory
+from tools.shared_slack import Slack, counted
 
-SMALL = Size(hours=2, runs=8, wishes=2)
+SHARED_IN = 18
+"""A seed in whose history a younger lease shares the slack."""
 
 
 @pytest.mark.heavy
-def test_every_event_and_firm_start_of_a_history_is_counted() -> None:
-    watch = Watch(7, SMALL)
-    watch.run()
-    blocks = open_blocks(watch.trial.store.blocks())
-    events = [event for _, block in blocks for event in block]
-    assert watch.events == len(events)
-    assert watch.firm == sum(isinstance(event, ReservationMade) for event in events) > 0
-    moves = sum(isinstance(event, ReservationMoved) for event in events)
-    assert watch.books.shared_slack <= watch.books.moved_later <= moves
+def test_slack_that_is_shared_in_a_history_is_counted() -> None:
+    found = counted([SHARED_IN])
+    assert (found.histories, found.histories_moved, found.histories_shared) == (1, 1, 1)
+    assert found.moved >= found.shared >= 1
+
+
+@pytest.mark.heavy
+def test_in_an_honest_history_no_firm_start_moves_and_no_slack_is_shared() -> None:
+    found = counted([SHARED_IN], is_honest=True)
+    assert found.firm > 0
+    assert (found.moved, found.shared) == (0, 0)
+
+
+@pytest.mark.heavy
+def test_a_seed_is_one_history() -> None:
+    once, again = (counted([SHARED_IN]) for _ in range(2))
+    assert once == again
 
 
 def test_histories_are_added_up() -> None:
     found = Slack()
     for moved, shared in [(3, 2), (1, 0), (0, 0)]:
-        watch = Watch(0, SMALL)
-        watch.events, watch.firm = 10, 4
-        watch.books.moved_later, watch.books.shared_slack = moved, shared
-        found.add(watch)
+        history = BriefHistory(0)
+        history.events, history.firm = 10, 4
+        history.books.moved_later, history.books.shared_slack = moved, shared
+        found.add(history)
     assert str(found) == (
-        "3 histories, 30 events: 12 firm starts, which moved later 4 times in 2 histories; "
-        "a younger lease shared the slack 2 times, in 1 histories"
+        "3 histories, 30 events, 12 firm starts\n"
+        "moved later: 4 times, in 2 histories\n"
+        "slack shared by a younger lease: 2 times, in 1 histories"
     )
