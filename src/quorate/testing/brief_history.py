@@ -1,6 +1,7 @@
 """Brief random histories of planned starts: one small fleet, decided by the core alone.
 
-No engine, store or executor, so that a thousand of them take minutes. Runs take a tenth to ten
+No engine and no store, so that a thousand of them take minutes; the history itself confirms that
+leases have stopped, at once, at their deadlines or late. Runs take a tenth to ten
 times what they declared, need no time to stop or much, and begin and end at the same instants as
 others. Some are decoys, which are cancelled while they wait. Nodes are drained and lost, budgets
 replaced, owners moved, and the clock jumps back. Every decision is entered into the books of
@@ -14,11 +15,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Cancel, Command, Complete, Drain, MarkNode, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Confirm,
+    Drain,
+    MarkNode,
+    Submit,
+    Tick,
+)
 from quorate.core.decide import decide
 from quorate.core.next_due import next_due_ms
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import Event, NodeStatus, ReservationMade
+from quorate.model.events import Event, LeaseEnded, LeaseEnding, NodeStatus, ReservationMade
 from quorate.model.specs import DEFAULT_POOL, Owner, Pool
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
@@ -47,6 +58,7 @@ class BriefHistory:
         self._state = State()
         self._height = 0
         self._now_ms = NOW_MS
+        self._gone_ms: dict[str, int] = {}
         self._ends_ms: dict[str, tuple[int | None, int]] = {}
         self._runs = 0
         self._open()
@@ -77,12 +89,18 @@ class BriefHistory:
         self._enter(events)
 
     def _tick_until(self, at_ms: int) -> None:
-        """Tick whenever something is due before ``at_ms``."""
+        """Tick whenever something is due before ``at_ms``, and confirm stops by then."""
         while True:
-            due_ms = next_due_ms(self._state, has_executor=False, after_ms=self._now_ms)
-            if due_ms is None or due_ms >= at_ms:
+            due_ms = next_due_ms(self._state, has_executor=True, after_ms=self._now_ms)
+            stops = [(gone_ms, lease) for lease, gone_ms in self._gone_ms.items()]
+            gone_ms, lease = min(stops, default=(at_ms + 1, ""))
+            if gone_ms <= at_ms and (due_ms is None or gone_ms <= due_ms):
+                del self._gone_ms[lease]
+                self._do(Confirm(lease), max(gone_ms, self._now_ms))
+            elif due_ms is not None and due_ms < at_ms:
+                self._do(Tick(), due_ms)
+            else:
                 return
-            self._do(Tick(), due_ms)
 
     def _end_runs(self, at_ms: int) -> None:
         """End the runs that have worked long enough, and tick."""
@@ -97,7 +115,7 @@ class BriefHistory:
                 since_ms, work_ms = record.since_ms, max(STEP_MS, said_ms * tenths // 10)
                 self._ends_ms[name] = (since_ms, work_ms)
             if since_ms + work_ms <= at_ms:
-                self._do(Complete(name), at_ms)
+                self._do(Complete(name, has_gone=True), at_ms)
         self._do(Tick(), at_ms)
 
     def _submit(self, at_ms: int) -> None:
@@ -143,14 +161,27 @@ class BriefHistory:
     def _do(self, command: Command, at_ms: int) -> None:
         """Decide a command; what is refused changes nothing."""
         self.books.looked(at_ms)
-        decision = decide(self._state, command, now_ms=at_ms, actor="test", has_executor=False)
+        decision = decide(self._state, command, now_ms=at_ms, actor="test", has_executor=True)
         self._now_ms = max(self._now_ms, at_ms)
         if decision.events:
             self._enter(list(decision.events))
 
+    def _confirmed_ms(self, event: LeaseEnding) -> int:
+        """Return when the work of a stopping lease is gone; of honest work, at the deadline."""
+        if self._is_honest:
+            return event.deadline_ms
+        late_ms = event.deadline_ms + STEP_MS // 2
+        choices = (event.at_ms, event.deadline_ms, event.deadline_ms, event.deadline_ms, late_ms)
+        return self._chance.choice(choices)
+
     def _enter(self, events: list[Event]) -> None:
         apply_all(self._state, events)
         self._height += 1
+        for event in events:
+            if isinstance(event, LeaseEnding):
+                self._gone_ms[event.lease] = self._confirmed_ms(event)
+            elif isinstance(event, LeaseEnded):
+                self._gone_ms.pop(event.lease, None)
         self.events += len(events)
         self.firm += sum(isinstance(event, ReservationMade) for event in events)
         faults = list(self.books.enter(self._height, events, self._state))
