@@ -459,9 +459,9 @@ class PromiseBooks:
         """Yield firm places that cannot all be kept, and leases that overstay in front of them.
 
         Each place must fit beside running leases and all other places. Leases that may be stopped
-        for it do not count: they are stopped one grace before. Nor do leases that are stopped by
-        then for a place beside it, which is short if both do not fit. A missed start is checked
-        again after the next decision.
+        for it do not count: they are stopped one grace before. Nor do leases that are stopped for a
+        place beside it, from its start on: that place is short if both do not fit. A missed start
+        is checked again after the next decision.
         """
         places = places_of(view)
         for place in places:
@@ -474,7 +474,7 @@ class PromiseBooks:
             )
             left = lacking(view, place, places, PutBack(stoppable(view, place)))
             if left:
-                left = lacking(view, place, places, PutBack(stopped_by(view, place, places)))
+                left = lacking(view, place, places, stopped_by(view, place, places))
             if left:
                 yield f"{promise} cannot be kept: {left[:3]}"
 

@@ -22,12 +22,21 @@ from quorate.model.events import (
     ReservationMoved,
     ReservationOutcome,
     ReservationStatus,
+    Slice,
     StartReason,
 )
 from quorate.model.specs import Budget, Cap, EnvelopeId, OnQuota, Owner, Quota
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending
+from quorate.testing.firm_oracle import (
+    Place,
+    PutBack,
+    lacking,
+    places_of,
+    stoppable,
+    stopped_by,
+)
 from quorate.testing.promise_books import PromiseBooks
 from tests.oracles.lives import Life
 from tests.oracles.plans import alone, of, planned_life
@@ -370,3 +379,26 @@ def test_slack_that_no_younger_lease_shares_is_not_counted(
 def test_slack_is_not_shared_where_the_start_moves_without_the_younger_lease_too() -> None:
     found = sharing(overrunning=("old-0", "old-1"))
     assert (found.books.moved_later, found.books.shared_slack) == (1, 0)
+
+
+@pytest.mark.parametrize(("gpus", "lacks"), [(8, False), (16, True)])
+def test_a_lease_that_is_stopped_for_a_place_keeps_no_room_from_another_from_then_on(
+    gpus: int,
+    lacks: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """A place of 8 GPUs begins before ``wide``, for which an overstaying lease is to stop."""
+    life = planned_life(32, has_executor=True)
+    life.do(Submit(of("runs", 16, "one", 60)))
+    life.do(Submit(of("wide", 24, "two", 60)))
+    life.do(Submit(of("fills", 8, "three", 50, checkpoint_ms=MINUTE_MS)))
+    life.do(Submit(of("late", 32, "three", 60)), NOW_MS + 51 * MINUTE_MS)
+    places = places_of(life.state)
+    (wide,) = (place for place in places if place.run == "wide")
+    assert stoppable(life.state, wide) == {"fills/0"}
+    start_ms = wide.start_ms - 5 * MINUTE_MS
+    here = Slice(flavor="H100", gpus=gpus, domains=(("r/c/A", gpus),))
+    place = Place("late", start_ms, wide.end_ms, here, ())
+    assert stoppable(life.state, place) == frozenset()
+    assert lacking(life.state, place, [wide], PutBack())
+    left = lacking(life.state, place, [wide], stopped_by(life.state, place, [wide]))
+    assert bool(left) is lacks
