@@ -3,7 +3,8 @@
 A firm start moves later if an older lease overruns. Sometimes its room would have sufficed
 nevertheless, had no younger lease started there since: then the younger lease shared the slack that
 the older one overran into. This plays the brief random histories of ``testing/brief_history.py``,
-in which every firm start is checked by ``testing/promise_books.py``, and counts.
+in which every firm start is checked by ``testing/promise_books.py``, and counts. A history ends at
+its first fault; faults are printed, and the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.testing.brief_history import BriefHistory
@@ -32,6 +33,7 @@ class Slack:
     shared: int = 0
     histories_moved: int = 0
     histories_shared: int = 0
+    faults: list[str] = field(default_factory=list)
 
     def add(self, history: BriefHistory) -> None:
         """Count one history."""
@@ -54,16 +56,24 @@ class Slack:
         )
 
 
-def counted(seeds: Iterable[int], *, is_honest: bool = False) -> Slack:
-    """Return the counts of the histories of ``seeds``, and show them from time to time."""
+def counted(histories: Iterable[BriefHistory]) -> Slack:
+    """Return the counts of ``histories``, which are played, and show them from time to time."""
     found = Slack()
-    for seed in seeds:
-        history = BriefHistory(seed, is_honest=is_honest)
-        history.play()
+    for history in histories:
+        try:
+            history.play()
+        except AssertionError as fault:
+            found.faults.append(f"seed {history.seed}: {fault}")
         found.add(history)
         if found.histories % SHOW_EVERY == 0:
-            print(f"up to seed {seed}: {found}", file=sys.stderr, flush=True)
+            print(f"up to seed {history.seed}: {found}", file=sys.stderr, flush=True)
     return found
+
+
+def report(found: Slack) -> int:
+    """Print the counts and the faults, and return the exit code."""
+    print(found, *found.faults, sep="\n")
+    return 1 if found.faults else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,8 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     asked = parser.parse_args(arguments)
     seeds = range(asked.first, asked.first + asked.histories)
-    print(counted(seeds, is_honest=asked.honest))
-    return 0
+    return report(counted(BriefHistory(seed, is_honest=asked.honest) for seed in seeds))
 
 
 if __name__ == "__main__":

@@ -185,4 +185,4 @@ class BriefHistory:
         self.events += len(events)
         self.firm += sum(isinstance(event, ReservationMade) for event in events)
         faults = list(self.books.enter(self._height, events, self._state))
-        assert not faults, (self.seed, faults[:5])
+        assert not faults, "; ".join(faults[:5])
