@@ -59,7 +59,7 @@ class BriefHistory:
         self._height = 0
         self._now_ms = NOW_MS
         self._gone_ms: dict[str, int] = {}
-        self._ends_ms: dict[str, tuple[int | None, int]] = {}
+        self._ends_ms: dict[str, tuple[int, int]] = {}
         self._runs = 0
         self._open()
 
@@ -122,7 +122,7 @@ class BriefHistory:
         chance = self._chance
         name = f"run{self._runs:02d}"
         self._runs += 1
-        self._ends_ms[name] = (None, 0)
+        self._ends_ms[name] = (0, 0)
         spec = run(
             name,
             chance.choice((1, 2, 4, 8, 8, 12, 16)),

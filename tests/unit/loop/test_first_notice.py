@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from quorate.adapters.stores.store_memory import MemoryStore
-from quorate.core.commands import Apply, Submit
+from quorate.core.commands import Apply, Command, Submit
 from quorate.ledger.chain import open_blocks
 from quorate.loop.driver import Driver
 from quorate.model.amounts import HOUR_MS
@@ -77,8 +77,9 @@ def test_a_funded_run_starts_by_conflict_at_the_first_notice_by_default(world: W
     engine = memory_engine(store, clock)
     driver = Driver(engine)
     owners = [Owner(name=each.owner) for each in world.budgets]
-    fleet_of = Apply((*fleet(world.domains), *owners, *world.budgets))
-    for command in (fleet_of, *map(Submit, world.running)):
+    commands: list[Command] = [Apply((*fleet(world.domains), *owners, *world.budgets))]
+    commands += map(Submit, world.running)
+    for command in commands:
         assert not engine.execute(command, actor="test").decision.refusals
     names = [each.name for each in world.running]
     assert all(engine.view.runs[name].phase is Phase.RUNNING for name in names)
