@@ -118,6 +118,9 @@ def _report(found: Sequence[Findings], folder: Path) -> None:
     for each in found:
         total.update(each.happened)
     print(f"\n{len(found)} seeds, {sum(each.events for each in found)} events")  # noqa: T201 - shown with -s, or when a seed fails
+    moved = [each.moved_later for each in found]
+    shared = [each.shared_slack for each in found]
+    print(f"firm starts moved later {_in(moved)}; a younger lease shared the slack {_in(shared)}")  # noqa: T201 - shown with -s, or when a seed fails
     for happened in sorted(_possible() | set(total), key=lambda h: (h.what, h.name)):
         print(f"  {happened.what:8} {happened.name:24} {total[happened]:8}")  # noqa: T201 - shown with -s, or when a seed fails
     failed = [each for each in found if each.failure]
@@ -131,6 +134,10 @@ def _report(found: Sequence[Findings], folder: Path) -> None:
         f"python -m pytest -s tests/dst"
         for each in failed
     )
+
+
+def _in(counts: Sequence[int]) -> str:
+    return f"{sum(counts)} times, in {sum(count > 0 for count in counts)} seeds"
 
 
 def _shorten(failed: Findings, path: Path) -> None:

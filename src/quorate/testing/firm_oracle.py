@@ -7,8 +7,8 @@ by GPUs at once and by GPU-hours; hard quotas of runs and of nodes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import gcd
 
 from quorate.core.admission.holds import expected_ms
@@ -37,12 +37,14 @@ class PutBack:
 
     ``limits`` are named by (kind, name), and so are domains whose nodes have changed.
     ``unrecalled`` are recalled leases that count until their declared ends, as if not recalled.
+    ``gone_ms`` has leases that are gone from an instant on.
     """
 
     leases: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     limits: frozenset[tuple[str, str]] = frozenset()
     unrecalled: frozenset[str] = frozenset()
+    gone_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
@@ -216,21 +218,27 @@ def _runs_left(
     view: StateView, place: Place, at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
     """Yield how many more runs each owner that bounds a place allows at ``at_ms``."""
-    running = {
-        name
-        for name, record in view.runs.items()
-        if record.phase is Phase.RUNNING
-        and not record.spec.sensitive  # A claim counts as no run.
-        and any(
-            lease not in back.leases and _end_ms(view, view.leases[lease], back) > at_ms
-            for lease in record.leases
-        )
-    }
+    limits = dict[str, int]()
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
         limit = None if known is None else known.quota.concurrent_runs_max
         if limit is not None:
-            yield owner, limit - sum(owner in _lineage(view, name) for name in running)
+            limits[owner] = limit
+    if not limits:
+        return
+    running = {
+        lease.fact.run
+        for name, lease in view.leases.items()
+        if name not in back.leases and _end_ms(view, lease, back) > at_ms
+    }
+    counted = [
+        _lineage(view, name)
+        for name in running
+        if view.runs[name].phase is Phase.RUNNING
+        and not view.runs[name].spec.sensitive  # A claim counts as no run.
+    ]
+    for owner, limit in limits.items():
+        yield owner, limit - sum(owner in family for family in counted)
 
 
 def _lineage(view: StateView, run: str) -> set[str]:
@@ -352,6 +360,12 @@ def _used(
 
 def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
     """Return when a lease is expected to end, by the rungs in docs/design/planning.md."""
+    gone_ms = back.gone_ms.get(lease.fact.lease)
+    end_ms = _expected_ms(view, lease, back)
+    return end_ms if gone_ms is None else min(end_ms, gone_ms)
+
+
+def _expected_ms(view: StateView, lease: Lease, back: PutBack) -> int:
     record = view.runs[lease.fact.run]
     assert record.since_ms is not None, record
     from_ms = record.since_ms
@@ -421,21 +435,25 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
     return frozenset(found)
 
 
-def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> frozenset[str]:
-    """Return the leases that may be stopped by the start of ``place``, for it or beside it.
+def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> PutBack:
+    """Return the leases that may be stopped for ``place``, or for others in one of its domains.
 
-    Beside it are the places that have begun by then and share a domain with it: all of them are
-    short if their sum does not fit, so a lease is stopped for any of them for which it may be.
+    All places that overlap there are short if their sum does not fit, so a lease is stopped for any
+    of them for which it may be, and is gone when that one starts.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
-    beside = (
-        other
-        for other in places
-        if other.start_ms <= place.start_ms < other.end_ms
-        and (view.runs[other.run].spec.pool, other.slice.flavor) == (pool, place.slice.flavor)
-        and domains.keys() & dict(other.slice.domains).keys()
-    )
-    return stoppable(view, place).union(*(stoppable(view, other) for other in beside))
+    gone_ms = dict[str, int]()
+    for other in places:
+        if (
+            other.start_ms < place.end_ms
+            and place.start_ms < other.end_ms
+            and (view.runs[other.run].spec.pool, other.slice.flavor) == (pool, place.slice.flavor)
+            and domains.keys() & dict(other.slice.domains).keys()
+        ):
+            for lease in stoppable(view, other):
+                gone_ms[lease] = min(other.start_ms, gone_ms.get(lease, other.start_ms))
+    begun = {lease for lease, at_ms in gone_ms.items() if at_ms <= place.start_ms}
+    return PutBack(stoppable(view, place) | begun, gone_ms=gone_ms)
 
 
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:

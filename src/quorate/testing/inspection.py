@@ -66,6 +66,10 @@ class Findings:
     events: int = 0
     failure: str = ""
     happened: Counter[Happened] = field(default_factory=Counter)
+    moved_later: int = 0
+    """How often a firm start moved later."""
+    shared_slack: int = 0
+    """How many of these moves came of slack that a younger lease shared with one that overran."""
     deeds: tuple[Deed, ...] = ()
 
 
@@ -93,6 +97,7 @@ def _found(inspection: Inspection) -> Findings:
     except Exception:  # noqa: BLE001 - whatever a seed dies of, it must be named with the seed
         inspection.findings.failure = traceback.format_exc()
         inspection.findings.deeds = tuple(inspection.deeds)
+    inspection.count_moves()
     return inspection.findings
 
 
@@ -114,6 +119,11 @@ class Inspection:
         """Run the trial, and check all of it at the end."""
         self.trial.run()
         self._look_back()
+
+    def count_moves(self) -> None:
+        """Enter into the findings how often firm starts moved later, and how often by sharing."""
+        self.findings.moved_later = self._books.moved_later
+        self.findings.shared_slack = self._books.shared_slack
 
     # --- While it happens ---
 

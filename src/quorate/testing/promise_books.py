@@ -134,8 +134,11 @@ class PromiseBooks:
         self.moved_later = 0
         """How often a firm start moved later."""
         self.shared_slack = 0
-        """How often a start did so although a younger lease shares the slack that an older one
-        overran."""
+        """In how many of these moves a younger lease shared the slack that an older lease overran
+        into: without the younger lease the place would have stood."""
+        self._took: dict[str, int] = {}
+        self._started: dict[str, int] = {}
+        self._firm_since: dict[str, int] = {}
         self._declared: dict[str, tuple[ConflictDeclared, int]] = {}
         self._cleared: dict[str, _Cleared] = {}
         self._made_room: dict[str, str] = {}
@@ -171,11 +174,12 @@ class PromiseBooks:
         for event in events:
             self._events += 1
             self._changed.enter(self._events, event)
-            self._began -= {event.lease} if isinstance(event, LeaseStarted) else set()
+            self._note_taken(event)
             for violation in self._lotteries.enter(event):
                 yield str(violation)
             match event:
                 case ReservationMade():
+                    self._firm_since[event.run] = self._events
                     self._promises[event.reservation] = _Promise(
                         event,
                         event.planned_start_ms,
@@ -217,6 +221,16 @@ class PromiseBooks:
         for promise in self._promises.values():
             if promise.missed_ms is not None and promise.missed_ms <= at_ms:
                 promise.missed_ms = None
+
+    def _note_taken(self, event: Event) -> None:
+        """Note when a lease took its room: a swap or a hand-over, when its run began."""
+        if not isinstance(event, LeaseStarted):
+            return
+        is_new = event.lease in self._began
+        self._began -= {event.lease}
+        if is_new and event.reason is StartReason.START:
+            self._started[event.run] = self._events
+        self._took[event.lease] = self._events if is_new else self._started.get(event.run, 0)
 
     def _look_around(self, events: Sequence[Event], view: StateView) -> None:
         """Note which leases begin and end in a block, and which firm places do not move in it."""
@@ -317,6 +331,25 @@ class PromiseBooks:
         left = lacking(view, place, beside, replace(back, leases=back.leases | began))
         if left and promise.missed_ms is None:
             yield f"{what} for {event.cause}, and without that it lacks {left}"
+        is_by_older = any(self._took.get(name, 0) < promise.recorded for name in back.leases)
+        younger = self._younger(promise, view) - began
+        if promise.missed_ms is None and is_by_older and younger:
+            with_all = lacking(view, place, delayed, PutBack(began))
+            without = lacking(view, place, delayed, PutBack(began | younger))
+            self.shared_slack += bool(with_all) and not without
+
+    def _younger(self, promise: _Promise, view: StateView) -> frozenset[str]:
+        """Return the leases that took room after a firm start was last recorded.
+
+        Without those that are late themselves, and those whose runs had a firm start before it.
+        """
+        return frozenset(
+            name
+            for name, lease in view.leases.items()
+            if self._took.get(name, 0) > promise.recorded
+            and self._firm_since.get(lease.fact.run, self._events) > promise.recorded
+            and not _was_late(view, name)
+        )
 
     def _unrecalled(self, run: str, view: StateView) -> frozenset[str]:
         """Return the leases that were recalled in this block for other runs than ``run``."""
@@ -426,9 +459,9 @@ class PromiseBooks:
         """Yield firm places that cannot all be kept, and leases that overstay in front of them.
 
         Each place must fit beside running leases and all other places. Leases that may be stopped
-        for it do not count: they are stopped one grace before. Nor do leases that are stopped by
-        then for a place beside it, which is short if both do not fit. A missed start is checked
-        again after the next decision.
+        for it do not count: they are stopped one grace before. Nor do leases that are stopped for a
+        place beside it, from its start on: that place is short if both do not fit. A missed start
+        is checked again after the next decision.
         """
         places = places_of(view)
         for place in places:
@@ -441,7 +474,7 @@ class PromiseBooks:
             )
             left = lacking(view, place, places, PutBack(stoppable(view, place)))
             if left:
-                left = lacking(view, place, places, PutBack(stopped_by(view, place, places)))
+                left = lacking(view, place, places, stopped_by(view, place, places))
             if left:
                 yield f"{promise} cannot be kept: {left[:3]}"
 

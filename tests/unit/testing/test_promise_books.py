@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Cancel, Command, Confirm, MarkNode, Submit, Tick
+from quorate.core.commands import Apply, Cancel, Command, Complete, Confirm, MarkNode, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -22,12 +22,21 @@ from quorate.model.events import (
     ReservationMoved,
     ReservationOutcome,
     ReservationStatus,
+    Slice,
     StartReason,
 )
 from quorate.model.specs import Budget, Cap, EnvelopeId, OnQuota, Owner, Quota
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending
+from quorate.testing.firm_oracle import (
+    Place,
+    PutBack,
+    lacking,
+    places_of,
+    stoppable,
+    stopped_by,
+)
 from quorate.testing.promise_books import PromiseBooks
 from tests.oracles.lives import Life
 from tests.oracles.plans import alone, of, planned_life
@@ -324,3 +333,72 @@ def test_a_lease_that_is_handed_over_after_a_move_is_no_excuse_for_its_cause() -
     cause = MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))
     texts = found.moved("first", late_ms + HOUR_MS, cause, gone, goes_on)
     assert any("and without that it lacks ['domain r/c/A has 0 of 8" in text for text in texts)
+
+
+def sharing(*, younger: bool = True, overrunning: Sequence[str] = ("old-0",)) -> Book:
+    """Return books in which ``first`` waits for two of three runs, with room to spare for a third.
+
+    ``younger`` takes that room after the start of ``first`` is firm. An hour on, the older leases
+    that are not ``overrunning`` end as declared.
+    """
+    found = Book(planned_life(24))
+    for name in ("old-0", "old-1"):
+        assert found.do(Submit(of(name, 8, "one", 60))) == []
+    assert found.do(Submit(of("first", 16, "two", 60))) == []
+    if younger:
+        assert found.do(Submit(of("young", 8, "three", 180)), NOW_MS + MINUTE_MS) == []
+        assert found.life.phase("young") is Phase.RUNNING
+    due_ms = found.life.state.reservations["first@1"].planned_start_ms
+    assert due_ms == NOW_MS + HOUR_MS
+    for name in {"old-0", "old-1"}.difference(overrunning):
+        assert found.do(Complete(name), due_ms) == []
+    assert found.do(Tick(), due_ms + 1) == []
+    return found
+
+
+def test_a_younger_lease_in_the_slack_that_an_older_one_overran_into_is_counted() -> None:
+    found = sharing()
+    assert found.life.phase("first") is Phase.PENDING
+    assert (found.books.moved_later, found.books.shared_slack) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("younger", "overrunning", "moved"),
+    [(True, (), 0), (False, ("old-0",), 0), (False, ("old-0", "old-1"), 1)],
+    ids=["all end as declared", "slack for the one that overran", "no younger lease"],
+)
+def test_slack_that_no_younger_lease_shares_is_not_counted(
+    younger: bool,  # noqa: FBT001 - a parameter
+    overrunning: tuple[str, ...],
+    moved: int,
+) -> None:
+    found = sharing(younger=younger, overrunning=overrunning)
+    assert (found.books.moved_later, found.books.shared_slack) == (moved, 0)
+
+
+def test_slack_is_not_shared_where_the_start_moves_without_the_younger_lease_too() -> None:
+    found = sharing(overrunning=("old-0", "old-1"))
+    assert (found.books.moved_later, found.books.shared_slack) == (1, 0)
+
+
+@pytest.mark.parametrize(("gpus", "lacks"), [(8, False), (16, True)])
+def test_a_lease_that_is_stopped_for_a_place_keeps_no_room_from_another_from_then_on(
+    gpus: int,
+    lacks: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """A place of 8 GPUs begins before ``wide``, for which an overstaying lease is to stop."""
+    life = planned_life(32, has_executor=True)
+    life.do(Submit(of("runs", 16, "one", 60)))
+    life.do(Submit(of("wide", 24, "two", 60)))
+    life.do(Submit(of("fills", 8, "three", 50, checkpoint_ms=MINUTE_MS)))
+    life.do(Submit(of("late", 32, "three", 60)), NOW_MS + 51 * MINUTE_MS)
+    places = places_of(life.state)
+    (wide,) = (place for place in places if place.run == "wide")
+    assert stoppable(life.state, wide) == {"fills/0"}
+    start_ms = wide.start_ms - 5 * MINUTE_MS
+    here = Slice(flavor="H100", gpus=gpus, domains=(("r/c/A", gpus),))
+    place = Place("late", start_ms, wide.end_ms, here, ())
+    assert stoppable(life.state, place) == frozenset()
+    assert lacking(life.state, place, [wide], PutBack())
+    left = lacking(life.state, place, [wide], stopped_by(life.state, place, [wide]))
+    assert bool(left) is lacks

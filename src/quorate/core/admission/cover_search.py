@@ -9,7 +9,7 @@ small maximum flow prunes it: without overlapping caps the search never backtrac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,13 +27,22 @@ CELLS_PER_STEP: Final = 256
 """How many examined cells count as one step of the search."""
 
 
-def choices_of(payer_list: PayerList, demands: Sequence[Demand]) -> list[Choice]:
+Rooms = Mapping[tuple[EnvelopeId, Tier], int]
+"""How many GPUs each payer can pay for before anything is taken; payers with none are left out."""
+
+
+def rooms_of(payer_list: PayerList) -> Rooms:
+    """Return the rooms of the payers, in their order."""
+    rooms = ((payer, payer_list.room(*payer)) for payer in payer_list.payers)
+    return {payer: gpus for payer, gpus in rooms if gpus > 0}
+
+
+def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -> list[Choice]:
     """Return the cells that could be more than zero, in lexicographic order."""
-    payers = [(key, tier) for key, tier in payer_list.payers if payer_list.room(key, tier) > 0]
     return [
         (index, key, tier)
         for index, (place, _) in enumerate(demands)
-        for key, tier in payers
+        for key, tier in rooms
         if payer_list.pays_at(key, place.labels)
     ]
 
@@ -58,13 +67,14 @@ class Relaxation:
         choices: Sequence[Choice],
         demanded: Sequence[int],
         *,
+        rooms_now: Rooms | None = None,
         watched: Choice | None = None,
     ) -> Relaxation:
         """Return the network in which only ``choices`` are left to pay for ``demanded``.
 
         Payers that serve the same demands under the same bound are one node, because only their sum
         matters. The payer of the ``watched`` cell has a node of its own, and the edge of that cell
-        is kept in ``watched``.
+        is kept in ``watched``. If nothing is taken, the caller may give the rooms as ``rooms_now``.
         """
         network = FlowNetwork()
         sink = network.node()
@@ -83,7 +93,9 @@ class Relaxation:
                 bounds[name] = gpus
             apart = key if watched is not None and watched[1] == key else ""
             alike = (tuple(indexes), name, apart)
-            rooms[alike] = rooms.get(alike, 0) + payer_list.room(key, tiers[key])
+            payer = (key, tiers[key])
+            gpus = payer_list.room(*payer) if rooms_now is None else rooms_now[payer]
+            rooms[alike] = rooms.get(alike, 0) + gpus
         heads = {name: network.node() for name in bounds}
         for name, node in heads.items():
             network.edge(node, sink, bounds[name])
@@ -171,17 +183,22 @@ class PaymentSearch:
     payer_list: PayerList
     demands: Sequence[Demand]
     steps: SearchBudget
+    rooms: Rooms = field(init=False)
     choices: list[Choice] = field(init=False)
     left: list[int] = field(init=False)
     taken: list[int] = field(init=False)
-    by_bisection: bool = field(init=False)
-    ahead: list[_Ahead] = field(init=False)
+    by_bisection: bool = field(init=False, default=False)
+    ahead: list[_Ahead] = field(init=False, default_factory=list)
     dead_ends: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.choices = choices_of(self.payer_list, self.demands)
+        self.rooms = rooms_of(self.payer_list)
+        self.choices = choices_of(self.payer_list, self.demands, self.rooms)
         self.left = [gpus for _, gpus in self.demands]
         self.taken = []
+
+    def _prepare(self) -> None:
+        """Make what only a search needs that may succeed."""
         self.ahead = _ahead(self.payer_list, self.choices)
         # If the relaxation is exact, the amounts that leave the rest payable are an interval, and
         # its top is found by halving. Otherwise every amount is tried.
@@ -192,8 +209,9 @@ class PaymentSearch:
 
         None is a proof unless the steps ran out.
         """
-        if not self._rest_payable(0):
+        if not self._rest_payable(0, self.rooms):
             return None
+        self._prepare()
         stack = [self._amounts(0)]
         while stack:
             gpus = next(stack[-1], None)
@@ -301,12 +319,16 @@ class PaymentSearch:
         self.payer_list.take(key, tier, -gpus)
         return found
 
-    def _rest_payable(self, at: int) -> bool:
-        """Return whether the cells from ``at`` on could pay the rest, by relaxation."""
+    def _rest_payable(self, at: int, rooms: Rooms | None = None) -> bool:
+        """Return whether the cells from ``at`` on could pay the rest, by relaxation.
+
+        ``rooms``: those of the payers, if nothing is taken.
+        """
         rest = self.choices[at:]
         if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):
             return False
-        return Relaxation.build(self.payer_list, rest, self.left).fill(self.left) == self.left
+        relaxation = Relaxation.build(self.payer_list, rest, self.left, rooms_now=rooms)
+        return relaxation.fill(self.left) == self.left
 
 
 def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -> list[Leg] | None:
@@ -330,4 +352,6 @@ def payable(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     An upper bound; exact if no envelope is under two bounds.
     """
     wanted = [gpus for _, gpus in demands]
-    return Relaxation.build(payer_list, choices_of(payer_list, demands), wanted).fill(wanted)
+    rooms = rooms_of(payer_list)
+    choices = choices_of(payer_list, demands, rooms)
+    return Relaxation.build(payer_list, choices, wanted, rooms_now=rooms).fill(wanted)

@@ -203,17 +203,17 @@ class PayerList:
 
     def room(self, key: EnvelopeId, tier: Tier) -> int:
         """Return how many more GPUs the envelope can pay for in this decision."""
-        account = self.view.envelopes[key]
-        if not self.is_open(account):
-            return 0
+        view, request = self.view, self.request
+        account = view.envelopes[key]
         spec, taken = account.spec, self.taken.get(key, 0)
         gpus = spec.concurrency - account.gpus_active - account.gpus_reserved - taken
-        if gpus <= 0:
+        # Written out, because it is asked more often than anything else of a payer.
+        if gpus <= 0 or not is_open(spec, request.now_ms, request.outlast_ms, request.asked_ms):
             return 0
-        per = self.hold_ms(account)
+        per = min(request.duration_ms, spec.end_ms - request.now_ms)
         gpus = min(gpus, (spec.gpu_ms_granted - account.committed_gpu_ms - taken * per) // per)
         for cap_key in account.caps:
-            cap = self.view.caps[cap_key]
+            cap = view.caps[cap_key]
             if cap.spec.concurrency_max is not None:
                 used = cap.gpus_active + cap.gpus_reserved + self.cap_gpus.get(cap_key, 0)
                 gpus = min(gpus, cap.spec.concurrency_max - used)

@@ -54,7 +54,6 @@ __all__ = [
     "check_run_record",
     "check_shape",
     "sweep",
-    "tallies_of",
     "tightened",
 ]
 
@@ -96,13 +95,52 @@ def sweep(view: StateView) -> list[Violation]:
     Checks I1, I2, I3, I5, I6 and I12 as far as a state shows them, I7, I10, I11, and of I8 that
     counters and indexes match the tables. Takes time in proportion to the state.
     """
-    violations = [*_slots(view), *_money(view), *_indexes(view)]
+    seen = _Seen.of(view)
+    violations = [*_slots(view), *_money(view, seen), *_indexes(view, seen)]
     violations += [*check_pledges(view), *check_claims(view)]
     for lease in view.leases.values():
         violations += check_lease(view, lease)
-    for record in view.runs.values():
-        violations += check_run_record(view, record)
-    return violations
+    return violations + seen.violations
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What all runs of a state come to, read once: most of them are in the archive."""
+
+    charges: dict[tuple[EnvelopeId, Tier], int] = field(default_factory=dict)
+    leases: dict[str, set[str]] = field(default_factory=dict)
+    reservations: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    in_rounds: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    violations: list[Violation] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, view: StateView) -> _Seen:
+        """Return what the runs of ``view`` come to."""
+        found = cls()
+        for record in view.runs.values():
+            found.add(record)
+            found.violations += check_run_record(view, record)
+        return found
+
+    def add(self, record: RunRecord) -> None:
+        """Count one run."""
+        name = record.spec.name
+        for key, gpu_ms in record.charges.items():
+            self.charges[key] = self.charges.get(key, 0) + gpu_ms
+        if record.leases:
+            self.leases[name] = set(record.leases)
+        if record.reservation:
+            self.reservations[name] = record.reservation
+        if record.phase in TERMINAL:
+            return
+        if record.spec.rounds is not None:
+            self.in_rounds.add(name)
+        elif record.phase is Phase.PENDING:
+            self.waiting[name] = record.seq
+        if record.cut_by or record.steps_cut_by or record.unstarted is not None:
+            self.held.add(name)
 
 
 # --- One lease, one run, one envelope: the audit checks these too ---------------------------------
@@ -175,12 +213,11 @@ def _over(key: str, what: str, used: int, limit: int | None) -> Iterator[Violati
 # --- The whole state ------------------------------------------------------------------------------
 
 
-def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
+def _tallies(view: StateView, seen: _Seen) -> dict[EnvelopeId, Tally]:
     """Return the use and the promises of every envelope, from leases and charges alone."""
     tallies: dict[EnvelopeId, Tally] = {}
-    for record in view.runs.values():
-        for (payer, tier), gpu_ms in record.charges.items():
-            tallies.setdefault(payer, Tally()).add(tier, gpus=0, gpu_ms=gpu_ms)
+    for (payer, tier), gpu_ms in seen.charges.items():
+        tallies.setdefault(payer, Tally()).add(tier, gpus=0, gpu_ms=gpu_ms)
     for lease in view.leases.values():
         gpus = sum(mask.bit_count() for _, mask in lease.fact.slots)
         tally = tallies.setdefault(lease.fact.payer, Tally())
@@ -233,17 +270,16 @@ class _Account:
     tally: Tally = field(default_factory=Tally)
 
 
-def _money(view: StateView) -> Iterator[Violation]:
+def _money(view: StateView, seen: _Seen) -> Iterator[Violation]:
     """Yield a violation for exceeded limits (I2), wrong bills (I10) and wrong counters (I8)."""
-    tallies, excused = tallies_of(view), tightened(view)
+    tallies, excused = _tallies(view, seen), tightened(view)
     for budget in view.budgets.values():
         for envelope in budget.envelopes:
             key = envelope_id(budget.name, envelope.name)
             yield from check_envelope(key, envelope, tallies.get(key, Tally()), excused)
     accounts = {key: _Account(tally=tally) for key, tally in tallies.items()}
-    for record in view.runs.values():
-        for (payer, _), gpu_ms in record.charges.items():
-            accounts[payer].ended_gpu_ms += gpu_ms
+    for (payer, _), gpu_ms in seen.charges.items():
+        accounts[payer].ended_gpu_ms += gpu_ms
     for lease in view.leases.values():
         accounts[lease.fact.payer].started_gpu_ms += lease.gpus * lease.fact.start_ms
     for key, account in view.envelopes.items():
@@ -280,7 +316,7 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
                 yield Violation("I8", key, f"counts {kept}, its envelopes {summed}")
 
 
-def _indexes(view: StateView) -> Iterator[Violation]:
+def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
     """Yield tables that do not list the open leases under their run, owner and nodes: I8."""
     by_run: dict[str, set[str]] = {}
     by_owner: dict[str, set[str]] = {}
@@ -290,27 +326,26 @@ def _indexes(view: StateView) -> Iterator[Violation]:
         by_owner.setdefault(view.runs[lease.fact.run].spec.owner, set()).add(name)
         for node, _ in lease.fact.slots:
             by_node.setdefault(node, set()).add(name)
-    listed = {name: set(record.leases) for name, record in view.runs.items() if record.leases}
-    if listed != by_run:
+    if seen.leases != by_run:
         yield Violation("I8", "runs", "their leases are not the open ones")
     if {owner: set(names) for owner, names in view.owner_leases.items() if names} != by_owner:
         yield Violation("I8", "owners", "their leases are not the open ones")
     if {node: set(names) for node, names in view.node_leases.items() if names} != by_node:
         yield Violation("I8", "nodes", "their leases are not the open ones")
     promised = {r.made.run: name for name, r in view.reservations.items()}
-    if {n: r.reservation for n, r in view.runs.items() if r.reservation} != promised:
+    if seen.reservations != promised:
         yield Violation("I8", "reservations", "are not those of the runs")
     if not promised.keys() <= view.pending.keys():
         yield Violation("I11", "reservations", "are kept for runs that do not wait")
-    queues = {n: r for n, r in view.runs.items() if r.spec.rounds is None}
-    waiting = {n: r.seq for n, r in queues.items() if r.phase is Phase.PENDING}
-    if dict(view.pending) != waiting:
+    if dict(view.pending) != seen.waiting:
         yield Violation("I8", "queue", "is not the runs that are pending")
-    yield from check_rounds(view)
+    yield from check_rounds(view, seen.in_rounds)
     yield from _ends(view)
     yield from _rooms(view)
     yield from check_plan(view)
     yield from _tenancy(view)
+    if seen.held != set(view.held_runs):
+        yield Violation("I8", "held runs", "are not those that were cut, or refused at their start")
     yield from _arrays(view)
 
 
@@ -363,7 +398,7 @@ def _arrays(view: StateView) -> Iterator[Violation]:
 
 
 def _kept_of_queue(view: StateView) -> Iterator[Violation]:
-    """Yield cached ranks or held runs that do not match the state: I8."""
+    """Yield cached ranks of the queue that do not match the state: I8."""
     fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
     fresh.forget_waiting()
     if view.follower_index.entries() != fresh.follower_index.entries():
@@ -372,14 +407,6 @@ def _kept_of_queue(view: StateView) -> Iterator[Violation]:
         yield Violation("I8", "queue", "is not indexed as it waits")
     if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):
         yield Violation("I8", "queue", "does not stand in the order of its ranks")
-    held = {
-        name
-        for name, record in view.runs.items()
-        if (record.cut_by or record.steps_cut_by or record.unstarted is not None)
-        and record.phase not in TERMINAL
-    }
-    if held != set(view.held_runs):
-        yield Violation("I8", "held runs", "are not those that were cut, or refused at their start")
 
 
 def _crossings(view: StateView) -> Iterator[Violation]:

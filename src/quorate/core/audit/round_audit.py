@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from quorate.core.admission.run_shape import Violation
-from quorate.model.state.records import TERMINAL
 from quorate.model.state.state_view import StateView
 
 
-def check_rounds(view: StateView) -> Iterator[Violation]:
+def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
     """Yield runs in the wrong tables (I8), and partners of different owners (I1).
 
-    Exactly the runs that declared work in rounds and are not over are in the table of rounds. A
+    ``runs`` declared work in rounds and are not over: exactly these are in the table of rounds. A
     grant waits only for a run that exists.
     """
-    there = {n for n, r in view.runs.items() if r.spec.rounds is not None}
-    there = {name for name in there if view.runs[name].phase not in TERMINAL}
-    if set(view.in_rounds) != there:
+    if set(view.in_rounds) != set(runs):
         yield Violation("I8", "rounds", "are not of the runs that are in them")
     if Counter(member.pool for member in view.in_rounds.values()) != dict(view.round_sizes):
         yield Violation("I8", "rounds", "are not counted as they are")
