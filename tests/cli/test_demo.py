@@ -112,7 +112,7 @@ def test_a_pipe_gets_plain_lines(transcript: str) -> None:
 
 @pytest.mark.soak
 def test_what_it_proposes_to_type_at_the_end_works(transcript: str, folder: Path) -> None:
-    tail = transcript.partition("Look around:\n")[2].splitlines()
+    tail = transcript.partition("Try these commands:\n")[2].splitlines()
     assert len(tail) == 4
     for line in tail[1:]:
         assert process(folder / "demo", *line.split()[1:]).code == 0
