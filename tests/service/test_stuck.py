@@ -100,7 +100,7 @@ def test_what_is_given_up_at_the_end_is_told_to_come_back(tmp_path: Path) -> Non
     assert b"content-type: application/problem+json" in head
     assert b"retry-after: 1" in head
     assert json.loads(body)["code"] == "unavailable"
-    assert b"it may be recorded yet" in body
+    assert b"it may still be recorded" in body
     # A read waits for no write.
     assert answers[1].startswith(b"HTTP/1.1 200 ")
 
