@@ -14,6 +14,7 @@ def test_a_benchmark_without_a_browser_says_why_it_measures_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.setattr("tests.web.browsing.NOTE", tmp_path / "chromium")
     for name in ("PATH", "PLAYWRIGHT_BROWSERS_PATH"):
         monkeypatch.setenv(name, str(tmp_path))
     assert measure(Effort(quick=True)) == []
