@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
+
 from quorate.model.events import (
     Event,
     LeaseStarted,
@@ -41,6 +43,13 @@ class DecisionCutError(Exception):
     def __init__(self, started: int) -> None:
         super().__init__(f"deciding was given up after {started} starts")
         self.started = started
+
+
+class Mark(Struct, frozen=True, gc=False):
+    """A point of a decision: the state at it, and how many events were written before it."""
+
+    view: StateView
+    written: int
 
 
 class DecisionLog:
@@ -105,6 +114,18 @@ class DecisionLog:
         """Return the state with everything written so far, which nothing written later changes."""
         self._base, self._overlay = self.view, None
         return self._base
+
+    def mark(self) -> Mark:
+        """Return the point that the decision has reached."""
+        return Mark(self.frozen(), len(self.events))
+
+    def rewind(self, mark: Mark) -> list[Event]:
+        """Remove the events that were written since ``mark``, and return them."""
+        removed = self.events[mark.written :]
+        del self.events[mark.written :]
+        self._base, self._overlay, self._applied = mark.view, None, mark.written
+        self._kinds = {type(event) for event in self.events}
+        return removed
 
     @property
     def any_run_waits(self) -> bool:

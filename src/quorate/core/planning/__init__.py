@@ -9,7 +9,8 @@ that counting allows, ``start_payers`` the payers, ``room_now`` the GPUs free at
 ``beyond_depth`` starts runs in the room that the plan leaves; ``move_causes`` says why a firm start
 moved; ``overstay`` stops backfill that outlived its declared end in front of a firm start;
 ``recall`` takes loans back; ``foresight`` answers readers. ``give_out`` calls all of them after
-each command. Start reading at ``queue_walk``. docs/adr/0025-planning.md.
+each command, and again if ``hindsight`` shows that a start has moved needlessly. Start reading at
+``queue_walk``. docs/adr/0025-planning.md.
 
 To "put an entry in" is to insert it into the profile, so that its GPUs and payers count as taken;
 to "lift" it is to remove it. A "walk" is one pass over firm places and the queue.

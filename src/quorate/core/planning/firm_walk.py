@@ -7,7 +7,7 @@ recorded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -17,7 +17,14 @@ from quorate.core.planning.firm_or_tentative import first_promisable
 from quorate.core.planning.move_causes import cause_of
 from quorate.core.planning.overstay import can_stay
 from quorate.core.planning.walk_plan import WalkPlan
-from quorate.core.profile.firm_places import in_order, pin_of, place_of, stands, stands_again
+from quorate.core.profile.firm_places import (
+    in_order,
+    pin_of,
+    place_of,
+    recorded_end_ms,
+    stands,
+    stands_again,
+)
 from quorate.core.profile.node_quota import counted
 from quorate.core.profile.overstayers import Overstayer, overstayers
 from quorate.core.profile.plan_entry import Entry
@@ -29,12 +36,13 @@ from quorate.model.state.records import ReservationRecord
 class FirmWalk:
     """Puts firm places into the plan of one walk."""
 
-    __slots__ = ("_known", "_late", "all_stand", "are_apart", "plan", "stood")
+    __slots__ = ("_known", "_late", "_stuck", "all_stand", "are_apart", "plan", "stood")
 
     def __init__(self, plan: WalkPlan) -> None:
         self.plan = plan
         self._late: list[Overstayer] | None = None
         self._known: Mapping[str, Entry] = {}
+        self._stuck: Collection[str] = ()
         self.all_stand = True
         """Whether every firm place has what it needs even if no running work is stopped for it."""
         self.stood: dict[str, Entry] = {}
@@ -45,12 +53,15 @@ class FirmWalk:
         Then those that stood still stand when the moved ones are put in at their turn.
         """
 
-    def put_pins(self, known: Mapping[str, Entry] = MappingProxyType({})) -> None:
+    def put_pins(
+        self, known: Mapping[str, Entry] = MappingProxyType({}), stuck: Collection[str] = ()
+    ) -> None:
         """Put every firm place in; move those that no longer fit, and record why.
 
-        ``known`` are places that certainly have what they need.
+        ``known`` are places that certainly have what they need. ``stuck`` are late runs that this
+        decision is known to move: their places end as recorded, so that none behind them moves.
         """
-        self._known = known
+        self._known, self._stuck = known, stuck
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
         now_ms = self.plan.log.now_ms
@@ -87,6 +98,8 @@ class FirmWalk:
         pin = pin_of(plan.view, record, now_ms)
         if pin is None:
             return
+        if pin.run in self._stuck:
+            pin = replace(pin, end_ms=recorded_end_ms(record, pin))
         gone_ms = cleared_ms(plan.view, record, now_ms)
         if gone_ms is not None and gone_ms > pin.start_ms:
             clearing.append((record, pin, gone_ms))

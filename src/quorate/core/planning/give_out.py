@@ -3,10 +3,14 @@
 In this order: overstayers, and loans whose recall is due, are stopped; the walk starts and plans
 runs; due conflicts are called; running malleable runs grow into the remaining room; rounds place
 their grants.
+
+If the decision then proves to have moved a firm start needlessly, it is made anew, with what it has
+learned (``hindsight``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from quorate.core.admission.admit import admit
@@ -18,7 +22,8 @@ from quorate.core.lifecycle.failure import settle_spares
 from quorate.core.lifecycle.held_back import release_due_ms
 from quorate.core.lifecycle.settle import settle_holds
 from quorate.core.planning.conflict_starts import look_ms
-from quorate.core.planning.overstay import stop_instants_ms, stop_overstayed
+from quorate.core.planning.hindsight import Hindsight
+from quorate.core.planning.overstay import stop_bundles, stop_instants_ms, stop_overstayed
 from quorate.core.planning.queue_walk import Walk
 from quorate.core.planning.recall import recall_instants_ms, stop_recalled
 from quorate.core.preemption.disruption_account import deferrals_due_ms
@@ -45,16 +50,38 @@ def give_out(log: DecisionLog) -> None:
     """Start waiting runs, plan those that still wait, and grow running ones."""
     if not stirs(log) and not _is_due(log):
         return
-    walk = _walked(log) if log.any_run_waits else _standing(log)
+    mark, known = log.mark(), Hindsight()
+    _give_out(log, known)
+    for _ in range(PASSES_MAX):
+        learned = known.with_more(mark.view, log.events[mark.written :], log.now_ms)
+        if learned == known:
+            return
+        known, before = learned, log.rewind(mark)
+        _give_out(log, known)
+        after = log.events[mark.written :]
+        if not known.is_better(mark.view, before, after, log.now_ms):
+            log.rewind(mark)
+            for event in before:
+                log.write(event)
+            return
+
+
+def _give_out(log: DecisionLog, known: Hindsight) -> None:
+    """Start and plan runs, with what is ``known`` from an earlier trial of the decision."""
+    if known.stops:
+        stop_bundles(log, known.stops)
+        settle_spares(log)
+    walk = _walked(log, known.stuck) if log.any_run_waits else _standing(log, known.stuck)
     if log.any_run_waits:
         if walk.starts.has_new_spares:
-            walk = _walked(log)  # Runs whose turn came earlier may fill the new spares.
+            # Runs whose turn came earlier may fill the new spares.
+            walk = _walked(log, known.stuck)
         # Work whose grace is as long as the notice of its recall is stopped at once.
         stop_recalled(log, _firm_places_stand)
         for _ in range(PASSES_MAX):
             if not walk.firm.call_due_conflicts():
                 break
-            walk = _walked(log)
+            walk = _walked(log, known.stuck)
             stop_recalled(log, _firm_places_stand)
         # A firm start that was moved may hold fewer GPU-hours: leases slow to stop may use them.
         settle_holds(log)
@@ -123,23 +150,23 @@ def _may_fit(view: StateView, run: Run) -> bool:
     return False
 
 
-def _walked(log: DecisionLog) -> Walk:
+def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk that has started and planned the waiting runs.
 
     The queue is walked again while a firm run starts outside the place that it was promised and
     runs before it in the queue could use that place: they are planned there before runs behind it.
     """
-    walk, left = _standing(log), WALKS_MAX - 1
+    walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:
         left = walk.run(starts_anew=left)
         if not walk.has_left_place or not left:
             break
-        walk, left = _standing(log), left - 1
+        walk, left = _standing(log, stuck), left - 1
     walk.keep()
     return walk
 
 
-def _standing(log: DecisionLog) -> Walk:
+def _standing(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk with all firm places put in, after stopping overstayers in front of them.
 
     A place that was moved may have other overstayers in front of it, so this is repeated while
@@ -153,7 +180,7 @@ def _standing(log: DecisionLog) -> Walk:
         if len(log.events) != written:
             known, written = {}, len(log.events)
         walk = Walk(log)
-        walk.firm.put_pins(known)
+        walk.firm.put_pins(known, stuck)
         if len(log.events) == written or not left:
             return walk
         is_plain = walk.firm.are_apart and not walk.plan.view.holdings.has_bounds

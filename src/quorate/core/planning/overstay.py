@@ -10,7 +10,7 @@ reservation. So cancelling, moving or hastening one reservation changes nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -74,10 +74,15 @@ def stop_overstayed(log: DecisionLog) -> bool:
                 stopped[each.run, each.bundle] = None
                 late.remove(each)
                 take_held(profile, pin, each, now_ms + lead_ms, bundle_end_ms(profile, each), -1)
-    for run, bundle in stopped:
+    stop_bundles(log, stopped)
+    return bool(stopped)
+
+
+def stop_bundles(log: DecisionLog, bundles: Iterable[tuple[str, int]]) -> None:
+    """Stop bundles that overstay, each named by its run and number."""
+    for run, bundle in bundles:
         if log.view.runs[run].phase is Phase.RUNNING:
             stop_bundle(log, run, bundle, EndReason.OVERSTAYED)
-    return bool(stopped)
 
 
 def _may_be_in_the_way(

@@ -79,6 +79,15 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
     return cached.pin
 
 
+def recorded_end_ms(record: ReservationRecord, pin: Entry) -> int:
+    """Return when ``pin``, the place of ``record``, would have ended had it started in time.
+
+    At least one millisecond after its start.
+    """
+    assert record.planned_start_ms is not None, record
+    return max(pin.start_ms + 1, pin.end_ms - (pin.start_ms - record.planned_start_ms))
+
+
 class _Pin(Struct, frozen=True, gc=False):
     """The place of a reservation as an entry, kept until a budget, owner, pool or node changes."""
 

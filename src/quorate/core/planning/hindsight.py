@@ -1,0 +1,96 @@
+"""Hindsight: what a decision has learned too late to keep a firm start in its place.
+
+Firm places are put in before all is known that the decision will do. So a start may be moved,
+
+- because an overstaying bundle is in its way that may not be stopped for it, and is then stopped
+  for another start in the same decision;
+- because a start right in front of it is late and therefore ends later, and that start is then
+  itself moved, as it fits by counting but cannot really start.
+
+Then the decision is made anew with this knowledge, and the new one counts if it keeps such a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from quorate.core.profile.firm_places import pin_of, recorded_end_ms
+from quorate.model.events import EndReason, Event, LeaseEnding, ReservationMoved
+from quorate.model.state.records import ReservationRecord
+from quorate.model.state.state_view import StateView
+
+
+class Hindsight(Struct, frozen=True):
+    """What trials of a decision have shown; ``view`` is always the state before the trials."""
+
+    stops: tuple[tuple[str, int], ...] = ()
+    """The bundles that were stopped because they overstay, after a start had moved."""
+    stuck: tuple[str, ...] = ()
+    """The late runs that were moved after a start right behind them had moved."""
+
+    def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
+        """Return this with what the trial that wrote ``events`` has shown."""
+        stops, stuck = set(self.stops), set(self.stuck)
+        moved: list[ReservationRecord] = []
+        for event in events:
+            if isinstance(event, ReservationMoved):
+                record = _moved_later(view, event)
+                if record is None:
+                    continue
+                if any(_is_behind(view, each, record, now_ms) for each in moved):
+                    stuck.add(record.made.run)
+                moved.append(record)
+            elif moved and isinstance(event, LeaseEnding) and event.reason is EndReason.OVERSTAYED:
+                lease = view.leases.get(event.lease)
+                if lease is not None:  # Else the decision has also started it: a swap or a spare.
+                    stops.add((lease.fact.run, lease.fact.bundle))
+        return Hindsight(tuple(sorted(stops)), tuple(sorted(stuck)))
+
+    def is_better(
+        self, view: StateView, before: Sequence[Event], after: Sequence[Event], now_ms: int
+    ) -> bool:
+        """Return whether ``after`` keeps a start in its place that ``before`` moves.
+
+        It may move no others, except those right behind a late start that it keeps: that start ends
+        later. The runs that are ``stuck`` must still be moved, or they would end later after all.
+        """
+        moved_before, moved_after = _moved(view, before), _moved(view, after)
+        kept = [record for run, record in moved_before.items() if run not in moved_after]
+        others = [record for run, record in moved_after.items() if run not in moved_before]
+        return (
+            bool(kept)
+            and moved_after.keys() >= set(self.stuck)
+            and all(any(_is_behind(view, each, late, now_ms) for late in kept) for each in others)
+        )
+
+
+def _moved(view: StateView, events: Sequence[Event]) -> dict[str, ReservationRecord]:
+    """Return the reservations that ``events`` move later, as they were in ``view``, by run."""
+    moves = (event for event in events if isinstance(event, ReservationMoved))
+    records = (_moved_later(view, event) for event in moves)
+    return {record.made.run: record for record in records if record is not None}
+
+
+def _moved_later(view: StateView, event: ReservationMoved) -> ReservationRecord | None:
+    """Return the reservation as it was in ``view`` if the move is later than that, or to no start.
+
+    None if it was made since, had no start or counted on a conflict.
+    """
+    record = view.reservations.get(event.reservation)
+    if record is None or record.planned_start_ms is None or record.by_conflict:
+        return None
+    start_ms = event.planned_start_ms
+    is_later = start_ms is None or start_ms > record.planned_start_ms
+    return record if is_later else None
+
+
+def _is_behind(
+    view: StateView, behind: ReservationRecord, late: ReservationRecord, now_ms: int
+) -> bool:
+    """Return whether ``late`` reaches into the time of ``behind`` only because it is late."""
+    pin = pin_of(view, late, now_ms)
+    assert pin is not None, late
+    assert behind.planned_start_ms is not None, behind
+    return recorded_end_ms(late, pin) <= behind.planned_start_ms < pin.end_ms
