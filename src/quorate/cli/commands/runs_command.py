@@ -135,8 +135,8 @@ def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
     """Show how many GPUs each envelope pays for, and its headroom.
 
     OWNED are GPUs of the owner's own runs, SHARED those of its family's runs, BORROWED those lent
-    to others. HEADROOM is how many more GPUs the envelope can pay for now, within its own limit and
-    its caps; it is 0 outside the envelope's window.
+    to others. HEADROOM is how many more GPUs the envelope could pay for at once, within its limit
+    and its caps; it is 0 outside the envelope's window.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.printing import print_lines, print_tree

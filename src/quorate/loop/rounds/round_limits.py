@@ -34,9 +34,9 @@ class Bill(NamedTuple):
 class Limits:
     """The GPUs and runs chosen in one round so far, by payer and by owner.
 
-    ``kept`` are all candidates with a share. The GPUs that a payer pays for now, for a candidate
-    that would stay, are kept for it as long as the rest is enough for the runs that are chosen
-    before it.
+    ``kept`` are all candidates with a share. The GPUs that a payer pays for at present, for a
+    candidate that would stay, are kept for it as long as the rest is enough for the runs that are
+    chosen before it.
     """
 
     def __init__(
