@@ -308,14 +308,14 @@ def _place_and_pay(
 
 
 def _too_many_nodes(attempt: _Attempt) -> bool:
-    """Return whether no placement exceeds a node limit by fewer nodes than the first one does.
+    """Return whether a paid placement exceeds a node limit that every other one exceeds, too.
 
-    Then a search finds neither a start nor a smaller number to report.
+    Then no search finds a start.
     """
     if attempt.headroom is None or attempt.over_quota is None:
         return False
     islands = [domain_offer.island for domain_offer in attempt.domain_offers.most_free()]
-    return attempt.headroom.refuses_wherever(islands, attempt.request.gpus) == attempt.over_quota
+    return attempt.headroom.refuses_wherever(islands, attempt.request.gpus) is not None
 
 
 def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Admitted | None:
@@ -340,10 +340,13 @@ def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Ad
         if legs is None:
             refused.add(bill)
             continue
+        is_first_over = attempt.over_quota is None
         admitted = _admitted(attempt, spread, demands, legs)
         if admitted is not None:
             return admitted
         payer_list.reset()
+        if is_first_over and _too_many_nodes(attempt):
+            return None
     return None
 
 
