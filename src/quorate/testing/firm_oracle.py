@@ -329,12 +329,17 @@ def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
 
 
 def _over_ms(view: StateView, run: str, back: PutBack) -> int:
-    """Return when the last lease of ``run`` that is not put back is expected to end."""
+    """Return when ``run`` is expected to end: with the last lease that works for it.
+
+    Leases that are put back do not count, and those that are stopping only if no other is left: a
+    lease of a drained node may stop later than its run ends.
+    """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING:
         return view.at_ms
-    left = (name for name in record.leases if name not in back.leases)
-    return max((_end_ms(view, view.leases[name], back) for name in left), default=view.at_ms)
+    left = [view.leases[name] for name in record.leases if name not in back.leases]
+    working = [lease for lease in left if lease.ending is None]
+    return max((_end_ms(view, lease, back) for lease in working or left), default=view.at_ms)
 
 
 def _used(

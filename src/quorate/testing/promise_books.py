@@ -125,6 +125,7 @@ class PromiseBooks:
         self._recalled: list[LoanRecalled] = []
         self._beside: list[Place] = []
         self._activated: dict[str, Place] = {}
+        self._moved: frozenset[str] = frozenset()
         self._by_conflict: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
         self._marked: dict[str, tuple[tuple[int, int], ...]] = {}
@@ -254,6 +255,12 @@ class PromiseBooks:
         moving = {
             e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
         }
+        self._moved = frozenset(
+            promise.made.run
+            for e in events
+            if isinstance(e, ReservationMoved)
+            and (promise := self._promises.get(e.reservation)) is not None
+        )
         self._by_conflict = frozenset(
             promise.made.run for promise in self._promises.values() if promise.by_conflict
         )
@@ -328,7 +335,14 @@ class PromiseBooks:
         is_real = back != PutBack() or self._is_behind(event, view)
         if not is_real and promise.missed_ms is None:
             yield f"{what} for {event.cause}, and nothing of that has changed"
-        left = lacking(view, place, beside, replace(back, leases=back.leases | began))
+        cured = replace(back, leases=back.leases | began)
+        left = lacking(view, place, beside, cured)
+        if left:
+            # A place that moved for a cause of its own, and then started, was not in the way if
+            # this one lacks something without it, too, and nothing once its cause is put back.
+            others = [other for other in beside if other.run not in self._moved]
+            if lacking(view, place, others, with_loans):
+                left = lacking(view, place, others, cured)
         if left and promise.missed_ms is None:
             yield f"{what} for {event.cause}, and without that it lacks {left}"
         is_by_older = any(self._took.get(name, 0) < promise.recorded for name in back.leases)

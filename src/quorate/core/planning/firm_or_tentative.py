@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from quorate.core.planning.conflict_starts import start_by_conflict
+from quorate.core.planning.conflict_starts import cleared_ms, start_by_conflict
 from quorate.core.planning.walk_plan import WalkPlan
 from quorate.core.preemption.disruption_account import deferrals_due_ms
 from quorate.core.profile.node_quota import kept_from_ms, promised
@@ -152,6 +152,9 @@ class PlannedStarts:
         plan = self._plan
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:
             return None
+        promise = plan.view.reservations.get(record.reservation or "")
+        if promise is not None and cleared_ms(plan.view, promise, plan.log.now_ms) is not None:
+            return None  # Leases that were cut for it are still stopping: no others are cut.
         number, self._conflicts = self._conflicts, self._conflicts + 1
         turn = plan.log.now_ms // MINUTE_MS
         if number >= CONFLICTS_MAX and (number - turn) % CONFLICTS_TURN:

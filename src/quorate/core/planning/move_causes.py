@@ -126,13 +126,15 @@ def _causes(  # noqa: PLR0913 - of what, by how much, and what has just happened
     ``has_delays``: overdue places take some of the resource, and take it for longer.
     """
     kind, name, resource, amount = need
-    view, late = profile.view, list(_late(profile, pin, kind, name))
+    view = profile.view
+    # Filled spares go back to their run if it is late, so they are missing too.
+    spares = [each for each in view.pledges.values() if _pledged(view, each, kind, name)]
+    owed = (lease for spare in spares for lease in view.runs[spare.run].leases)
+    late = list(dict.fromkeys((*_late(profile, pin, kind, name), *_late_of(profile, pin, owed))))
     yield from late
     held = [(lease, _share(view, lease, kind, name)) for _, (_, lease) in late]
-    # Filled spares of these late runs go back to them, so they are missing too.
     runs = {view.leases[lease].fact.run for lease, _ in held}
-    spares = (each for each in view.pledges.values() if each.run in runs)
-    pledged = sum(_pledged(view, spare, kind, name) for spare in spares)
+    pledged = sum(_pledged(view, spare, kind, name) for spare in spares if spare.run in runs)
     short -= sum(share for _, share in held) + pledged
     if short <= 0 and kind not in ("runs", "nodes") and not (pledged or has_delays):
         # They explain the shortage until they are expected to end, and not after that.

@@ -330,8 +330,9 @@ class Walk:
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
         """Recall loans for a run that waits for nothing else; return whether it did so.
 
-        The run starts at once if other payers take all these loans over, and otherwise when their
-        notice is over. ``natural`` is its start without the recall, which is not in the profile.
+        The run starts at once if other payers take all these loans over, or if it lacked only
+        GPU-hours that the recalled loans no longer need; otherwise when their notice is over.
+        ``natural`` is its start without the recall, which is not in the profile.
         """
         plan = self.plan
         log, run, own = plan.log, record.spec, record.reservation or ""
@@ -351,11 +352,13 @@ class Walk:
         record = plan.view.runs[run.name]
         if natural is not None:
             plan.hold_hours(natural, -1)
-        answer = None if recall.told else self.starts.admit(run, self.starts.room(record, own))
-        if isinstance(answer, Admitted):
-            self.starts.start(record, answer)
-            return True
         entry = plan.search.find(run, log.now_ms)
+        # The GPU-hours that a recalled loan will no longer use may already be enough.
+        if not recall.told or (entry is not None and entry.start_ms == log.now_ms):
+            answer = self.starts.admit(run, self.starts.room(record, own))
+            if isinstance(answer, Admitted):
+                self.starts.start(record, answer)
+                return True
         if natural is not None and own and (entry is None or not promised(plan.profile, entry)):
             plan.hold_hours(natural, 1)
             plan.put_pin(natural)

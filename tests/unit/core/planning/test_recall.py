@@ -363,3 +363,17 @@ def test_a_recall_outlives_a_hand_over_of_the_bundle() -> None:
     life.do(Tick(), DUE_MS)
     assert life.phase("mine") is Phase.RUNNING
     assert started(life.events)[-1][0].startswith("mine/")
+
+
+def test_a_run_starts_at_once_if_the_loan_is_gone_before_its_width_is_needed() -> None:
+    life = lent_life(8, lends=5, budgets=(funds("three", 4),))
+    life.do(Submit(borrower("loan", 2)))
+    life.do(Submit(of("busy", 4, "three", 40)))
+    life.do(Submit(borrower("later", 3)))
+    assert firm_ms(life, "later") == NOW_MS + 40 * MINUTE_MS
+    decision = life.do(Submit(of("mine", 2, minutes=60)))
+    assert recalled(decision) == [("loan", 0, "mine", DUE_MS)]
+    assert (life.phase("mine"), clashes(life)) == (Phase.RUNNING, [])
+    assert life.do(Tick()).events == ()
+    life.do(Tick(), DUE_MS)
+    assert firm_ms(life, "later") == NOW_MS + 40 * MINUTE_MS
