@@ -187,7 +187,7 @@ def _funding(chance: Random) -> Funding:
 
 def _truth(chance: Random, said_ms: int, *, is_honest: bool) -> Truth:
     """Return the real behaviour of a run: its declared duration, or much less, or much more."""
-    tenths = 10 if is_honest else chance.choice((1, 5, 9, 10, 10, 11, 20, 60))
+    tenths = 10 if is_honest else chance.choice((1, 5, 9, 10, 10, 11, 20, 100))
     return Truth(
         work_ms=max(1, said_ms * tenths // 10),
         checkpoint_every_ms=chance.choice((MINUTE_MS, 10 * MINUTE_MS, HOUR_MS)),
