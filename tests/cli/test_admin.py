@@ -46,6 +46,7 @@ def version(shell: Shell, name: str) -> int:
     return found
 
 
+@pytest.mark.heavy
 def test_a_tenant_is_created_with_every_limit_and_shown(shell: Shell) -> None:
     said = tenant(
         shell,

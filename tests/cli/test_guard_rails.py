@@ -94,6 +94,7 @@ def test_an_unknown_name_says_which_ledger_was_asked(shell: Shell) -> None:
     assert "quorate.db" in said.err.splitlines()[-1]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("broken", ["broken = [", 'current = "gone"'])
 def test_commands_on_a_file_do_not_fail_because_of_contexts(
     shell: Shell, tmp_path: Path, broken: str

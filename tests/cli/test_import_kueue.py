@@ -12,6 +12,7 @@ from tests.cli.shell import EXAMPLES, Shell
 MANIFESTS = EXAMPLES / "kueue" / "kueue.yaml"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("options", [(), ("--cluster", "west"), ("-o", "json")])
 def test_what_is_imported_is_applied_to_a_fresh_ledger(
     bare: Shell, options: tuple[str, ...]
@@ -32,6 +33,7 @@ def test_what_is_imported_is_applied_to_a_fresh_ledger(
     assert bare("diff", "-f", "imported.yaml").out == ""
 
 
+@pytest.mark.heavy
 def test_runs_start_once_there_are_nodes_and_a_queue_pays_from_its_cohort(bare: Shell) -> None:
     bare.ok("init")
     bare.ok("apply", "-f", bare.file("imported.yaml", bare("import", "kueue", MANIFESTS).out))

@@ -113,6 +113,7 @@ def test_what_explain_prints_works_when_typed(shell: Shell) -> None:
     assert any(name.startswith("second") for name in started)
 
 
+@pytest.mark.heavy
 def test_explain_and_describe_say_how_long_a_run_waited_and_why(shell: Shell) -> None:
     shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", "--set", "spec.malleable=null")
     shell.ok("submit", "--like", "malleable", "--name", "second")
@@ -244,6 +245,7 @@ def test_the_widest_copy_that_starts_is_offered_whatever_its_groups(shell: Shell
     assert "    us-west/c1/A: 64 GPUs fit (72 free)\n" in out
 
 
+@pytest.mark.heavy
 def test_submitting_the_same_run_again_changes_nothing_alone_or_with_others(shell: Shell) -> None:
     share, new = EXAMPLES / "share.yaml", EXAMPLES / "malleable.yaml"
     shell.ok("submit", "-f", share)

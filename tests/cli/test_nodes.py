@@ -174,6 +174,7 @@ def test_what_cannot_be_done_is_refused_with_its_remedy(
     assert shell.ledger_bytes() == before
 
 
+@pytest.mark.heavy
 def test_shrinking_gives_steps_to_whoever_waits(shell: Shell) -> None:
     submit(shell, "elastic", 16, STEPS.replace("24", "16"), flavor="A100")
     submit(shell, "waits", 8, flavor="A100")

@@ -223,6 +223,7 @@ def test_a_line_that_is_no_job_says_why(shell: Shell, words: tuple[str, ...], te
     assert text in said.err
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("typed", "followed"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
+import pytest
+
 from tests.cli.shell import Shell
 
 LINE = ("--gpus", "1", "--team", "rai", "--flavor", "H100")
@@ -51,6 +53,7 @@ def test_a_run_is_cancelled_without_grace(shell: Shell) -> None:
     assert "run/a cancelled" in shell.ok("cancel", "a", "--now")
 
 
+@pytest.mark.heavy
 def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
     submitted(shell, "a", "b")
     said = shell("cancel", "--all")
@@ -65,6 +68,7 @@ def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
     assert "there is no waiting or running run" in every.err
 
 
+@pytest.mark.heavy
 def test_all_means_the_callers_own_runs_unless_others_are_named(shell: Shell) -> None:
     """As with other schedulers: leaving a word out does not end the runs of colleagues."""
     submitted(shell, "a", "b")

@@ -45,6 +45,7 @@ def test_drawn_jobs_are_measured_in_a_window(bare: Shell) -> None:
     assert strict["utilisation"] > strict["metrics"]["utilisation"] > 0.1
 
 
+@pytest.mark.heavy
 def test_a_scenario_file_plays_the_production_engine(bare: Shell) -> None:
     text = (EXAMPLES / "simulation" / "scenario.yaml").read_text(encoding="utf-8")
     (bare.folder / "s.yaml").write_text(text.replace("examples/", f"{EXAMPLES}/"), encoding="utf-8")
@@ -230,6 +231,7 @@ def test_a_recorded_simulation_goes_on_in_its_ledger_and_nowhere_else(bare: Shel
     assert "parts.db does not end where the simulation was paused" in late.err
 
 
+@pytest.mark.heavy
 def test_ctrl_c_pauses_a_simulation_that_has_a_file_for_it(bare: Shell) -> None:
     trace = bare.folder / "t.csv"
     os.mkfifo(trace)
@@ -250,6 +252,7 @@ def test_ctrl_c_pauses_a_simulation_that_has_a_file_for_it(bare: Shell) -> None:
     assert bare("simulate", "--resume", "p.sim", "-o", "json").json["jobs_done"] == 10
 
 
+@pytest.mark.heavy
 def test_what_cannot_be_paused_or_resumed_is_refused_with_a_remedy(bare: Shell) -> None:
     (bare.folder / "t.csv").write_text(_LONG, encoding="utf-8")
     refused = {

@@ -9,6 +9,7 @@ from tests.cli.shell import Shell
 JOB = ("sbatch", "-A", "rai", "--flavor", "H100", "-G", "1")
 
 
+@pytest.mark.heavy
 def test_jobs_that_wait_or_run_are_listed(shell: Shell) -> None:
     shell.ok(*JOB, "--name", "one", "-t", "1:00:00", "--wrap=true")
     shell.ok(*JOB, "--name", "sweep", "-J", "s", "--array=1-5%1", "--wrap=true")
@@ -48,6 +49,7 @@ def test_what_is_wrong_with_an_option_is_said(
     assert text in said.err
 
 
+@pytest.mark.heavy
 def test_an_array_is_cancelled_as_a_whole_or_in_part(shell: Shell) -> None:
     shell.ok(*JOB, "--name", "sweep", "--array=1-6%2", "--wrap=true")
     shell.ok("scancel", "sweep_[5-6]")
@@ -60,6 +62,7 @@ def test_an_array_is_cancelled_as_a_whole_or_in_part(shell: Shell) -> None:
     assert started == ["sweep_1", "sweep_2"]
 
 
+@pytest.mark.heavy
 def test_jobs_are_cancelled_by_name_and_state(shell: Shell) -> None:
     shell.ok(*JOB, "--name", "a", "--wrap=true")
     shell.ok(*JOB, "-J", "b", "--wrap=true")
@@ -70,6 +73,7 @@ def test_jobs_are_cancelled_by_name_and_state(shell: Shell) -> None:
     assert "there is no run 'nowhere'" in shell("scancel", "nowhere").err
 
 
+@pytest.mark.heavy
 def test_jobs_of_the_past_are_listed_with_how_they_ended(shell: Shell) -> None:
     shell.ok(*JOB, "--name", "good", "--wrap=true")
     shell.clock.at_ms += 60_000
@@ -111,6 +115,7 @@ def test_an_array_is_named_as_a_whole_in_other_commands(shell: Shell) -> None:
     assert shell.ok("cancel", "sweep").startswith("run/sweep unchanged: 3 tasks, sweep[1-3]")
 
 
+@pytest.mark.heavy
 def test_a_cancelled_job_is_one_line_and_one_that_is_over_none(shell: Shell) -> None:
     shell.ok(*JOB, "--name", "sweep", "--array=1-3", "--wrap=true")
     shell.ok(*JOB, "--name", "other", "--wrap=true")

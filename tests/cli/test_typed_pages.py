@@ -48,6 +48,7 @@ def typed(page: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in found]
 
 
+@pytest.mark.heavy
 def test_the_page_of_claims(bare: Shell) -> None:
     bare.ok("init")
     bare.ok("apply", "-f", bare.file("hospital.yaml", HOSPITAL))
@@ -57,6 +58,7 @@ def test_the_page_of_claims(bare: Shell) -> None:
     assert [row.split()[:2] for row in rows] == [["a1", "Ready"], ["a2", "Quarantined"]]
 
 
+@pytest.mark.heavy
 def test_the_page_of_tenants(bare: Shell) -> None:
     bare.ok("init")
     commands = typed("tenants.md")
@@ -71,6 +73,7 @@ def test_the_page_of_tenants(bare: Shell) -> None:
     assert bare("admin", "tenant", "get", "physics").code != 0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("page", ["notices.md", "waldur.md"])
 def test_pages_with_single_commands(bare: Shell, page: str) -> None:
     bare.ok("init")

@@ -36,7 +36,7 @@ from tests.oracles.rounds import (
 )
 
 _SIZE: Final = Size(hours=8, runs=40, wishes=30)
-_SEEDS: Final = range(4, 4 + sized(2, 9))
+_SEEDS: Final = range(sized(5, 0), sized(6, 9))
 _NAMES: Final = sorted(name for name, policy in PUBLISHED.items() if not policy.reads_costs)
 _EXPECTED: Final = {
     Happened("event", "round-shared/2"),

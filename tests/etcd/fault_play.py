@@ -83,7 +83,7 @@ class Form:
         return Random().randrange(1_000_000) if self.seed is None else self.seed
 
 
-TEST = Form(for_s=120, kinds=MOST_KINDS, next_s=0.25, seed=1)
+TEST = Form(for_s=120, kinds=MOST_KINDS, next_s=0.4, seed=1)
 """What ``make test`` plays: it waits most of the time, and takes little of a processor."""
 LONE = Form(for_s=60, kinds=MOST_KINDS, members=1, next_s=0.25, seed=1)
 """One member of etcd: while it is away there is no other one to ask."""

@@ -58,6 +58,7 @@ def archive(bucket: S3Address) -> Iterator[S3Archive]:
     found.close()
 
 
+@pytest.mark.heavy
 def test_files_are_kept_listed_read_back_and_removed(
     archive: S3Archive, server: S3Server, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_files_are_kept_listed_read_back_and_removed(
     assert all(path.startswith("/bucket-1/fleet/old/") for path in server.objects)
 
 
+@pytest.mark.heavy
 def test_a_busy_store_is_asked_again_and_a_dead_one_is_an_explained_error(
     archive: S3Archive, server: S3Server
 ) -> None:

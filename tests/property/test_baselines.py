@@ -39,6 +39,7 @@ def job_lists(draw: st.DrawFn) -> list[BaselineJob]:
     return found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", BASELINES)
 @examples(3)
 @given(jobs=job_lists())

@@ -54,7 +54,7 @@ from tests.oracles.lives import Life
 pytestmark = pytest.mark.slow
 
 _OWNERS = ("ant", "bee", "cat")
-_SEEDS, _STEPS = range(sized(8, 0), sized(16, 40)), 50
+_SEEDS, _STEPS = range(sized(11, 0), sized(16, 40)), 50
 """The seeds of ``make test`` are few lives that meet every case."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,6 +136,7 @@ class History:
         return [self.life.phase(task_name(name, index)) for index in range(self.sizes[name])]
 
 
+@pytest.mark.heavy
 @examples(0.5)
 @given(st.integers(0, 2**32))
 def test_followers_wait_for_what_their_documents_say_and_are_told_once(seed: int) -> None:

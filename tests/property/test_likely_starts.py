@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -38,6 +39,7 @@ def told_of_one(found: Forecast) -> LikelyStart | None:
     )
 
 
+@pytest.mark.heavy
 @examples(1 if IS_SOAK else 0.5)
 @given(
     works=st.lists(WORK, max_size=7),

@@ -191,6 +191,7 @@ def test_both_programs_accept_what_an_honest_operator_publishes(
 # --- Changed afterwards -----------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_flipped_byte_of_a_published_conflict_goes_unnoticed(

@@ -32,6 +32,7 @@ def _ratio(part: float, of: float) -> float:
     return part / of if of else 0.0
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(outcomes(), _WINDOWS)
 def test_areas_are_what_counting_gives(outcome: Outcome, edges: list[int]) -> None:
@@ -57,6 +58,7 @@ def test_areas_are_what_counting_gives(outcome: Outcome, edges: list[int]) -> No
         assert share.target == outcome.shares_targets.get(owner)
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(outcomes(), _WINDOWS)
 def test_figures_of_runs_are_what_a_list_gives(outcome: Outcome, edges: list[int]) -> None:
@@ -91,6 +93,7 @@ def test_figures_of_runs_are_what_a_list_gives(outcome: Outcome, edges: list[int
     assert found.draws == outcome.draws
 
 
+@pytest.mark.heavy
 @given(outcomes())
 def test_fairness_divides_by_the_time_alone_in_the_same_crowd(outcome: Outcome) -> None:
     found = metrics_of(outcome).finish_time_fairness
@@ -109,6 +112,7 @@ def test_fairness_divides_by_the_time_alone_in_the_same_crowd(outcome: Outcome) 
         assert found.mean == pytest.approx(sum(expected) / len(expected))
 
 
+@pytest.mark.heavy
 @given(outcomes())
 def test_the_share_gap_is_a_mean_over_the_parts_of_the_window(outcome: Outcome) -> None:
     found = metrics_of(outcome).share_gap

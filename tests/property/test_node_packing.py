@@ -67,6 +67,7 @@ def test_fragments_are_the_mean_of_what_pieces_cannot_use(free: int, wanted: lis
     assert fragments(free, parts) == pytest.approx(sum(of_no_use) / len(wanted))
 
 
+@pytest.mark.heavy
 @examples(1)
 @given(sizes=_sizes, steps=st.lists(st.tuples(st.booleans(), _gpus), max_size=24))
 def test_engine_packs_single_nodes_as_best_fit_does(

@@ -169,6 +169,7 @@ def test_tight_breaks_an_untouched_node_only_when_no_other_holds_the_remainder(
             assert others == []
 
 
+@pytest.mark.heavy
 @given(
     fleets(flavors=1), runs(anywhere=True, spares=(1, 2), gpus=(1, 6)), st.sampled_from(Placement)
 )

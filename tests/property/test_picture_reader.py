@@ -6,6 +6,7 @@ from the one before is compared with one that reads everything.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,6 +86,7 @@ commands = st.one_of(
 )
 
 
+@pytest.mark.heavy
 @examples(1)
 @given(
     steps=st.lists(

@@ -175,6 +175,7 @@ def test_a_problem_is_read_as_it_was_written(problem: Problem) -> None:
     assert same(found, problem)
 
 
+@pytest.mark.heavy
 @examples(0.5)
 @given(problems())
 def test_an_allocation_is_read_as_it_was_written(problem: Problem) -> None:

@@ -174,6 +174,7 @@ def test_the_unit_in_which_rates_are_counted_does_not_matter(drawn: Problem, uni
         assert is_alike(solved(drawn, SPEED, way).objective * unit, slower.objective), way
 
 
+@pytest.mark.heavy
 @examples(0.4)
 @given(problems(), st.integers(1, 5))
 def test_as_many_times_the_jobs_and_gpus_are_no_other_problem(drawn: Problem, times: int) -> None:
@@ -183,6 +184,7 @@ def test_as_many_times_the_jobs_and_gpus_are_no_other_problem(drawn: Problem, ti
     assert is_alike(one.objective, more.objective)
 
 
+@pytest.mark.heavy
 @examples(0.4)
 @given(problems(jobs_max=8), st.data())
 def test_a_job_that_comes_never_raises_the_max_min_level(
@@ -196,6 +198,7 @@ def test_a_job_that_comes_never_raises_the_max_min_level(
         assert after.objective <= before.objective * (1 + ALIKE), way
 
 
+@pytest.mark.heavy
 @examples(0.4)
 @given(problems(jobs_max=6))
 def test_a_gpu_more_is_worth_at_most_its_price(drawn: Problem) -> None:

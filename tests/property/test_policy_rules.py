@@ -180,6 +180,7 @@ def test_pairs_by_chance_are_pairs_of_the_problem(problem: Problem, seed: int) -
         assert np.array_equal(found.shares, solved(isolated(problem)).shares)
 
 
+@pytest.mark.heavy
 @examples(0.5)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_a_drawn_flavor_has_room(problem: Problem, seed: int) -> None:

@@ -121,6 +121,7 @@ def test_in_random_pools_no_share_of_two_percent_is_short_by_a_fifth() -> None:
     assert median(each.used for each in found) >= 0.98
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", few_of(range(3), 1))
 def test_gangs_of_half_a_flavor_have_their_turns_beside_sixty_narrow_runs(seed: int) -> None:
     chance = Random(seed)

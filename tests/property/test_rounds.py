@@ -111,6 +111,7 @@ def test_shares_of_several_gpus_are_received_but_for_some_rounds(
     assert max(lags(fleet, rounds=150, renews_every=renews_every)) <= 15.0
 
 
+@pytest.mark.heavy
 def test_where_all_gpus_are_given_each_fraction_is_its_share() -> None:
     shares: Shares = {
         ("x",): {"a": 0.5, "b": 0.5},
@@ -123,6 +124,7 @@ def test_where_all_gpus_are_given_each_fraction_is_its_share() -> None:
         assert max(abs(lag) for lag in behind) <= 2.0
 
 
+@pytest.mark.heavy
 @given(fleet=fleets(sizes=(1, 2, 4)), rounds=st.integers(0, 6))
 def test_nothing_idles_that_somebody_with_a_share_could_use(fleet: Fleet, rounds: int) -> None:
     book = opened(fleet, DEFAULT)

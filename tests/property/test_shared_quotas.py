@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import NamedTuple
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -80,6 +81,7 @@ def end_runs(life: Life, until_ms: int) -> None:
         assert clashes(life) == []
 
 
+@pytest.mark.heavy
 @given(st.integers(1, 4), st.lists(WISHES, min_size=3, max_size=7))
 @example(1, [Wish(0, 2, "A", 60, "one"), Wish(1, 2, "B", 60, "two"), Wish(1, 1, "A", 180, "one")])
 def test_no_firm_start_moves_while_every_run_takes_what_it_declares(
@@ -92,6 +94,7 @@ def test_no_firm_start_moves_while_every_run_takes_what_it_declares(
     assert [event for event in life.events if isinstance(event, ReservationMoved)] == []
 
 
+@pytest.mark.heavy
 @given(st.integers(1, 4), st.lists(WISHES, min_size=2, max_size=5), WISHES)
 def test_nodes_are_refused_exactly_where_a_firm_start_needs_the_quota(
     quota: int, wishes: list[Wish], wish: Wish

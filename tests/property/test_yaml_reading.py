@@ -89,6 +89,7 @@ def _same(found: tuple[SourceDocument, ...], expected: list[PlainDocument]) -> N
     assert [dict(each.places()) for each in found] == [each.places for each in expected]
 
 
+@pytest.mark.heavy
 @given(text=_written())
 def test_a_mapping_is_read_as_another_parser_reads_it(text: str) -> None:
     found = read_yaml(text)
@@ -96,6 +97,7 @@ def test_a_mapping_is_read_as_another_parser_reads_it(text: str) -> None:
     _same(found, read_plainly(text))
 
 
+@pytest.mark.heavy
 @examples(times=3)
 @given(text=st.lists(_WORDS, max_size=12).map("".join))
 def test_whatever_both_parsers_read_they_read_alike(text: str) -> None:

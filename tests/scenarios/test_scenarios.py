@@ -21,7 +21,7 @@ from quorate.views.exits import Exit
 from tests.oracles.effort import sized
 
 FILES: Final = sorted(Path(__file__).parent.glob("*.json"))
-TIMES: Final = sized(20, 40)
+TIMES: Final = sized(12, 40)
 """How often a lottery is drawn to see how often each is drawn."""
 SECRETS: Final = tuple(f"secret {number}" for number in range(8))
 

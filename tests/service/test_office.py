@@ -107,6 +107,7 @@ def test_what_fails_after_its_block_was_recorded_may_be_recorded() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.heavy
 def test_submits_that_wait_for_a_commit_share_the_next_block() -> None:
     store = SlowStore()
 

@@ -44,6 +44,7 @@ def chart(folder: Path, **changed: object) -> list[Any]:
     return [each for each in documents(rendered(folder, "elsewhere", **changed)) if each]
 
 
+@pytest.mark.heavy
 def test_the_chart_is_the_plain_manifests_in_a_namespace_of_its_own(tmp_path: Path) -> None:
     plain = "---\n".join(
         (FOLDERS.get(name, PLAIN) / f"{name}.yaml").read_text("utf-8") for name in SAME
@@ -55,11 +56,13 @@ def test_the_chart_is_the_plain_manifests_in_a_namespace_of_its_own(tmp_path: Pa
     assert sorted(found, key=repr) == sorted(moved, key=repr)
 
 
+@pytest.mark.heavy
 def test_the_chart_asks_for_nothing_that_the_values_leave_out(tmp_path: Path) -> None:
     kinds = {each["kind"] for each in chart(tmp_path)}
     assert not kinds & {"ServiceMonitor", "MutatingWebhookConfiguration"}
 
 
+@pytest.mark.heavy
 def test_the_chart_has_what_its_values_say(tmp_path: Path) -> None:
     settings = 'listen = "0.0.0.0:1"\n# "quoted" \\ {{ braces }}\n'
     found = chart(
@@ -113,6 +116,7 @@ def test_the_settings_are_read_by_the_service(tmp_path: Any) -> None:
     assert (made.insecure, made.kubernetes_home, made.job_clusters) == (True, "elsewhere", "here")
 
 
+@pytest.mark.heavy
 def test_kubectl_joins_the_service_its_certificate_and_the_webhook(tmp_path: Any) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("there is no kubectl on the path")
@@ -140,6 +144,7 @@ def test_kubectl_joins_the_service_its_certificate_and_the_webhook(tmp_path: Any
     assert (asked["namespace"], asked["name"]) == ("quorate", trees["Service"]["metadata"]["name"])
 
 
+@pytest.mark.heavy
 def test_prometheus_scrapes_the_service_with_tls_where_it_answers_with_tls_only(
     tmp_path: Path,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.tidy.tree import ROOT, SOURCE, project_files
+from tests.tidy.tree import ROOT, SOURCE, project_files, statements
 
 EXPLAINED: Final[Mapping[frozenset[str], str]] = {}
 """Cycles that an ADR gives the reason for, by the names of their modules."""
@@ -26,9 +26,9 @@ def _modules() -> dict[str, Path]:
     return found
 
 
-def _imports(tree: ast.AST, modules: Mapping[str, object]) -> Iterator[str]:
+def _imports(tree: ast.Module, modules: Mapping[str, object]) -> Iterator[str]:
     """Yield the modules that are imported anywhere: at the top, in functions, and for types."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         match node:
             case ast.Import(names=aliases):
                 yield from (alias.name for alias in aliases)

@@ -87,6 +87,7 @@ def test_every_package_has_an_init_file() -> None:
     assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").is_file()) == []
 
 
+@pytest.mark.heavy
 def test_the_architecture_page_shows_every_room() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = {path.parent.relative_to(SOURCE / "quorate") for path in _modules().values()}
@@ -94,11 +95,13 @@ def test_the_architecture_page_shows_every_room() -> None:
     assert sorted(room for room in rooms - {"`/`"} if room not in page) == []
 
 
+@pytest.mark.heavy
 def test_no_folder_has_more_modules_than_one_can_survey() -> None:
     folders = Counter(path.parent.relative_to(SOURCE) for path in _modules().values())
     assert {str(folder): count for folder, count in folders.items() if count > MODULES_MAX} == {}
 
 
+@pytest.mark.heavy
 def test_no_two_modules_have_the_same_name() -> None:
     names = Counter(path.stem for path in _modules().values())
     assert [name for name, count in names.items() if count > 1 and name not in _SHARED_NAMES] == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +37,17 @@ def text_of(path: Path) -> str | None:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return None
+
+
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield all statements, inner ones too, without looking into what they are made of."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting.extend(getattr(node, part, ()))
 
 
 def markdown_files() -> list[Path]:

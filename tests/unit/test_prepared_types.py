@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import quorate
 
 RACE = """
@@ -35,6 +37,7 @@ for _ in range(200):
 """
 
 
+@pytest.mark.heavy
 def test_threads_read_a_new_type_at_the_same_time() -> None:
     done = subprocess.run(
         [sys.executable, "-c", RACE], capture_output=True, text=True, check=False, timeout=120
@@ -47,6 +50,7 @@ ONE_THREAD = {"sim/scenario.py", "ledger/codec.py", "cli/commands/logs_command.p
 SAFE = ("prepared(", "tuple[str, ...]")
 
 
+@pytest.mark.heavy
 def test_threads_read_only_prepared_types() -> None:
     root = Path(quorate.__file__).parent
     found: list[str] = []

@@ -107,6 +107,7 @@ runtime.saved(path, 7)
     assert tried(script, {}, tmp_path) == [{"step": 7, "text": "weights"}]
 
 
+@pytest.mark.heavy
 def test_in_a_run_the_world_is_that_of_its_environment(tmp_path: Path) -> None:
     (world,) = tried("tell(**asdict(runtime.world()))", in_run(tmp_path), tmp_path)
     assert world == {
@@ -123,6 +124,7 @@ def test_in_a_run_the_world_is_that_of_its_environment(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.heavy
 def test_a_script_asks_for_how_many_steps_and_how_long_its_round_is(tmp_path: Path) -> None:
     script = """
 found = runtime.lease()
@@ -163,6 +165,7 @@ tell(code=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), stop=runtime.stop_
     assert tried(script, in_run(tmp_path), tmp_path) == [{"code": -15, "stop": False}]
 
 
+@pytest.mark.heavy
 def test_a_script_keeps_the_handler_that_it_has(tmp_path: Path) -> None:
     script = """
 sys.modules.pop("quorate.runtime")
@@ -174,6 +177,7 @@ os.kill(os.getpid(), signal.SIGTERM)
     assert tried(script, in_run(tmp_path), tmp_path) == [{"mine": True}]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("generation", [2, 3])
 def test_a_notice_is_of_one_generation(tmp_path: Path, generation: int) -> None:
     is_told = generation == int(PLACE["QUORATE_GENERATION"])

@@ -125,11 +125,12 @@ class OtherWriters:
         return self.is_away and not self._engine.is_behind
 
     def wait_s(self) -> float:
-        """Return how long until the next read is due."""
+        """Return how long until the next read is due; a watch wakes the thread when it is."""
         if not self._engine.is_shared:
             return inf
-        if self._watch is not None and (self._watch.look is not self._taken or self._is_behind()):
-            return 0.0
+        if self._watch is not None:
+            has_news = self._watch.look is not self._taken or self._is_behind()
+            return 0.0 if has_news else inf
         return max(0.0, self._next_s - monotonic())
 
     def read_on(self) -> bool:
@@ -144,7 +145,6 @@ class OtherWriters:
             # The store would block this thread, too.
             if monotonic() - look.asked_s > AWAY_S:
                 self._failed(look.trouble)
-            self._next_s = monotonic() + FOLLOW_S
             return False
         has_moved = self._followed() if watch.seq > self._engine.head.seq else False
         if self._engine.head.seq >= look.seq:

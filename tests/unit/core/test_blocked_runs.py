@@ -83,6 +83,7 @@ def calls_of(act: Callable[[], object]) -> int:
     return calls
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("blocked", [plain, failing, tasks])
 def test_a_decision_does_not_look_at_blocked_runs(
     blocked: Callable[[int], tuple[Run, ...]],

@@ -236,6 +236,7 @@ def test_new_runs_are_planned_one_after_the_other() -> None:
     assert life.state.runs == {}
 
 
+@pytest.mark.heavy
 def test_each_new_run_is_told_what_it_would_be_told_after_those_before_it() -> None:
     life = new_life(rate_ppm=0)
     runs = [work("a", 16), work("b", 16, "two"), work("c", 4, "three", 2 * LONG_MS)]

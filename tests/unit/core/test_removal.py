@@ -278,6 +278,7 @@ _DEEDS = st.lists(
 )
 
 
+@pytest.mark.heavy
 @given(_DEEDS)
 @examples(1)
 def test_any_history_with_removals_replays_to_the_same_state(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from quorate.core.admission.search_budget import SearchBudget
@@ -58,6 +59,7 @@ def short(name: str, gpus: int, owner: str) -> Run:
     return run(name, gpus, owner, expected_duration_ms=15 * MINUTE_MS)
 
 
+@pytest.mark.heavy
 def test_runs_that_nobody_can_ever_pay_do_not_keep_others_from_a_promise() -> None:
     state = world(
         pools=[QUIET],

@@ -82,6 +82,7 @@ class Lots:
         return [each for each in events if isinstance(each, ConflictResolved) and each.preimage]
 
 
+@pytest.mark.heavy
 def test_chain_is_renewed_before_it_ends_and_lotteries_go_on(tmp_path: Path) -> None:
     lots = Lots(tmp_path)
     engine = lots.engine()
@@ -97,6 +98,7 @@ def test_chain_is_renewed_before_it_ends_and_lotteries_go_on(tmp_path: Path) -> 
     assert audit(events) == []
 
 
+@pytest.mark.heavy
 def test_another_program_finds_the_renewed_chain_sound(tmp_path: Path) -> None:
     lots = Lots(tmp_path)
     engine = lots.engine()
@@ -115,6 +117,7 @@ def test_another_program_finds_the_renewed_chain_sound(tmp_path: Path) -> None:
     assert checked.stdout.count("Cleared") == LENGTH + 1
 
 
+@pytest.mark.heavy
 def test_machine_without_the_file_draws_by_the_sealed_secret(tmp_path: Path) -> None:
     lots = Lots(tmp_path, is_shared=True)
     first = lots.engine()
@@ -130,6 +133,7 @@ def test_machine_without_the_file_draws_by_the_sealed_secret(tmp_path: Path) -> 
     assert audit(events_of(lots.store)) == []
 
 
+@pytest.mark.heavy
 def test_machine_with_another_key_leaves_conflicts_open(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

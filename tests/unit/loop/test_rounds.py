@@ -548,6 +548,7 @@ def test_a_policy_that_weighs_costs_gives_the_flavor_with_the_most_steps_for_the
     room.look_back()
 
 
+@pytest.mark.heavy
 def test_a_deadline_that_needs_a_dear_flavor_has_it() -> None:
     room = _priced(f"{BY_COST}_SLOs")
     slo_ms = 90 * MINUTE_MS

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,9 +151,12 @@ def both(store: EventStore) -> Iterator[tuple[Engine, Engine]]:
         archiving.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "reopened"])
-def engines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Engine, Engine]]:
-    path = tmp_path / "ledger.db"
+@pytest.fixture(scope="module", params=["memory", "sqlite", "reopened"])
+def engines(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Engine, Engine]]:
+    """Yield the two engines, which all tests share that only read."""
+    path = tmp_path_factory.mktemp("archive") / "ledger.db"
     store = MemoryStore() if request.param == "memory" else SqliteStore.create(path)
     with both(store) as (archiving, plain):
         if request.param != "reopened":

@@ -135,6 +135,7 @@ def test_hidden_events_hold_up_nobody_for_long() -> None:
     assert (follower.cursor, follower.is_behind) == (head.seq, False)
 
 
+@pytest.mark.heavy
 def test_what_the_state_does_not_know_yet_waits() -> None:
     engine = engine_at_work()
     state, head = replay(engine.store.blocks())

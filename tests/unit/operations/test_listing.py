@@ -89,6 +89,7 @@ def test_pages_list_an_array_once_in_either_direction(*, newest: bool, limit: in
     assert names == whole
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("caller", EVERYBODY, ids=lambda each: each.user)
 def test_the_first_page_of_the_queue_is_how_all_of_it_begins(caller: Caller) -> None:
     def page(asked: ListRuns) -> tuple[list[Any], str | None]:

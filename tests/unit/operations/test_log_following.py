@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ class Followed(LogFollower):
         self._is_run_over = True
 
 
+@pytest.mark.heavy
 @given(parts=st.lists(st.integers(0, 2_500), max_size=4), first=st.integers(0, 3))
 def test_every_line_comes_once_whatever_is_written_between_two_looks(
     parts: Sequence[int], first: int

@@ -49,6 +49,7 @@ def document(owner: str = "lab") -> dict[str, Any]:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("caller", [ADMIN, OF_LAB], ids=lambda each: each.actor)
 def test_a_submitted_run_may_not_name_a_workload(caller: Caller) -> None:
     desk = desk_for(caller, engine_with_pods())
@@ -58,6 +59,7 @@ def test_a_submitted_run_may_not_name_a_workload(caller: Caller) -> None:
     assert NAME not in desk.engine.view.runs
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("caller", [ADMIN, OF_LAB], ids=lambda each: each.actor)
 def test_an_applied_run_may_not_name_a_workload(caller: Caller) -> None:
     desk = desk_for(caller, engine_with_pods())
@@ -65,6 +67,7 @@ def test_an_applied_run_may_not_name_a_workload(caller: Caller) -> None:
         ask(desk, "apply", ApplyDocuments(documents=(document(),)))
 
 
+@pytest.mark.heavy
 def test_the_run_of_a_workload_is_applied_again_unchanged() -> None:
     engine = engine_with_pods()
     # As the service that admits Jobs records it: no user has submitted it.
@@ -74,6 +77,7 @@ def test_the_run_of_a_workload_is_applied_again_unchanged() -> None:
     assert lines_of(found)[0] == f"run/{NAME} unchanged"
 
 
+@pytest.mark.heavy
 def test_the_run_of_a_workload_cannot_be_changed_or_copied() -> None:
     engine = engine_with_pods()
     spec = run(NAME, 8, "other", pool="pods", nonce="12345678-1111", workload=WORKLOAD)

@@ -13,6 +13,7 @@ from tests.unit.operations.stage import ADMIN, OF_LAB, OF_OTHER, ask, desk_for, 
 ASKED = OwnerSharesRequest(name="other", days=1)
 
 
+@pytest.mark.heavy
 def test_they_add_up_to_what_its_runs_had() -> None:
     for caller in (ADMIN, OF_OTHER):
         found = ask(desk_for(caller), "owner-shares", ASKED)
@@ -25,6 +26,7 @@ def test_they_add_up_to_what_its_runs_had() -> None:
         assert "H100" in lines_of(found)[0]
 
 
+@pytest.mark.heavy
 def test_an_owner_that_is_hidden_is_as_good_as_not_there() -> None:
     for name in ("other", "nowhere"):
         with pytest.raises(CommandError) as raised:

@@ -13,6 +13,7 @@ from tests.unit.operations.stage import ADMIN, OF_LAB, OF_NONE, OF_OTHER, ask, d
 ASKED = QueueStarts()
 
 
+@pytest.mark.heavy
 def test_everyone_who_oversees_sees_every_start_in_the_order_of_the_queue() -> None:
     context = desk_for(ADMIN)
     tree = ask(context, "queue-starts", ASKED).tree()
@@ -24,6 +25,7 @@ def test_everyone_who_oversees_sees_every_start_in_the_order_of_the_queue() -> N
     assert [each["run"] for each in alone["items"]] == names[:1]
 
 
+@pytest.mark.heavy
 def test_a_member_sees_only_starts_of_its_own() -> None:
     for caller, owner in ((OF_LAB, "lab"), (OF_OTHER, "other")):
         found = ask(desk_for(caller), "queue-starts", ASKED)
@@ -34,6 +36,7 @@ def test_a_member_sees_only_starts_of_its_own() -> None:
     assert ask(desk_for(OF_NONE), "queue-starts", ASKED).tree()["items"] == []
 
 
+@pytest.mark.heavy
 def test_an_owner_that_is_hidden_is_as_good_as_not_there() -> None:
     for name in ("other", "nowhere"):
         with pytest.raises(CommandError) as raised:

@@ -95,6 +95,7 @@ def as_json(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
+@pytest.mark.heavy
 @given(spec=st.one_of(runs(), budgets(), owners(), pools()))
 def test_a_resource_states_the_document_of_the_same_fields(spec: Any) -> None:
     tree = as_json(render(spec))

@@ -7,6 +7,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def test_a_notice_of_no_run_names_its_owner() -> None:
     assert found["Subject"] == "threshold-crossed: rai"
 
 
+@pytest.mark.heavy
 @given(run=texts, owner=texts, text=texts)
 @example(run="x\r\nBcc: eve@evil.example", owner="a", text="t")
 @example(run="x\u2028y\x0bz", owner="a", text="\r\n.\r\nMAIL FROM:<>\r\n")

@@ -202,6 +202,7 @@ def test_refusals_are_counted_at_the_door_and_in_the_queue() -> None:
     assert _value(samples, "quorate_refusals_total", code="no-nodes", where="queue") == 0
 
 
+@pytest.mark.heavy
 def test_what_the_resolver_did_is_counted_cut_by_cut() -> None:
     state, metrics = world(), _metrics()
     cuts = (
@@ -238,6 +239,7 @@ def test_what_the_resolver_did_is_counted_cut_by_cut() -> None:
     assert _value(samples, "quorate_ledger_height") == 7
 
 
+@pytest.mark.heavy
 def test_calls_of_the_resolver_are_counted_when_they_are_declared() -> None:
     service = _service()
     service.do(Submit(run("first", 8)))
@@ -249,6 +251,7 @@ def test_calls_of_the_resolver_are_counted_when_they_are_declared() -> None:
 # --- The present state ---
 
 
+@pytest.mark.heavy
 def test_the_queue_is_shown_by_reason_with_the_age_of_its_oldest() -> None:
     service = _service()
     service.do(Submit(run("first", 8)))

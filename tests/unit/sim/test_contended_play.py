@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from msgspec import structs
 
 from quorate.adapters.stores.store_memory import MemoryStore
@@ -67,6 +68,7 @@ def requeued(events: list[Event], reason: EndReason) -> list[str]:
     return [e.run for e in events if isinstance(e, RunRequeued) and e.reason is reason]
 
 
+@pytest.mark.heavy
 def test_room_that_a_lottery_freed_goes_to_its_caller_and_not_back_to_its_victims() -> None:
     # When the conflict is called, one of the two brief runs has to go. The other ends before the
     # start that was promised, so that by counting alone the victim could start again at once.

@@ -98,6 +98,7 @@ def test_a_job_of_no_known_type_is_named() -> None:
         finished(FleetPlay(here, jobs))
 
 
+@pytest.mark.heavy
 def test_a_stop_without_a_checkpoint_loses_work() -> None:
     """Two jobs that take turns in rounds take longer where each stop loses the round's work."""
     jobs = [job("one", 0.0, 8, 7_200.0), job("two", 0.0, 8, 7_200.0)]
@@ -134,6 +135,7 @@ _JOBS = st.lists(
 )
 
 
+@pytest.mark.heavy
 @examples(0.1)
 @given(_JOBS, st.sampled_from([BIND, ROUNDS]), st.integers(1, 60))
 def test_paused_or_not_all_work_is_done_and_every_wait_has_its_causes(
@@ -159,6 +161,7 @@ TIGHT = Pool(name="pool", notice_ms=2 * MINUTE_MS, runtime_min_ms=MINUTE_MS)
 LOSES = Costs(checkpoint_every_ms=4 * MINUTE_MS, saves_at_stop=False, stop_ms=MINUTE_MS)
 
 
+@pytest.mark.heavy
 @examples(0.1)
 @given(
     _JOBS,

@@ -30,6 +30,7 @@ def test_arrivals_do_not_change_the_jobs(arrivals: Arrivals) -> None:
     ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("arrivals", [Arrivals.POISSON, Arrivals.DIURNAL])
 def test_the_mean_gap_is_the_one_that_was_asked_for(arrivals: Arrivals) -> None:
     jobs = drawn(8_000, Generated(lam_s=600.0, seed=5, arrivals=arrivals))
@@ -38,6 +39,7 @@ def test_the_mean_gap_is_the_one_that_was_asked_for(arrivals: Arrivals) -> None:
     assert mean(gaps) == pytest.approx(600.0, rel=0.05)
 
 
+@pytest.mark.heavy
 def test_diurnal_arrivals_are_most_at_noon_and_fewest_at_midnight() -> None:
     jobs = drawn(8_000, Generated(lam_s=600.0, seed=5, arrivals=Arrivals.DIURNAL))
     hours = [job.arrives_s % DAY_S / 3_600.0 for job in jobs]

@@ -212,6 +212,7 @@ _JOBS = st.builds(
 )
 
 
+@pytest.mark.heavy
 @given(st.lists(_JOBS, min_size=1, max_size=6, unique_by=lambda job: job.name))
 def test_a_trace_that_is_written_reads_back_exactly(jobs: list[TraceJob]) -> None:
     jobs.sort(key=lambda job: job.arrives_s)

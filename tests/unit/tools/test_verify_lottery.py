@@ -78,6 +78,7 @@ def test_it_is_short_and_needs_the_standard_library_alone() -> None:
     assert imported <= sys.stdlib_module_names
 
 
+@pytest.mark.heavy
 def test_an_honest_ledger_gives_its_conflicts_and_0(tmp_path: Path) -> None:
     export = tmp_path / "export.jsonl"
     export.write_text(honest().export(), encoding="utf-8")
@@ -94,6 +95,7 @@ def test_an_honest_ledger_gives_its_conflicts_and_0(tmp_path: Path) -> None:
     assert [len(row) - 4 for row in rows[1:]] == [2, 0, 0, 2]
 
 
+@pytest.mark.heavy
 def test_a_ledger_without_conflicts_says_so(tmp_path: Path) -> None:
     ledger = honest()
     del ledger.blocks[1:]
@@ -104,6 +106,7 @@ def test_a_ledger_without_conflicts_says_so(tmp_path: Path) -> None:
     assert done.stderr == "no conflicts\n"
 
 
+@pytest.mark.heavy
 def test_a_wrong_event_is_named_and_gives_1(tmp_path: Path) -> None:
     ledger = honest()
     first = ledger.blocks[2][0]
@@ -127,12 +130,14 @@ def test_what_is_no_export_gives_2(content: str | None, tmp_path: Path) -> None:
     assert "python tools/verify_lottery.py export.jsonl" in done.stderr
 
 
+@pytest.mark.heavy
 def test_without_an_argument_it_says_how_it_is_used() -> None:
     done = run()
     assert done.returncode == 2
     assert "python tools/verify_lottery.py export.jsonl" in done.stderr
 
 
+@pytest.mark.heavy
 def test_an_export_cut_in_a_line_is_wrong_there(tmp_path: Path) -> None:
     export = tmp_path / "export.jsonl"
     export.write_text(honest().export()[:-100], encoding="utf-8")

@@ -21,6 +21,7 @@ def _drawings(page: str) -> list[ET.Element]:
     return [ET.fromstring(each) for each in _DRAWING.findall(page)]  # noqa: S314 - our own page
 
 
+@pytest.mark.heavy
 @examples(0.5)
 @given(outcomes())
 def test_every_drawing_is_well_formed_and_stays_on_its_paper(outcome: Outcome) -> None:
@@ -49,6 +50,7 @@ def _named(outcome: Outcome, name: str) -> Outcome:
     return replace(outcome, name=name, runs=runs)
 
 
+@pytest.mark.heavy
 @examples(0.2)
 @given(outcomes())
 def test_names_are_shown_and_never_read_as_markup(outcome: Outcome) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.heavy
 @given(ROWS, st.integers(10, 140), st.sampled_from(["", "  "]))
 def test_a_table_fits_or_its_sentences_are_as_short_as_they_may_be(
     rows: list[tuple[str, str, str, str]], width: int, indent: str

@@ -86,6 +86,7 @@ def test_a_start_whose_payers_name_no_rack_leaves_the_rest_of_its_domain_to_othe
     assert life.do(Tick()).events == ()
 
 
+@pytest.mark.heavy
 def test_a_firm_run_starts_as_promised_where_the_search_for_more_is_too_long() -> None:
     """Its payer is for the last of eight racks, so that all ways to be wider are tried first."""
     there = (("rack", "k7"),)
