@@ -8,7 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Cancel, Complete, Confirm, Draw, Submit, Tick
+from quorate.core.decision_log import DecisionLog
 from quorate.core.planning.conflict_starts import cleared_ms
+from quorate.core.planning.firm_or_tentative import PlannedStarts
+from quorate.core.planning.walk_plan import WalkPlan
 from quorate.core.preemption.lottery import chain_link
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.cause_text import cause_text
@@ -225,6 +228,26 @@ def cleared_for_first(nodes: list[Node]) -> Life:
     assert len(life.stopping()) == 1
     assert life.state.reservations["second@1"].planned_start_ms == NOW_MS + 9 * HOUR_MS
     return life
+
+
+def test_no_second_conflict_is_sought_while_what_was_cut_for_a_start_is_stopping() -> None:
+    life = life_of(100, gpus=0)
+    life.has_executor = True
+    rich = (budget(f"b-{name}", name, envelope("e", 32)) for name in ("one", "two"))
+    life.do(Apply((*fleet({"A": 24}), *rich)))
+    for name in ("x", "y", "z"):
+        life.do(Submit(of(name, 8, "one")))
+    life.do(Submit(of("first", 8, "two")), MADE_MS)
+    life.do(Tick(), life.due_ms())
+    life.do(Draw("1", chain_link(LOTTERY_SECRET, 1, length=LOTTERY_LENGTH).hex()))
+    assert len(life.stopping()) == 1
+    assert life.state.reservations["first@1"].conflict == "1"
+    # A minute later, when conflicts are searched again, another lease could be cut for it, too.
+    log = DecisionLog(life.state, now_ms=life.now_ms + MINUTE_MS, actor="test", has_executor=True)
+    planned = PlannedStarts(WalkPlan(log, None))
+    assert planned.by_conflict(life.state.runs["first"], life.now_ms + 9 * HOUR_MS) is None
+    life.do(Confirm(life.stopping()[0]))
+    assert life.phase("first") is Phase.RUNNING
 
 
 def test_a_domain_that_is_gone_is_not_waited_for() -> None:

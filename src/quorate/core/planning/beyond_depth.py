@@ -236,4 +236,4 @@ class _Tail:
         if isinstance(answer, Admitted):
             starts.start(record, answer)
         elif not starts.fill(record, room, answer):
-            self._reasons.refuse(record)
+            self._reasons.refuse(record, answer if record.reservation is None else None)

@@ -152,9 +152,10 @@ class PlannedStarts:
         plan = self._plan
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:
             return None
-        promise = plan.view.reservations.get(record.reservation or "")
-        if promise is not None and cleared_ms(plan.view, promise, plan.log.now_ms) is not None:
-            return None  # Leases that were cut for it are still stopping: no others are cut.
+        if record.reservation is not None:
+            promise = plan.view.reservations.get(record.reservation)
+            if promise and cleared_ms(plan.view, promise, plan.log.now_ms) is not None:
+                return None  # Leases that were cut for it are still stopping: no others are cut.
         number, self._conflicts = self._conflicts, self._conflicts + 1
         turn = plan.log.now_ms // MINUTE_MS
         if number >= CONFLICTS_MAX and (number - turn) % CONFLICTS_TURN:

@@ -7,6 +7,7 @@ and only these are examined.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from quorate.core.admission.cover_search import pay
 from quorate.core.admission.payers import PayerList, is_open
@@ -37,6 +38,16 @@ class NowFree(dict[tuple[str, str, Selector, int], list[int]]):
     """The GPUs free in each domain now, by (pool, flavor, selector, duration in ms)."""
 
 
+class _FreeIn(NamedTuple):
+    """The domains that have free GPUs as of a sequence, in order, and how many each has."""
+
+    seq: int
+    domains: list[Domain]
+    gpus: list[int]
+    total: int
+    most: int
+
+
 class RoomNow:
     """The room free now in one profile, with caches that searches for other runs can use."""
 
@@ -48,7 +59,7 @@ class RoomNow:
         self._open: dict[tuple[str, str], list[tuple[Domain, Resource]]] = {}
         self._free_sums: dict[tuple[str, str], tuple[int, int]] = {}
         self._free: dict[int, list[Domain]] = {}
-        self._free_after: dict[int, tuple[int, tuple[list[Domain], list[int]]]] = {}
+        self._free_after: dict[int, _FreeIn] = {}
 
     def has_room(self, view: StateView, run: Run, duration_ms: int, known: NowFree) -> bool:
         """Return whether ``view`` has room for ``run`` beside the plan for ``duration_ms``.
@@ -106,10 +117,10 @@ class RoomNow:
         """Return ``has_free`` in ``view``: the profile's view plus the runs started since."""
         least = run.widths()[-1]
         for flavor in run.flavors:
-            _, free = self._free_in(view, self._whole_site(run.pool, flavor))
-            if sum(free) >= least:
+            free = self._free_in(view, self._whole_site(run.pool, flavor))
+            if free.total >= least:
                 ask = self._asks.of(run, flavor, least)
-                if max(free) >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra):
+                if free.most >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra):
                     return True
         return False
 
@@ -118,7 +129,7 @@ class RoomNow:
 
         ``view`` is the profile's view plus the runs started since.
         """
-        if view.holdings.has_bounds and any(
+        if self._profile.has_bounds and any(
             quota.free_now < 1 for quota in self._profile.headroom.of(run.owner)
         ):
             return Lack.QUOTA
@@ -132,11 +143,10 @@ class RoomNow:
         if ask.is_plain:
             if not self._is_funded(view, ask):
                 return Lack.FUNDS
-            domains, free = self._free_in(view, ask.sites.everywhere)
-            least = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+            free = self._free_in(view, ask.sites.everywhere)
             # Most runs wait for room, and no domain has enough for a part of them.
-            fits = max(free, default=0) >= least
-            placement = place_by_count(ask, domains, free.copy()) if fits else None
+            fits = free.most >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra)
+            placement = place_by_count(ask, free.domains, free.gpus.copy()) if fits else None
             if placement is None:
                 return Lack.ROOM
             gpus = sum(gpus for _, gpus in placement)
@@ -144,8 +154,8 @@ class RoomNow:
         payer_list = PayerList(view, ask.cover_at(self._profile.now_ms, None), ask.phases[-1])
         if sum(payer_list.room(key, tier) for key, tier in payer_list.payers) < ask.gpus:
             return Lack.FUNDS
-        domains, free = self._free_in(view, ask.sites.everywhere)
-        placement = place_by_count(ask, domains, free.copy())
+        free = self._free_in(view, ask.sites.everywhere)
+        placement = place_by_count(ask, free.domains, free.gpus.copy())
         if placement is None:
             return Lack.ROOM
         paid = pay(payer_list, demands_of(placement), SearchBudget(FIND_STEPS_MAX))
@@ -226,18 +236,19 @@ class RoomNow:
             self._open[pool, flavor] = known
         return known
 
-    def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
-        """Return the domains that have free GPUs in ``view``, in order, and how many each has.
+    def _free_in(self, view: StateView, site: Site) -> _FreeIn:
+        """Return the domains of ``site`` that have free GPUs in ``view``.
 
         ``view`` is the profile's view plus the runs started since; its sequence is the cache key.
         """
         known = self._free_after.get(site.number)
-        if known is None or known[0] != view.seq:
+        if known is None or known.seq != view.seq:
             free = [(_free_gpus(view, domain), domain) for domain in self.domains_of(site)]
-            some = [each for each in free if each[0]]
-            found = ([domain for _, domain in some], [gpus for gpus, _ in some])
-            known = self._free_after[site.number] = (view.seq, found)
-        return known[1]
+            gpus = [each for each, _ in free if each]
+            domains = [domain for each, domain in free if each]
+            known = _FreeIn(view.seq, domains, gpus, sum(gpus), max(gpus, default=0))
+            self._free_after[site.number] = known
+        return known
 
     def domains_of(self, site: Site) -> list[Domain]:
         """Return the domains of ``site`` that have anything free now, in their order."""

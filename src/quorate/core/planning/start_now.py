@@ -105,11 +105,14 @@ class StartNow:
 
         The hold of ``reservation`` counts as free.
         """
+        view = self._plan.log.view
+        return self.room_in(without_hold(view, reservation) if reservation else view, record.spec)
+
+    def room_in(self, view: StateView, run: Run) -> StateView:
+        """Return ``view``, in which a hold may count as free, with what the plan leaves ``run``."""
         plan = self._plan
-        log, run = plan.log, record.spec
-        view = without_hold(log.view, reservation) if reservation else log.view
         payers, until_ms = plan.search.asks.payers_of(run), self.until_ms(run)
-        return room_beside(view, plan.profile, run, log.now_ms, until_ms, payers=payers)
+        return room_beside(view, plan.profile, run, plan.log.now_ms, until_ms, payers=payers)
 
     def may_start(self, run: Run, until_ms: int) -> bool:
         """Return whether admission may find room for a start now: on spares, or on free GPUs."""

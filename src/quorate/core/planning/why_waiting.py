@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import Final
 
 from quorate.core.admission.hard_quota import HARD, waiting
@@ -13,7 +14,7 @@ from quorate.core.planning.walk_plan import WalkPlan
 from quorate.core.profile.reservations import without_hold
 from quorate.core.profile.reserved_refusal import reserved
 from quorate.model.events import RunRefused
-from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode
 from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 
@@ -40,14 +41,17 @@ class WhyWaiting:
         self._plan = plan
         self._starts = starts
 
-    def refuse(self, record: RunRecord) -> None:
+    def refuse(self, record: RunRecord, beside: Refusal | None = None) -> None:
         """Write why a run waits, if that has changed.
 
-        It is computed only if it may have changed.
+        It is computed only if it may have changed. ``beside`` is why the run, which has no
+        reservation, cannot start beside the plan, if that was just tried.
         """
         plan = self._plan
-        if not plan.is_beyond(record.spec.pool) and self._may_have_changed(record):
-            self.tell(record, self._why(record))
+        if plan.reach is not None and plan.is_beyond(record.spec.pool):
+            return
+        if self._may_have_changed(record):
+            self.tell(record, self._why(record, beside))
 
     def refuse_reserved(self, record: RunRecord) -> None:
         """Write what a run itself lacks, if its last refusal says that others reserve its room."""
@@ -102,7 +106,7 @@ class WhyWaiting:
         view, run = plan.log.view, record.spec
         return waiting(view, run, refusal) if refusal.code in HARD else refusal
 
-    def _why(self, record: RunRecord) -> Refusal:
+    def _why(self, record: RunRecord, beside: Refusal | None = None) -> Refusal:
         """Return why a run does not start now: its own shortage, or else what the plan takes."""
         log, run = self._plan.log, record.spec
         own = record.reservation or ""
@@ -112,7 +116,7 @@ class WhyWaiting:
         answer = self._starts.admit(run, view)
         if isinstance(answer, Refusal):
             return answer
-        answer = self._starts.admit(run, self._starts.room(record, own))
+        answer = beside or self._starts.admit(run, self._starts.room_in(view, run))
         if isinstance(answer, Refusal):
             return (
                 answer if answer.code in HARD else reserved(run, answer, self._planned_before(run))
@@ -122,16 +126,17 @@ class WhyWaiting:
         return reserved(run, short, self._planned_before(run))
 
     def _planned_before(self, run: Run) -> list[str]:
-        """Return the reservations, then runs, that keep room or money ``run`` could use."""
+        """Return the first reservations, then runs, that keep room or money ``run`` could use."""
         plan = self._plan
-        view = plan.log.view
-        return [
-            view.runs[entry.run].reservation or entry.run
-            for entry in (*plan.pins.values(), *plan.entries.values())
+        runs = plan.log.view.runs
+        found = (
+            runs[entry.run].reservation or entry.run
+            for entry in chain(plan.pins.values(), plan.entries.values())
             if entry.run != run.name
             and entry.pool == run.pool
             and entry.slice.flavor in run.flavors
-        ]
+        )
+        return list(islice(found, SHORTAGES_MAX))
 
 
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:

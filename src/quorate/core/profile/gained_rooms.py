@@ -15,6 +15,7 @@ outlasted its expected end, and what is planned of them so far is what was plann
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from quorate.core.profile.plan_entry import Entry
@@ -123,20 +124,20 @@ class GainedRooms:
         self,
         former: KeptPlan,
         made: KeptPlan,
-        changed: Collection[IslandKey] = (),
-        paying: Collection[EnvelopeId] = (),
+        changed: Iterable[IslandKey] = (),
+        paying: Iterable[EnvelopeId] = (),
     ) -> None:
         self.former = former
         self.made = made
-        self._changed = changed
-        self._paying = paying
+        self._changed = frozenset(changed)
+        self._paying = frozenset(paying)
         self._at = 0
         """How many places of the former plan the walk has come past."""
         self._present: dict[str, Entry] = {}
         self._lifted: tuple[Entry, int, int] | None = None
         """What was lifted last, and how many places and starts there were then."""
         self._missing: dict[tuple[str, int, int], Entry] = {}
-        self.rooms: dict[IslandKey, int] = dict.fromkeys(changed, 1)
+        self.rooms: dict[IslandKey, int] = dict.fromkeys(self._changed, 1)
         """The rooms that may have gained, and for how many reasons."""
         self._payers: dict[EnvelopeId, int] = {}
         """The payers of places that are missing, and of how many."""
@@ -236,20 +237,19 @@ class GainedRooms:
         then = former.placed[index]
         return then is entry or (_is_same(then, entry) and then.shares == entry.shares)
 
-    def are_rooms_alike(self, keys: Iterable[IslandKey], returns: Returns) -> bool:
+    def are_rooms_alike(self, keys: Collection[IslandKey], returns: Returns) -> bool:
         """Return whether rooms are as they were in the former plan when as much was put in."""
-        return all(key not in self.rooms and self._has_no_less(key, returns) for key in keys)
+        return self.rooms.keys().isdisjoint(keys) and self._have_no_less(keys, returns)
 
     def are_payers_alike(self, payers: Payers, returns: Returns) -> bool:
         """Return whether payers are as they were in the former plan when as much was put in."""
-        return all(
-            key not in self._payers and self._pays_no_less(key, returns) for key, _ in payers
-        )
+        keys = [key for key, _ in payers]
+        return self._payers.keys().isdisjoint(keys) and self._pay_no_less(keys, returns)
 
-    def are_untouched(self, payers: Payers, changed: Collection[EnvelopeId]) -> bool:
+    def are_untouched(self, payers: Payers, changed: AbstractSet[EnvelopeId]) -> bool:
         """Return whether nothing has happened to ``payers``, and none of them is in ``changed``."""
-        touched = self._paying
-        return all(key not in touched and key not in changed for key, _ in payers)
+        keys = [key for key, _ in payers]
+        return self._paying.isdisjoint(keys) and changed.isdisjoint(keys)
 
     def has_no_less(self, pin: Entry, returns: Returns) -> bool:
         """Return whether a firm place has no less than it had when it was put in then.
@@ -262,21 +262,26 @@ class GainedRooms:
         self.up_to(index)
         if self._at != index:
             return False
-        return all(
-            key not in self._changed and self._has_no_less(key, returns) for key in rooms_of(pin)
-        ) and all(self._pays_no_less(share.payer, returns) for share in pin.shares)
-
-    def _has_no_less(self, key: IslandKey, returns: Returns) -> bool:
-        """Return whether nothing more is planned of a room, and no lease lasts longer than said."""
-        return key not in self._unlike and not returns.is_room_outlasted(key, self.former.now_ms)
-
-    def _pays_no_less(self, key: EnvelopeId, returns: Returns) -> bool:
-        """Return the same of a payer to which nothing has happened."""
+        keys = rooms_of(pin)
         return (
-            key not in self._paying
-            and key not in self._unlike
-            and not returns.is_payer_outlasted(key, self.former.now_ms)
+            self._changed.isdisjoint(keys)
+            and self._have_no_less(keys, returns)
+            and self._pay_no_less([share.payer for share in pin.shares], returns)
         )
+
+    def _have_no_less(self, keys: Collection[IslandKey], returns: Returns) -> bool:
+        """Return whether nothing more is planned of rooms, and no lease lasts longer than said."""
+        if not self._unlike.isdisjoint(keys):
+            return False
+        since_ms = self.former.now_ms
+        return not any(returns.is_room_outlasted(key, since_ms) for key in keys)
+
+    def _pay_no_less(self, keys: Collection[EnvelopeId], returns: Returns) -> bool:
+        """Return the same of payers to which nothing has happened."""
+        if not (self._paying.isdisjoint(keys) and self._unlike.isdisjoint(keys)):
+            return False
+        since_ms = self.former.now_ms
+        return not any(returns.is_payer_outlasted(key, since_ms) for key in keys)
 
     def _miss(self, entry: Entry) -> None:
         key = (entry.run, entry.start_ms, entry.end_ms)
@@ -320,7 +325,7 @@ def _is_same(one: Entry, other: Entry) -> bool:
     )
 
 
-def rooms_of(entry: Entry) -> Iterable[IslandKey]:
+def rooms_of(entry: Entry) -> list[IslandKey]:
     """Return the rooms of which ``entry`` takes GPUs."""
     pool, flavor = entry.pool, entry.slice.flavor
     return [IslandKey(pool, flavor, domain) for domain, _ in entry.slice.domains]

@@ -36,6 +36,7 @@ class Profile:
         "_beside",
         "_caps",
         "_eras",
+        "_has_caps",
         "_is_shut",
         "_lent",
         "_lifted",
@@ -49,6 +50,7 @@ class Profile:
         "cap_gpu_ms",
         "era",
         "gains",
+        "has_bounds",
         "headroom",
         "lent_gpu_ms",
         "now_ms",
@@ -68,6 +70,9 @@ class Profile:
         self._payers: dict[EnvelopeId, Resource] = {}
         self._lent: dict[EnvelopeId, Resource] = {}
         self._caps: dict[CapId, Resource] = {}
+        self._has_caps = bool(view.caps)
+        self.has_bounds = view.holdings.has_bounds
+        """Whether any owner has a hard quota."""
         self._unread_rooms: dict[IslandKey, list[Taking]] = {}
         """What is taken of rooms that were not read yet."""
         self._unread_payers: dict[EnvelopeId, list[Taking]] = {}
@@ -252,7 +257,7 @@ class Profile:
                 resource.take(entry.start_ms, entry.end_ms, sign * taken)
         if not (entry.is_firm or entry.is_tentative):
             self.count_hours(entry.shares, sign)
-        if self.view.holdings.bounds_of(entry.owner):
+        if self.has_bounds and self.view.holdings.bounds_of(entry.owner):
             if sign > 0:
                 self.bounded[entry.run] = entry
             else:
@@ -262,12 +267,12 @@ class Profile:
 
     def _is_plain(self, entry: Entry) -> bool:
         """Return whether ``entry`` takes what its place and its payers say, and nothing else."""
-        if entry.by_conflict or entry.is_choosy or entry.keeps or self.view.holdings.has_bounds:
+        if entry.by_conflict or entry.is_choosy or entry.keeps or self.has_bounds:
+            return False
+        if Tier.BORROWED in [share.tier for share in entry.shares]:
             return False
         envelopes = self.view.envelopes
-        return not any(
-            share.tier is Tier.BORROWED or envelopes[share.payer].caps for share in entry.shares
-        )
+        return not (self._has_caps and any(envelopes[each.payer].caps for each in entry.shares))
 
     def _take_plainly(self, entry: Entry, sign: int) -> None:
         """Take what a plain entry needs; of rooms and payers that were not read, when they are."""
@@ -377,7 +382,7 @@ class Profile:
 
     def _find_needs(self, entry: Entry) -> list[Need]:
         is_plain = len(entry.slice.domains) == len(entry.shares) == 1
-        if not is_plain or self.view.holdings.has_bounds:
+        if not is_plain or self.has_bounds:
             return [(resource, amount) for _, _, resource, amount in self.named_needs(entry)]
         # Most are in one domain and have one payer.
         (domain, gpus), (share,) = entry.slice.domains[0], entry.shares

@@ -174,9 +174,9 @@ def test_what_has_changed_or_lasts_longer_than_expected_is_unlike() -> None:
     assert is_room_alike(found, "B")
     assert not is_room_alike(found, "B", Ends("B"))
     assert not is_payer_alike(gains(), Ends(PAYER))
-    assert not found.are_untouched(((PAYER, Tier.OWNED),), ())
+    assert not found.are_untouched(((PAYER, Tier.OWNED),), frozenset())
     assert not gains().are_untouched(((PAYER, Tier.OWNED),), {PAYER})
-    assert gains().are_untouched(((PAYER, Tier.OWNED),), ())
+    assert gains().are_untouched(((PAYER, Tier.OWNED),), frozenset())
 
 
 def test_what_is_lifted_and_put_back_at_once_is_as_if_it_had_stayed() -> None:

@@ -233,6 +233,21 @@ def test_late_lease_on_a_node_that_is_drained_is_named_beside_it() -> None:
     assert set(moved.cause.objects) == {("node", lost), ("lease", "stops/0")}
 
 
+def test_late_run_to_which_a_filled_spare_goes_back_is_the_cause() -> None:
+    """Its own lease is on a node that takes no work, so that lease keeps no room from the start."""
+    life = planned_life(nodes=[node("a0", 4), node("a1", 4)])
+    life.do(Submit(of("keeper", 4, minutes=30, group_gpus=4, spares_per_group=4)))
+    life.do(Submit(of("filler", 4, "three", 100)))
+    assert life.filled("keeper") == 4
+    (own,) = life.on("keeper")
+    life.do(MarkNode(own, NodeStatus.CORDONED))
+    life.do(Submit(of("next", 4, "two")))
+    # The filler is expected to end at 100 minutes, and the keeper is late at any time after 30.
+    assert firm_ms(life, "next") == NOW_MS + 100 * MINUTE_MS
+    (moved,) = moves(life.do(Tick(), NOW_MS + 95 * MINUTE_MS))
+    assert moved.cause == MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "keeper/0"),))
+
+
 def test_node_loss_elsewhere_moves_no_firm_start() -> None:
     life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 8, "B")])
     for domain in "AB":
