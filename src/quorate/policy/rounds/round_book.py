@@ -20,7 +20,7 @@ Shares = Mapping[Row, Mapping[str, float]]
 """An allocation: the part of its time that each row has GPUs of each flavor."""
 
 ROUND_S: Final = 360.0
-OWED_ROUNDS_MAX: Final = 10.0
+OWED_ROUNDS_MAX: Final = 20.0
 """How many rounds a row can be owed when the next allocation begins. A longer shortage is not made
 up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
