@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Method, alone, breaches
-from quorate.policy.policies.leftover import topped_up
+from quorate.policy.policies.leftover import topped_up, without_remainder
 from quorate.policy.problem import Problem
 from tests.oracles.filling import problems
 
@@ -30,6 +30,8 @@ def test_nobody_has_less_and_nothing_is_left_that_somebody_could_use(
     found = topped_up(problem, before)
     assert breaches(problem, found) == []
     assert np.all(found.shares >= before.shares)
+    everybody = topped_up(problem, replace(before, unfinished=tuple(range(jobs))))
+    np.testing.assert_array_equal(without_remainder(problem, before).shares, everybody.shares)
     others = np.setdiff1d(np.arange(jobs), asked)
     np.testing.assert_array_equal(found.shares[others], before.shares[others])
     spare = problem.gpus - problem.scales @ found.shares

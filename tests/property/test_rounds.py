@@ -303,7 +303,7 @@ def test_the_quick_strict_choice_is_the_choice_among_all_candidates(
         at_s, order = number * ROUND_S, tuple(fleet.gpus)[:: 1 if number % 2 else -1]
         found = candidates(book, fleet.sizes, lambda row, flavor: runs[row, flavor], at_s, rules)
         slow = choose(found, fleet.gpus, order, rules)
-        assert quick.choose(book, fleet.gpus, order, at_s) == slow
+        assert quick.choose(book, fleet.gpus, order) == slow
         ran = [
             Ran(row=one.row, flavor=flavor, ran_s=each_s)
             for flavor, some_rows in slow.items()

@@ -47,6 +47,10 @@ Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
 """From an old shape to the function that makes the next newer, or the current, event of it."""
 
 
+_OWED_ROUNDS_MAX: Final = 10
+"""How many rounds a run could be owed before rounds stated it."""
+
+
 class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
     """A start of a lease in the form that does not record whether it was out of order."""
 
@@ -92,6 +96,21 @@ class _RoundShared1(Fact, frozen=True, tag="round-shared/1"):
     note: str = ""
 
 
+class _RoundShared2(Fact, frozen=True, tag="round-shared/2"):
+    """A round that does not state how many rounds a run can be owed."""
+
+    pool: str
+    number: int
+    policy: str
+    until_ms: int
+    flavors: tuple[str, ...]
+    gpus: tuple[int, ...]
+    shares: tuple[RoundShare, ...]
+    prices: tuple[int, ...]
+    grants: tuple[RoundGrant, ...]
+    causes: tuple[RoundCause, ...] = ()
+
+
 class TaskSubmitted(Fact, frozen=True, tag="task-submitted/1"):
     """The stored form of the submission of an array's task, for all tasks but the first.
 
@@ -113,17 +132,22 @@ def _reservation_moved_2(old: _ReservationMoved1) -> ReservationMoved:
     return ReservationMoved(**fields)
 
 
-def _round_shared_2(old: _RoundShared1) -> RoundShared:
+def _round_shared_1(old: _RoundShared1) -> RoundShared:
     fields = msgspec.structs.asdict(old)
     note = fields.pop("note")
     causes = (RoundCause(RoundCode.AS_RECORDED, note=note),) if note else ()
-    return RoundShared(**fields, causes=causes)
+    return RoundShared(**fields, owed_rounds_max=_OWED_ROUNDS_MAX, causes=causes)
+
+
+def _round_shared_2(old: _RoundShared2) -> RoundShared:
+    return RoundShared(**msgspec.structs.asdict(old), owed_rounds_max=_OWED_ROUNDS_MAX)
 
 
 UPCASTERS: Final[Upcasters] = {
     _LeaseStarted1: _lease_started_2,
     _ReservationMoved1: _reservation_moved_2,
-    _RoundShared1: _round_shared_2,
+    _RoundShared1: _round_shared_1,
+    _RoundShared2: _round_shared_2,
 }
 """The old shapes, and how the current ones are made of them."""
 

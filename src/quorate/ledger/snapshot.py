@@ -84,7 +84,7 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-SNAPSHOT_FORMAT: Final = 16
+SNAPSHOT_FORMAT: Final = 17
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 

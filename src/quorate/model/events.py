@@ -832,12 +832,13 @@ class RoundCause(Part, frozen=True):
     note: str = ""
 
 
-class RoundShared(Fact, frozen=True, tag="round-shared/2"):
+class RoundShared(Fact, frozen=True, tag="round-shared/3"):
     """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
     ``gpus`` of each of ``flavors`` were shared; ``prices`` are what one more of each was worth to
     the policy, in millionths of its objective, empty if it has no prices. ``causes`` say why runs
     were left out, why ``policy`` is not the pool's own, or why nothing new was shared out.
+    ``owed_rounds_max`` is how many rounds of a flavor a run can be owed at the end of this one.
     """
 
     pool: str
@@ -849,6 +850,7 @@ class RoundShared(Fact, frozen=True, tag="round-shared/2"):
     shares: tuple[RoundShare, ...]
     prices: tuple[int, ...]
     grants: tuple[RoundGrant, ...]
+    owed_rounds_max: int
     causes: tuple[RoundCause, ...] = ()
 
 

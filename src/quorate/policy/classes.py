@@ -18,7 +18,8 @@ from quorate.policy.problem import Bools, Ints, Problem
 BLOCK: Final = 12_288
 """How many jobs are processed together: their data fits a processor's cache."""
 FEW: Final = 256
-"""How many jobs are read first, as these may be enough."""
+"""How many jobs are read first, as these may be enough; if there are no more, a dictionary is
+quicker than arrays."""
 TABLES: Final = 8
 """How many tables are tried for a job whose place in a table belongs to another class."""
 _BITS: Final = 14
@@ -116,6 +117,8 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
         field: NDArray[Any] = np.ascontiguousarray(getattr(problem, name)).view(np.uint64)
         columns += [field] if field.ndim == 1 else list(field.T)
     jobs = len(problem.jobs)
+    if jobs <= FEW:
+        return _classes_of_few(columns, at_most)
     # A column with one value distinguishes no jobs; one column is kept if all are alike.
     columns = [column for column in columns if _tells_apart(column)] or columns[:1]
     tables = _Tables(columns, at_most)
@@ -130,6 +133,19 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
         number[order] = np.arange(len(order))
         of = number.take(of, mode="clip")
     return Classes(of=of, first=tables.first[order], counts=np.bincount(of, minlength=len(order)))
+
+
+def _classes_of_few(columns: Sequence[Words], at_most: int) -> Classes | None:
+    """Return the classes of at most ``FEW`` jobs."""
+    rows = np.stack(columns, axis=1)
+    data, width = rows.tobytes(), rows.itemsize * rows.shape[1]
+    known: dict[bytes, int] = {}
+    of = [known.setdefault(data[at : at + width], len(known)) for at in range(0, len(data), width)]
+    if len(known) > at_most:
+        return None
+    numbers = np.array(of, dtype=np.int64)
+    first = np.unique(numbers, return_index=True)[1].astype(np.int64, copy=False)
+    return Classes(of=numbers, first=first, counts=np.bincount(numbers))
 
 
 def _tells_apart(column: Words) -> bool:

@@ -380,7 +380,7 @@ class Play:
         if self._strictly is None:
             chosen = choose(self.candidates(), self._gpus_of, order, rules)
         else:
-            chosen = self._strictly.choose(self._book, self._gpus_of, order, now_s)
+            chosen = self._strictly.choose(self._book, self._gpus_of, order)
         places = self._places.of(chosen, self._before)
         self._count_extensions(places)
         self._before = places
@@ -405,8 +405,8 @@ class Play:
         return min(self._rates(row, flavor, _TOGETHER)) > 0.0
 
     def _count_extensions(self, places: Mapping[Row, Place]) -> None:
-        for row in self._before:
-            self.tally.extension_chances += any(job in self._left for job in row)
+        is_over = self._left.keys().isdisjoint
+        self.tally.extension_chances += sum([not is_over(row) for row in self._before])
         for row, where in places.items():
             self.tally.extensions += stays(self._before.get(row), where)
 

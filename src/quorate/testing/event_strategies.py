@@ -485,6 +485,7 @@ def _rounds() -> st.SearchStrategy[ev.Event]:
             shares=st.lists(share, max_size=1).map(tuple),
             prices=st.lists(st.integers(-(1 << 40), 1 << 40), max_size=2).map(tuple),
             grants=st.lists(grant, max_size=2).map(tuple),
+            owed_rounds_max=st.integers(0, 100),
             causes=st.lists(cause, max_size=2).map(tuple),
         ),
         st.builds(ev.StepsCounted, times_ms, texts, names, st.lists(count, max_size=2).map(tuple)),

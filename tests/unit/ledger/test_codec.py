@@ -179,8 +179,18 @@ def test_the_note_of_an_older_round_is_its_cause(
         shares=(),
         prices=(),
         grants=(),
+        owed_rounds_max=10,
         causes=causes,
     )
+
+
+def test_a_round_of_an_older_ledger_lets_runs_be_owed_ten_rounds() -> None:
+    cause = [RoundCode.AS_RECORDED.value, "", 0, 0, 0, "why"]
+    row = ["round-shared/2", 1, "a", "pool", 2, "by_weight", 9, ["H100"], [8], [], [], [], [cause]]
+    (found,) = decode_events(packed(row))
+    assert isinstance(found, RoundShared)
+    assert found.owed_rounds_max == 10
+    assert found.causes == (RoundCause(RoundCode.AS_RECORDED, note="why"),)
 
 
 def test_old_shapes_are_validated_like_current_ones() -> None:

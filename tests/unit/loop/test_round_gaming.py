@@ -99,7 +99,9 @@ TRICKS: Final = {
 @pytest.mark.parametrize("policy", few_of(PLAIN, 1))
 @pytest.mark.parametrize("trick", few_of(TRICKS, 2))
 def test_an_owner_gains_nothing_beyond_its_share(policy: str, trick: str) -> None:
-    honest, greedy = _gained(policy, TRICKS[trick])
+    # Rounds are given whole, so many runs with small shares begin with a lead, which then fades:
+    # of 24 runs it is up to 7 % of 30 rounds, depending on which of several optima is shared out.
+    honest, greedy = _gained(policy, TRICKS[trick], 2 * ROUNDS)
     assert greedy <= 0.5 * 1.07, (honest, greedy)
     assert honest >= 0.5 * 0.85, (honest, greedy)
 

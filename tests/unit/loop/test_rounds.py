@@ -608,12 +608,12 @@ def test_who_worked_through_a_long_outage_is_ahead_by_no_more_than_a_round() -> 
     room.submit_together(*(run(n, "ant", flavors=("a100",), rounds=one) for n in ("a", "b")))
     room.rounds(2)
     room.simulation.crash()
-    room.pass_ms_down(40 * ROUND_MS)
+    room.pass_ms_down(80 * ROUND_MS)
     before = {name: room.had_ms(name) for name in ("a", "b")}
     room.rounds(60)
     had = {name: (room.had_ms(name) - before[name]) / ROUND_MS for name in ("a", "b")}
-    # Who waited has ten rounds to make up at most; after that they take turns.
-    assert min(had.values()) >= 23, had
+    # Who waited was due 40 rounds and makes up 20 of them; after that they take turns.
+    assert min(had.values()) >= 18, had
     room.look_back()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, Method, breaches, job_rates
-from quorate.policy.classes import BLOCK, classes_of
+from quorate.policy.classes import BLOCK, FEW, classes_of
 from quorate.policy.policies.max_min_fairness import FAIRNESS
 from quorate.policy.solvers.highest import CLASSES_MAX, highest
 from tests.oracles.demands import problem
@@ -58,6 +58,20 @@ def test_many_jobs_are_told_apart_as_a_sort_tells_them() -> None:
     assert found.first.tolist() == first[order].tolist()
     assert found.counts.tolist() == counts[order].tolist()
     assert np.array_equal(order[found.of], of)
+
+
+@pytest.mark.parametrize("jobs", [FEW, FEW + 1])
+def test_few_jobs_are_told_apart_as_many_are(jobs: int) -> None:
+    kinds = np.random.default_rng(jobs).integers(0, 9, jobs)
+    of = (7 * kinds) % 9
+    rates = np.stack((of // 3, of % 3), axis=1).astype(np.float64)
+    found = classes_of(replace(problem([[1.0, 1.0]] * jobs, [1, 1]), rates=rates), READS, 9)
+    assert found is not None
+    assert len(found) == 9
+    assert np.array_equal(kinds[found.first][found.of], kinds)
+    assert np.array_equal(found.first, np.sort([kinds.tolist().index(k) for k in range(9)]))
+    assert np.array_equal(found.counts, np.bincount(found.of))
+    assert classes_of(replace(problem([[1.0, 1.0]] * jobs, [1, 1]), rates=rates), READS, 8) is None
 
 
 @pytest.mark.parametrize("jobs", [20, BLOCK + 10])

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, job_rates
-from quorate.policy.policies.water_filling import water_filling
-from quorate.policy.problem import Entity, EntityRule, Problem
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, breaches, job_rates
+from quorate.policy.policies.water_filling import MANY, MISSED_MAX, water_filling
+from quorate.policy.problem import Entity, EntityRule, Floats, Problem
+from quorate.policy.solvers.lp import Solution, Standing, Status
 from quorate.policy.table import POLICIES
 from tests.oracles.few_jobs import few_jobs
 
@@ -114,3 +115,49 @@ def test_a_program_in_which_the_solver_gets_lost_is_begun_anew() -> None:
     found = water_filling(problem, paired=False)
     assert isinstance(found, Allocation), found
     assert found.gap <= 1e-7
+
+
+def test_what_a_solvers_rounding_leaves_over_is_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a job's fastest rate it is nothing; of its time on the slow flavor it is 0.07 %."""
+    problem = few_jobs([[1, 1e-4]] * 3, [1, 2], weights=[1, 2, 3])
+    of_flavor = np.tile([1.0, 1e-4], 3)
+
+    def rounded(self: Standing, row_low: Floats, steps_max: int | None = None) -> Solution | Status:
+        """Return an answer that is short by as much as another processor's may be."""
+        answer = plain(self, row_low, steps_max)
+        if isinstance(answer, Status) or -answer.objective > MISSED_MAX:
+            return answer
+        short = np.append(0.67 * MISSED_MAX / of_flavor, 0.0)
+        return replace(answer, x=np.maximum(answer.x - short, 0.0))
+
+    plain = Standing.solve
+    exact = water_filling(problem, paired=False)
+    monkeypatch.setattr(Standing, "solve", rounded)
+    found = water_filling(problem, paired=False)
+    assert isinstance(exact, Allocation)
+    assert isinstance(found, Allocation)
+    assert found.unfinished == ()
+    assert breaches(problem, found) == []
+    np.testing.assert_allclose(problem.scales @ found.shares, problem.gpus, rtol=1e-9)
+    rates = job_rates(problem, found)
+    np.testing.assert_allclose(rates, job_rates(problem, exact), atol=MISSED_MAX)
+
+
+def test_prices_give_the_first_level_if_the_exact_one_takes_too_much_work() -> None:
+    """How many steps a solver takes for it depends on the processor's rounding."""
+    chance = np.random.default_rng(7)
+    jobs = MANY + 100
+    problem = replace(
+        few_jobs(np.ones((jobs, 3)).tolist(), [20, 30, 40], weights=chance.uniform(1, 9, jobs)),
+        rates=np.exp(chance.uniform(0.0, 5.0, (jobs, 3))),
+    )
+    exact = water_filling(problem, paired=False)
+    found = water_filling(replace(problem, work_max=0), paired=False)
+    assert isinstance(exact, Allocation)
+    assert isinstance(found, Allocation), found
+    assert len(found.unfinished) == jobs
+    assert exact.unfinished == ()
+    assert breaches(problem, found) == []
+    assert found.gap <= 1e-6
+    assert found.objective == pytest.approx(exact.objective, rel=2e-6)
+    np.testing.assert_allclose(problem.scales @ found.shares, problem.gpus, rtol=1e-9)

@@ -34,6 +34,9 @@ from quorate.model.state.entitlements import entitlements_ms, received_ms
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
+OWED_ROUNDS_MAX: Final = 20
+"""How many rounds of a flavor a run can be owed. A run that is due in every round can never make up
+for one that it lost, so a low bound makes it lose its turn to every run with a smaller share."""
 STEPS_MAX: Final = 10**12
 """How many steps of one run are counted at a time."""
 
@@ -69,6 +72,7 @@ def share_out(log: DecisionLog, command: ShareOut) -> Refusal | None:
             shares=command.shares,
             prices=command.prices,
             grants=grants,
+            owed_rounds_max=OWED_ROUNDS_MAX,
             causes=command.causes,
         )
     )

@@ -15,8 +15,6 @@ from quorate.model.events import RoundShared
 from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
 
-OWED_ROUNDS_MAX: Final = 10
-"""How many rounds of a flavor a run can be owed."""
 AHEAD_ROUNDS_MAX: Final = 1
 """How many rounds of a flavor a run can be ahead of its share."""
 
@@ -27,10 +25,11 @@ Entitlement = tuple[dict[str, int], Mapping[str, int]]
 def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
     """Return what each run of the present round of ``pool`` was due and had up to ``until_ms``.
 
-    Both count from a run's first round on. What a run is owed is bounded, so that a long shortage
-    is not made up all at once. What a run is ahead by is bounded if it has a grant in this round:
-    GPUs that no other run wanted are no debt. A run that held GPUs without a grant, in a grace
-    longer than a round, kept them from other runs, so that its lead is not reduced.
+    Both count from a run's first round on. What a run is owed is bounded, as the round's event
+    says, so that a long shortage is not made up all at once. What a run is ahead by is bounded if
+    it has a grant in this round: GPUs that no other run wanted are no debt. A run that held GPUs
+    without a grant, in a grace longer than a round, kept them from other runs, so that its lead is
+    not reduced.
 
     The bound on what a run is owed is lower by the time for which it had GPUs in this round. Where
     more is due than can be given, every run is owed as much as its bound allows; a run that has
@@ -49,7 +48,8 @@ def _computed(state: StateView, pool: str, until_ms: int) -> dict[str, Entitleme
     round_: RoundShared = state.rounds[pool].shared
     lasted_ms = until_ms - round_.at_ms
     round_ms = round_.until_ms - round_.at_ms
-    owed_max_ms, ahead_max_ms = OWED_ROUNDS_MAX * round_ms, AHEAD_ROUNDS_MAX * round_ms
+    owed_max_ms = round_.owed_rounds_max * round_ms
+    ahead_max_ms = AHEAD_ROUNDS_MAX * round_ms
     granted = {name for grant in round_.grants for name in (grant.run, grant.partner)}
     flavors, in_rounds = round_.flavors, state.in_rounds
     runs, leases, envelopes = state.runs, state.leases, state.envelopes

@@ -1,7 +1,8 @@
 """The GPUs that an allocation leaves over, given to jobs that might have more.
 
 A policy that had to stop early has given every job its least share. Without this module the GPUs
-that are left over would be idle.
+that are left over would be idle. A policy that came to its end leaves over what rounding hides:
+what is next to nothing of a job's fastest rate can be a tenth of its time on its slowest flavor.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from quorate.policy.allocation import ALONE, FEASIBLE, Allocation
 from quorate.policy.policies.by_weight import parts
-from quorate.policy.problem import Floats, Problem
+from quorate.policy.problem import Bools, Floats, Problem
 
 PASSES_MAX: Final = 20
 """How often the rest is shared out: each time, jobs that have all their time drop out."""
@@ -24,8 +25,20 @@ def topped_up(problem: Problem, found: Allocation) -> Allocation:
 
     No job has less than before.
     """
-    meant = np.zeros(len(problem.jobs), dtype=np.bool_)
-    meant[list(found.unfinished)] = True
+    unfinished = np.zeros(len(problem.jobs), dtype=np.bool_)
+    unfinished[list(found.unfinished)] = True
+    return _shared_out(problem, found, unfinished)
+
+
+def without_remainder(problem: Problem, found: Allocation) -> Allocation:
+    """Return ``found`` with the GPUs that rounding left over, shared by weight among all jobs.
+
+    No job has less than before.
+    """
+    return _shared_out(problem, found, np.ones(len(problem.jobs), dtype=np.bool_))
+
+
+def _shared_out(problem: Problem, found: Allocation, meant: Bools) -> Allocation:
     shares, alone = found.shares.copy(), slice(0, len(problem.jobs))
     time = _time_left(problem, found)
     for _ in range(PASSES_MAX):

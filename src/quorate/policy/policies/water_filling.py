@@ -24,7 +24,7 @@ from quorate.policy.allocation import (
 )
 from quorate.policy.allocation_space import Space, added, space_of, unsolvable
 from quorate.policy.classes import Classes, classes_of, members_of
-from quorate.policy.policies.leftover import topped_up
+from quorate.policy.policies.leftover import topped_up, without_remainder
 from quorate.policy.policy_type import Policy
 from quorate.policy.problem import NO_ENTITY, Bools, EntityRule, Floats, Ints, Problem
 from quorate.policy.solvers.filling import Groups, Path, groups_of, paces
@@ -79,15 +79,18 @@ def water_filling(
     The objective is the level at which the first job is stuck, of those that rise from the start:
     without entities it is that of max-min fairness. Of several allocations with the same rates, the
     one returned depends only on the order of jobs and flavors. If a problem bounds the work, later
-    levels may be left out: the rest is then shared by weight, and the answer names those jobs.
+    levels may be left out: the rest is then shared by weight, and the answer names those jobs. What
+    rounding leaves over is shared by weight, too.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
         return refused
     found = _by_classes(problem, paired=paired, agnostic=agnostic)
-    if isinstance(found, Unsolved) or not found.unfinished:
+    if isinstance(found, Unsolved):
         return found
-    return topped_up(problem, found)
+    if found.unfinished:
+        found = topped_up(problem, found)
+    return without_remainder(problem, found)
 
 
 def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation | Unsolved:
@@ -175,7 +178,10 @@ def _too_much(jobs: int) -> Unsolved:
 def _fill(
     space: Space, groups: Groups, work: WorkCount, *, is_near: bool
 ) -> Filled | Unsolved | None:
-    """Return the levels of all jobs; None if even the first level is too much work."""
+    """Return the levels of all jobs; None if even the first level is too much work.
+
+    If prices gave the start, the first level is then that which they reach.
+    """
     problem = space.problem
     jobs, _ = problem.shape
     tops = space.fastest()
@@ -191,9 +197,10 @@ def _fill(
     unsure = np.zeros(jobs, dtype=np.bool_)
     for stage in range(2 * jobs):
         risen = _rise(gauge, path, walls)
+        if risen is None and not stage:
+            return _by_prices(space, gauge, path, walls)
         if risen is None:
-            later = _rows(unsure | ~stuck)
-            return Filled(filled, shares, tuple(walls.each), later) if stage else None
+            return Filled(filled, shares, tuple(walls.each), _rows(unsure | ~stuck))
         if isinstance(risen, Unsolved):
             return risen
         level, shares = risen
@@ -214,6 +221,16 @@ def _fill(
             return Filled(filled, shares, tuple(walls.each), _rows(unsure))
         path = Path(problem, groups.without(stuck), filled, tops)
     return _failed("jobs are left that neither rise nor are stuck")
+
+
+def _by_prices(space: Space, gauge: Gauge, path: Path, walls: Walls) -> Filled | None:
+    """Return the first level as far as prices reach it, with every job unfinished."""
+    found = gauge.priced(path)
+    if found is None:
+        return None
+    walls.add(found.wall)
+    rates = space.rates_of(found.shares)
+    return Filled(rates, found.shares, tuple(walls.each), tuple(range(len(rates))))
 
 
 def _rows(are_meant: Bools) -> tuple[int, ...]:

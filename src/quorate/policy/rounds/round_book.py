@@ -20,7 +20,7 @@ Shares = Mapping[Row, Mapping[str, float]]
 """An allocation: the part of its time that each row has GPUs of each flavor."""
 
 ROUND_S: Final = 360.0
-OWED_ROUNDS_MAX: Final = 10.0
+OWED_ROUNDS_MAX: Final = 20.0
 """How many rounds a row can be owed when the next allocation begins. A longer shortage is not made
 up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
@@ -228,9 +228,7 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
     if share == 0.0:
         return 0.0
     if rules.forgets_owed:
-        had_s, given_s = book.had_s[row][flavor], book.given_s[flavor]
-        fraction = had_s / given_s if given_s else 0.0
-        return share / fraction if fraction > 0.0 else share * 1e9
+        return strict_turn(book.had_s[row][flavor], book.given_s[flavor], share)
     owed_s = _lag_s(book, row, flavor, at_s, rules)
     standing = Standing.WAITING
     if book.held.get(row) == flavor:
@@ -238,6 +236,12 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
     elif row in book.fresh:
         standing = Standing.NEW
     return turn_s(owed_s, share, rules.round_s, standing)
+
+
+def strict_turn(had_s: float, given_s: float, share: float) -> float:
+    """Return the turn under ``STRICT`` rules of a row that had ``had_s`` of ``given_s`` in all."""
+    fraction = had_s / given_s if given_s else 0.0
+    return share / fraction if fraction > 0.0 else share * 1e9
 
 
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:

@@ -112,6 +112,7 @@ class _Floor:
     def __init__(self, flavor: str, site: _Site) -> None:
         self.flavor = flavor
         self.free = [list(gpus) for gpus in site.gpus]
+        self._begun = 0
         self.domains = site.domains
         self.server_of = site.server_of
 
@@ -132,7 +133,11 @@ class _Floor:
 
     def fill(self, gpus: int) -> Place:
         """Take the first GPUs that are free, server by server."""
-        return self._take(range(len(self.free)), gpus)
+        at, free = self._begun, self.free
+        while at < len(free) and not free[at]:  # No GPU of a round becomes free again.
+            at += 1
+        self._begun = at
+        return self._take(range(at, len(free)), gpus)
 
     def pack(self, gpus: int) -> Place:
         """Take GPUs on as few servers as possible, and on the fullest that has room for all."""

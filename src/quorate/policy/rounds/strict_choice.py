@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from quorate.policy.rounds.round_book import Book, Row, Rules, Shares, priority, share_of
+from quorate.policy.rounds.round_book import Book, Row, Rules, Shares, strict_turn
 from quorate.policy.rounds.row_choice import Candidate, is_allocated
+
+_WITHOUT_SHARE: Final = (0.0, 0.0)
+"""The turn and the share of a row that has no share of a flavor."""
 
 
 @dataclass(slots=True)
@@ -47,7 +51,7 @@ class StrictChoice:
         self._runs: dict[str, dict[Row, bool]] = {}
 
     def choose(
-        self, book: Book, gpus_free: Mapping[str, int], order: Sequence[str], at_s: float
+        self, book: Book, gpus_free: Mapping[str, int], order: Sequence[str]
     ) -> dict[str, list[Candidate]]:
         """Return the rows that get GPUs, by flavors in ``order``, each in the order of choice."""
         known = self._known
@@ -59,26 +63,31 @@ class StrictChoice:
         chosen: dict[str, list[Candidate]] = {}
         for flavor in order:
             picks = _Picks(flavor, gpus_free.get(flavor, 0), taken, self._sizes)
-            if picks.left:
-                picks.take(self._due(book, known, flavor, at_s))
+            due = self._due(book, known, flavor) if picks.left else []
+            picks.take([row for *_, row in due])
             if picks.left and self._rules.serves_without_share:
                 picks.take(self._others(book, known, flavor))
+            turns = {row: (turn, share) for turn, _, share, row in due}
             chosen[flavor] = [
                 Candidate(
                     row=row,
                     flavor=flavor,
                     gpus=self._sizes[row[0]],
-                    priority=priority(book, row, flavor, at_s, self._rules),
+                    priority=turn,
                     deficit_s=book.owed_s[row][flavor],
-                    share=share_of(book.shares, row, flavor),
+                    share=share,
                     is_allocated=is_allocated(book, row),
                 )
                 for row in picks.rows
+                for turn, share in (turns.get(row, _WITHOUT_SHARE),)
             ]
         return chosen
 
-    def _due(self, book: Book, known: _Known, flavor: str, at_s: float) -> list[Row]:
-        """Return the rows with a share of ``flavor`` that can run there, the highest first."""
+    def _due(self, book: Book, known: _Known, flavor: str) -> list[tuple[float, float, float, Row]]:
+        """Return the rows with a share of ``flavor`` that can run there, the highest first.
+
+        With each its turn, which is as ``priority`` says, the owed seconds, and the share.
+        """
         if flavor not in known.due:
             owed_s, runs = book.owed_s, self._runs_on(flavor)
             known.due[flavor] = [
@@ -86,13 +95,13 @@ class StrictChoice:
                 for row, shares in known.sharing
                 if (share := shares.get(flavor, 0.0)) > 0.0 and runs(row)
             ]
-        rules = self._rules
+        had_s, given_s = book.had_s, book.given_s[flavor]
         found = [
-            (priority(book, row, flavor, at_s, rules), owed_s, share, row)
+            (strict_turn(had_s[row][flavor], given_s, share), owed_s, share, row)
             for row, owed_s, share in known.due[flavor]
         ]
         found.sort(key=_rank, reverse=True)
-        return [row for *_, row in found]
+        return found
 
     def _others(self, book: Book, known: _Known, flavor: str) -> list[Row]:
         """Return the rows without a share of ``flavor`` that can run there, the most owed first."""

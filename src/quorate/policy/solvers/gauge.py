@@ -15,7 +15,7 @@ from quorate.policy.allocation_space import Space, program
 from quorate.policy.problem import Floats
 from quorate.policy.solvers.filling import Path
 from quorate.policy.solvers.lp import Program, Solution, Standing, Status
-from quorate.policy.solvers.near import near
+from quorate.policy.solvers.near import Near, Priced, near, priced
 from quorate.policy.solvers.walls import Wall, wall_of
 from quorate.policy.solvers.work_count import WorkCount
 
@@ -29,6 +29,7 @@ class Gauge:
     def __init__(self, space: Space, units: Floats, work: WorkCount) -> None:
         self._space = space
         self._work = work
+        self._begun: Near | None = None
         self._take(units)
 
     def grown(self, filled: Floats) -> bool:
@@ -52,11 +53,19 @@ class Gauge:
         begun = near(self._scaled, self.units, path, first)
         if begun is None:
             return []
+        self._begun = begun
         self._standing = Standing(_shortfall(self._scaled), begun.basis)
         answer = self.solve(path.at(begun.level))
         if isinstance(answer, Solution) and -answer.objective > missed:
             return [self.wall(answer)]
         return []
+
+    def priced(self, path: Path) -> Priced | None:
+        """Return what prices alone reach of the level of ``path`` that they gave the start of.
+
+        None if they gave none, or the passes ran out.
+        """
+        return None if self._begun is None else priced(self._scaled, self.units, path, self._begun)
 
     def solve(self, filled: Floats) -> Solution | Status | None:
         """Return shares that miss ``filled`` by the least part of the units, or why there are none.

@@ -6,6 +6,7 @@ other than optimal is returned as an answer of its own, never as a warning.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, cast
@@ -101,7 +102,8 @@ def solve(
     searched for until the answer is proved, through at most ``NODES_MAX`` nodes. With ``is_exact``
     limits are kept to ``EXACT``, else to a thousand times that.
     """
-    highs = _quiet()
+    highs, _SPARE.highs = _SPARE.highs or _new(), None
+    _make_quiet(highs)
     if is_exact:
         _keep_closely(highs)
     for name, value in _EXACT if program.whole is not None else ():
@@ -112,7 +114,10 @@ def solve(
         # A caller with a basis has rows of like size; to scale them takes as long as a few steps.
         highs.setOptionValue("simplex_scale_strategy", 0)
         highs.setBasis(start)
-    return _answer(highs)
+    found = _answer(highs)
+    highs.clear()
+    _SPARE.highs = highs
+    return found
 
 
 def _answer(highs: highspy.Highs) -> Solution | Status:
@@ -161,9 +166,24 @@ def _valid(found: Basis) -> Basis:
     return found
 
 
-def _quiet() -> highspy.Highs:
-    """Return a solver that prints nothing and gives the same answer each time."""
-    highs = highspy.Highs()  # type: ignore[no-untyped-call] # its constructor has no annotation
+class _Spare(threading.local):
+    """A solver that is in no use, without program and options; each thread has its own.
+
+    To make one, and to drop it, takes as long as a program of thirty jobs.
+    """
+
+    highs: highspy.Highs | None = None
+
+
+_SPARE: Final = _Spare()
+
+
+def _new() -> highspy.Highs:
+    return highspy.Highs()  # type: ignore[no-untyped-call] # its constructor has no annotation
+
+
+def _make_quiet(highs: highspy.Highs) -> None:
+    """Make a solver print nothing and give the same answer each time."""
     for name, value in (
         ("output_flag", False),
         ("threads", 1),
@@ -171,7 +191,6 @@ def _quiet() -> highspy.Highs:
         ("solver", "simplex"),
     ):
         highs.setOptionValue(name, value)
-    return highs
 
 
 def _keep_closely(highs: highspy.Highs) -> None:
@@ -216,7 +235,8 @@ class Standing:
     """
 
     def __init__(self, program: Program, start: Basis | None = None) -> None:
-        self._highs = _quiet()
+        self._highs = _new()
+        _make_quiet(self._highs)
         _keep_closely(self._highs)
         _pass(self._highs, program)
         self._row_high = program.row_high

@@ -1,7 +1,8 @@
 """The first level of water filling, approximately: walls from prices, and a basis to begin with.
 
 From scratch, the simplex method takes a step or two for every job before it makes progress. Prices
-give in a few passes which flavors each job uses; the program only has to make that exact.
+give in a few passes which flavors each job uses; the program only has to make that exact. If that
+takes too much work, the level that prices reach is the answer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ WITHIN: Final = (1e-3, 1e-6)
 the one before."""
 ABOVE: Final = 1e-6
 """How far above the level found the program is first solved: enough to be short."""
+REACHED: Final = 1e-6
+"""How far from the first level the level that prices reach may be."""
+LOWERED_MAX: Final = 20
+"""How often the level may be lowered until prices reach it; once or twice is usual."""
 TIED: Final = 1e-5
 """How much more a job may pay on another flavor, relative to the worth of all GPUs, and still be
 moved there."""
@@ -53,10 +58,22 @@ class _Edges:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Near:
-    """An upper bound slightly above the best level, and a simplex basis to start the exact LP."""
+    """An upper bound slightly above the best level, and a simplex basis to start the exact LP.
+
+    ``prices`` are those of a GPU of each flavor, all GPUs together being worth 1.
+    """
 
     level: float
     basis: lp.Basis
+    prices: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Priced:
+    """Shares of the columns that reach the highest level but for ``REACHED``, and its wall."""
+
+    shares: Floats
+    wall: Wall
 
 
 def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
@@ -89,7 +106,28 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
         if found.level >= 1.0 - CERTIFIED:
             break
     basis = _basis(scaled, demand, _balanced(demand, edges))
-    return Near(level=level * (1.0 + ABOVE), basis=basis)
+    return Near(level=level * (1.0 + ABOVE), basis=basis, prices=edges.prices)
+
+
+def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | None:
+    """Return what prices alone reach of the highest level of ``path``.
+
+    None if the passes ran out.
+    """
+    demand, level, prices = _demand(scaled), begun.level, begun.prices
+    for _ in range(LOWERED_MAX):
+        target = path.at(level) / units
+        needs = Linear(floor=np.zeros(len(target)), growth=target)
+        found = level_by_prices(demand, needs, start=prices)
+        if found is None:
+            return None
+        if found.prices.any():
+            prices = found.prices / float(found.prices @ demand.gpus)
+        met = _wall(scaled, units, _edges(demand, prices, min(found.level, 1.0) * target))
+        if found.level >= 1.0 - REACHED:
+            return Priced(shares=found.shares[scaled.rows, scaled.flavors], wall=met)
+        level = _lowered(path, met, level)
+    return None
 
 
 def _wall(scaled: Space, units: Floats, edges: _Edges) -> Wall:

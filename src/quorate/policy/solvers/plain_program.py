@@ -68,20 +68,25 @@ def level_by_program(
     for number in range(TANGENTS_MAX):
         unit = abs(level) if level != 0 else 1.0
         tangent = needs.at(level)
-        found = _solve(demand, shares, tangent, unit, (start, number >= USUAL))
+        program = _program(demand, shares, tangent, unit)
+        found = _solve(demand, shares, tangent, program, (start, number >= USUAL))
         if isinstance(found, lp.Status):
             return found
         start = found.basis
         higher = unit * float(found.x[-1])
         bound = min(bound, level + higher)
         given = _spread(demand, shares, np.maximum(found.x[:-1], 0.0))
-        _top_up(demand, given, tangent[0] + higher * tangent[1])
+        need = tangent[0] + higher * tangent[1]
+        _top_up(demand, given, need)
         given = _feasible(demand, given)
         level = needs.reached(rates_of(demand, given))
         bound = max(bound, level)
         if _is_certified(level, bound):
             if worth is not None and not _are_many(shares, demand):
-                most = _worth_most(demand, shares, (tangent, unit, found), worth)
+                most = _worth_most(demand, shares, (program, found), worth)
+                if most is not None:
+                    _top_up(demand, most, need)
+                    most = _feasible(demand, most)
                 reached = level if most is None else needs.reached(rates_of(demand, most))
                 if most is not None and _is_certified(reached, bound):
                     given, level = most, reached
@@ -106,15 +111,15 @@ def _is_certified(level: float, bound: float) -> bool:
 def _worth_most(
     demand: Demand,
     shares: _Shares,
-    solved: tuple[tuple[Floats, Floats], float, lp.Solution],
+    solved: tuple[lp.Program, lp.Solution],
     worth: Floats,
 ) -> Floats | None:
     """Return the shares of most ``worth`` at the level of ``solved``; None if there are none.
 
-    ``solved`` are a tangent, its unit and the optimum there, from which the search goes on.
+    ``solved`` are a program and its optimum, from which the search goes on.
     """
-    tangent, unit, found = solved
-    program, columns = _program(demand, shares, tangent, unit), len(shares.row)
+    program, found = solved
+    columns = len(shares.row)
     gains = np.bincount(shares.column, shares.rate * worth[shares.entry_of], columns)
     program = replace(
         program,
@@ -124,24 +129,23 @@ def _worth_most(
     most = lp.solve(program, start=found.basis, is_exact=True)
     if isinstance(most, lp.Status):
         return None
-    given = _spread(demand, shares, np.maximum(most.x[:-1], 0.0))
-    _top_up(demand, given, tangent[0] + unit * float(found.x[-1]) * tangent[1])
-    return _feasible(demand, given)
+    return _spread(demand, shares, np.maximum(most.x[:-1], 0.0))
 
 
 def _solve(
     demand: Demand,
     shares: _Shares,
     tangent: tuple[Floats, Floats],
-    unit: float,
+    program: lp.Program,
     way: tuple[lp.Basis | None, bool],
 ) -> lp.Solution | lp.Status:
-    """Return the optimum at a tangent; of very many pairs, only those that matter are used.
+    """Return the optimum of the program of a tangent.
+
+    Of very many pairs, only those that matter are used.
 
     ``way`` is the basis to start from, and whether the solver keeps limits to its least tolerance.
     """
     start, is_exact = way
-    program = _program(demand, shares, tangent, unit)
     is_alone = np.append(shares.row < len(demand.rates), True)
     if _are_many(shares, demand):
         few = np.flatnonzero(is_alone)
