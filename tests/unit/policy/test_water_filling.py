@@ -148,7 +148,9 @@ def test_prices_give_the_first_level_if_the_exact_one_takes_too_much_work() -> N
     chance = np.random.default_rng(7)
     jobs = MANY + 100
     problem = replace(
-        few_jobs(np.ones((jobs, 3)).tolist(), [20, 30, 40], weights=chance.uniform(1, 9, jobs)),
+        few_jobs(
+            np.ones((jobs, 3)).tolist(), [20, 30, 40], weights=chance.uniform(1, 9, jobs).tolist()
+        ),
         rates=np.exp(chance.uniform(0.0, 5.0, (jobs, 3))),
     )
     exact = water_filling(problem, paired=False)

@@ -6,7 +6,6 @@ other than optimal is returned as an answer of its own, never as a warning.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, cast
@@ -102,7 +101,7 @@ def solve(
     searched for until the answer is proved, through at most ``NODES_MAX`` nodes. With ``is_exact``
     limits are kept to ``EXACT``, else to a thousand times that.
     """
-    highs, _SPARE.highs = _SPARE.highs or _new(), None
+    highs = _taken()
     _make_quiet(highs)
     if is_exact:
         _keep_closely(highs)
@@ -116,7 +115,7 @@ def solve(
         highs.setBasis(start)
     found = _answer(highs)
     highs.clear()
-    _SPARE.highs = highs
+    _SPARE.append(highs)
     return found
 
 
@@ -166,16 +165,17 @@ def _valid(found: Basis) -> Basis:
     return found
 
 
-class _Spare(threading.local):
-    """A solver that is in no use, without program and options; each thread has its own.
-
-    To make one, and to drop it, takes as long as a program of thirty jobs.
-    """
-
-    highs: highspy.Highs | None = None
+_SPARE: Final[list[highspy.Highs]] = []
+"""Solvers in no use, without program and options, at most one for each thread that solves. To make
+one, and to drop it, takes as long as a program of thirty jobs."""
 
 
-_SPARE: Final = _Spare()
+def _taken() -> highspy.Highs:
+    """Return a solver that no other caller has: one that is there, or else a new one."""
+    try:
+        return _SPARE.pop()  # One step: no two threads get the same.
+    except IndexError:
+        return _new()
 
 
 def _new() -> highspy.Highs:
