@@ -319,6 +319,11 @@ class LedgerThread:
         return self.held_term > 0 if self.is_led else self.leadership.leads
 
     @property
+    def away(self) -> str:
+        """Why the store of a shared ledger does not answer at present; empty if it does."""
+        return "" if self._others is None else self._others.away
+
+    @property
     def _reads_here(self) -> bool:
         """Whether the ledger thread reads pages, because this service cannot reach the store.
 
