@@ -47,7 +47,7 @@ def faults_of(members: Sequence[MemberStatus]) -> list[str]:
     for each in members:
         parts = _VERSION.match(each.version)
         numbers = tuple(map(int, parts.groups())) if parts is not None else (0, 0, 0)
-        sound = _SOUND.get(numbers[:2])
+        sound = _SOUND.get((numbers[0], numbers[1]))
         if numbers < (3, 4, 0) or (sound is not None and numbers[2] < sound):
             found.append(
                 f"{each.endpoint} runs etcd {each.version or 'of an unknown version'}, which may "
