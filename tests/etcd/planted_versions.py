@@ -37,7 +37,8 @@ def be_older() -> None:
     known = tuple(each for each in get_args(Event) if each is not UNKNOWN)
     # Blocks are decoded in one pass or else event by event; the first one has all kinds built in.
     chain._body = chain._body_closely
-    codec._DECODER = codec.EventDecoder(Union[known], codec.UPCASTERS)  # type: ignore[arg-type, attr-defined]  # noqa: UP007
+    decoder = codec.EventDecoder(Union[known], codec.UPCASTERS)  # type: ignore[arg-type]  # noqa: UP007
+    codec._DECODER = decoder  # type: ignore[misc]
     _write_entries(lambda fields: {name: fields[name] for name in fields if name in _FIRST})
 
 

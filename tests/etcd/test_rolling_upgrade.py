@@ -73,7 +73,7 @@ def test_services_of_two_versions_share_a_ledger(
             assert http.post("/apply", json={"documents": documents}).is_success
         # The leader last.
         upgrade(served, second, newer)
-        runs = []
+        runs: list[str] = []
         for leader in (first, second):
             lead(served, leader)
             for each in (first, second):
