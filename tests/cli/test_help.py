@@ -86,7 +86,9 @@ def _examples(command: click.Command) -> Iterator[str]:
 
 
 LINES = list(dict.fromkeys(_examples(quorate)))
-TYPED = LINES if IS_SOAK else [line for line in LINES[::50] if line != "quorate demo"]
+HERE = [line for line in LINES if "etcd://" not in line]
+"""Those that need no machines of others; ``tests/etcd`` has the same commands with its own."""
+TYPED = HERE if IS_SOAK else [line for line in HERE[::50] if line != "quorate demo"]
 """Those that are typed into a shell: all of them in a soak. ``test_demo.py`` plays the demo."""
 
 
@@ -179,9 +181,9 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
     if "token revoke" in line:
         _issue(place / "quorate.db", line.split()[3])
     # What an example makes is not there yet.
-    new = line.partition(" --out ")[2].split()[:1]
-    for name in new:
-        (place / name).unlink(missing_ok=True)
+    for option in (" --out ", " --to "):
+        for name in line.partition(option)[2].split()[:1]:
+            (place / name).unlink(missing_ok=True)
     return place
 
 

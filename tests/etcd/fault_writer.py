@@ -1,9 +1,11 @@
 """A scheduler of its own in a process of its own, over a ledger in etcd, until it is told to end.
 
-    python fault_writer.py URL HISTORY CLIENT SEED PAUSE PLANTED-BUG
+    python fault_writer.py URL HISTORY CLIENT SEED PAUSE BUG-FILE
 
 It asks its engine to submit, cancel and read runs that other schedulers ask about too, and writes
-down every request and answer. Between two requests it pauses for so many seconds. Its clock is
+down every request and answer. Between two requests it pauses for so many seconds. It has the bug
+that the file names from when the file is there: a bug that breaks the ledger before every scheduler
+has begun would keep the last ones from ever being answered. Its clock is
 wrong by up to an hour, and steps now and then. An error that is not one of the store's ends it, and
 then the test fails.
 """
@@ -109,8 +111,9 @@ def pick(chance: Random, nonce: str) -> tuple[str, Request]:
 class Scheduler:
     """One engine, opened again whenever it is of no more use."""
 
-    def __init__(self, address: EtcdAddress, clock: SteppingClock, bug: str) -> None:
-        self._address, self._clock, self._bug = address, clock, bug
+    def __init__(self, address: EtcdAddress, clock: SteppingClock, bug_file: Path) -> None:
+        self._address, self._clock, self._bug_file = address, clock, bug_file
+        self._bug = ""
         self._engine: Engine | None = None
 
     @property
@@ -133,6 +136,9 @@ class Scheduler:
 
     def answer(self, name: str, nonce: str, request: Request) -> Written | Found | None:
         """Return what is answered; None where what became of it is not known."""
+        if not self._bug and self._bug_file.exists():
+            self._bug = self._bug_file.read_text("utf-8")
+            self.close()
         is_stale = self._bug == "stale-reads" and isinstance(request, Read)
         try:
             asked = Read(may_lag=True) if is_stale else request
@@ -178,12 +184,12 @@ class _Careless:
 
 
 def main(words: Sequence[str]) -> None:
-    url, history, client, seed, next_s, bug = words
+    url, history, client, seed, next_s, bug_file = words
     ending = _Ending()
     signal.signal(signal.SIGTERM, ending.ask)
     chance = Random(f"{seed} {client}")
     clock = SteppingClock(chance)
-    scheduler = Scheduler(parse_address(url.removeprefix("etcd:")), clock, bug)
+    scheduler = Scheduler(parse_address(url.removeprefix("etcd:")), clock, Path(bug_file))
     with HistoryFile(Path(history), client) as file:
         while not ending.is_asked:
             if chance.random() < 0.01:

@@ -57,20 +57,40 @@ def unready(daemon: Daemon) -> httpx.Response | None:
     return answer if is_said else None
 
 
+PAGES = (
+    *("/runs", "/runs/known", "/queue", "/nodes", "/owners/rai", "/budgets", "/leases"),
+    *("/map", "/top", "/cluster", "/clock"),
+)
+"""Answers of the state in memory, as docs/quorum.md lists them."""
+OF_HISTORY = ("/ledger/events", "/runs/known/explanation")
+"""Answers that a service reads from etcd, as docs/quorum.md lists them."""
+
+
+def check_pages(http: httpx.Client) -> None:
+    """See that a service without etcd answers pages of its state, and says how old it is."""
+    for path in PAGES:
+        read = http.get(path)
+        assert read.is_success, (path, read.text)
+        assert int(read.headers["quorate-lag-ms"]) > 0, path
+    for path in OF_HISTORY:
+        read = http.get(path)
+        assert read.status_code == 503, (path, read.text)
+        assert "etcd" in read.json()["detail"], path
+
+
 def test_service_without_etcd_reads_what_it_knows_and_says_what_is_wrong(
     pair: Cluster, links: Links
 ) -> None:
     _, (cut,) = pair.by_role()
+    with pair.client(cut) as http:
+        until(lambda: submit(http, "known").is_success, "it takes commands", START_S)
     links.cut([(cut.name, _ETCD)])
     answer = until(lambda: unready(cut), "it is not ready", START_S)
     assert answer.headers["retry-after"]
     assert got(f"{cut.address}/healthz").is_success
     with pair.client(cut) as http:
         # No reader has read anything yet: it answers from what it has in memory.
-        for path in ("/nodes", "/owners/rai"):
-            read = http.get(path)
-            assert read.is_success, read.text
-            assert int(read.headers["quorate-lag-ms"]) > 0
+        check_pages(http)
         status = http.get("/cluster")
         assert (status.status_code, status.json()["role"]) == (200, "follower")
         members = http.get("/cluster/members")
@@ -89,9 +109,13 @@ def test_leader_without_etcd_takes_no_command_once_its_lease_is_over(
 
     def refused() -> httpx.Response | None:
         leader, (other,) = pair.by_role()
+        with pair.client(leader) as http:
+            until(lambda: submit(http, "known").is_success, "it takes commands", START_S)
         links.cut([(leader.name, _ETCD)])
         until(lambda: other.standing().get("role") == "leader", "the other one leads", START_S)
+        until(lambda: unready(leader), "it has noticed", START_S)
         with pair.client(leader) as http:
+            check_pages(http)
             answer = submit(http, next(names))
         links.mend()
         # One that was replaced before it was cut off knows who leads, and forwards.
@@ -101,6 +125,7 @@ def test_leader_without_etcd_takes_no_command_once_its_lease_is_over(
     assert answer.status_code == 503, answer.text
     assert answer.headers["retry-after"]
     assert "nothing was recorded" in answer.json()["detail"]
+    assert "does not reach etcd" in answer.json()["detail"]
     pair.by_role()
     for each in pair.daemons:
         with pair.client(each) as http:

@@ -54,7 +54,7 @@ class Race:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, str] = {}
         self._starts = 0
-        self.bug = ""
+        self._bug_file = folder / "bug"
 
     def make_ledger(self) -> None:
         """Make the ledger that they race for: a small fleet, and quotas that are soon reached."""
@@ -72,11 +72,24 @@ class Race:
         history = self._folder / f"{client}.history"
         paths = os.pathsep.join(sys.path)
         words: list[str | Path] = ["env", f"PYTHONPATH={paths}", sys.executable, WRITER]
-        words += [self._urls[name], history, client, str(self._seed), str(self._next_s), self.bug]
+        words += [
+            self._urls[name],
+            history,
+            client,
+            str(self._seed),
+            str(self._next_s),
+            self._bug_file,
+        ]
         self._clients[name] = client
         self._running[name] = self._stack.enter_context(
             running(words, self._folder / f"{name}.log")
         )
+
+    def plant(self, bug: str) -> None:
+        """Have every scheduler be wrong in one way from now on."""
+        draft = self._bug_file.with_suffix(".draft")
+        draft.write_text(bug, "utf-8")
+        draft.replace(self._bug_file)
 
     @property
     def names(self) -> Sequence[str]:
@@ -172,11 +185,13 @@ def test_every_answer_is_true_while_machines_and_links_fail(
 @pytest.mark.parametrize("bug", ["no-compare", "early-answer", "stale-reads"])
 def test_a_planted_bug_is_found(etcd_program: Path, tmp_path: Path, bug: str) -> None:
     with racing(etcd_program, tmp_path, 1, Form(for_s=0, next_s=0)) as (_, race):
-        race.bug = bug
         race.start_all()
-        until(lambda: len(race.clients()) == WRITERS, "all of them have begun", tell=race.logs)
-        more = len(race.operations()) + 300
-        until(lambda: len(race.operations()) > more, "the schedulers race", tell=race.logs)
+        until(lambda: len(race.clients()) == WRITERS, "all have begun", START_S, tell=race.logs)
+        race.plant(bug)
+        more = len(race.operations()) + 1_500
+        until(
+            lambda: len(race.operations()) > more, "they race", START_S, every_s=1.0, tell=race.logs
+        )
         race.end()
         found = check(race.url, race.operations())
         print(f"{bug}: {len(found)} found, first: {found[:3]}")  # noqa: T201 - shown with -s

@@ -138,6 +138,46 @@ def test_refusal_of_a_read_says_how_old_it_may_be(trio: Cluster) -> None:
     assert int(said["quorate-lag-ms"]) >= 0
 
 
+LAG_S_MAX = 30.0
+"""How old the soft counters that a follower shows may be."""
+
+
+@of_one_term
+def test_soft_counters_of_a_follower_lag_little_and_the_lag_is_a_metric(trio: Cluster) -> None:
+    leader, followers = trio.by_role()
+    name = a_name()
+    with trio.client(leader) as http:
+        recorded = submit(http, name)
+        assert recorded.is_success, recorded.text
+        used = counters_of(http, "rai")
+    for each in followers:
+        with trio.client(each) as http:
+            # No sequence is asked for: the follower has what it has.
+            until(lambda http=http: counters_of(http, "rai") == used, "it follows", LAG_S_MAX)  # type: ignore[misc]
+    for each in (leader, *followers):
+        metrics = metrics_of(trio, each)
+        assert metrics["quorate_leading"] == (each is leader)
+        assert metrics["quorate_leader_term"] == leader.term()
+        lag_s = metrics["quorate_follow_lag_seconds"]
+        assert lag_s == 0 if each is leader else 0 <= lag_s < LAG_S_MAX
+
+
+def counters_of(http: httpx.Client, owner: str) -> list[object]:
+    """Return the counters of an owner that do not grow with time alone."""
+    answer = http.get(f"/owners/{owner}")
+    assert answer.is_success, answer.text
+    return [answer.json()["status"][each] for each in ("running", "pending", "activeGPUs")]
+
+
+def metrics_of(cluster: Cluster, daemon: Daemon) -> dict[str, float]:
+    """Return the metrics without labels of one service."""
+    with client(daemon.address, cluster.token) as http:
+        answer = http.get("/metrics")
+    assert answer.is_success, answer.text
+    lines = (line.split(" ") for line in answer.text.splitlines() if not line.startswith("#"))
+    return {each[0]: float(each[1]) for each in lines if len(each) == 2 and "{" not in each[0]}
+
+
 @of_one_term
 def test_watcher_of_a_follower_gets_what_the_leader_records(trio: Cluster) -> None:
     leader, (follower, _) = trio.by_role()

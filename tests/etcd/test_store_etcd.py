@@ -435,7 +435,14 @@ def _overwrite(client: EtcdClient) -> None:
 def test_a_member_is_defragmented_when_its_file_is_large_and_mostly_empty() -> None:
     def status(taken: int, used: int) -> MemberStatus:
         return MemberStatus(
-            endpoint="", version="", revision=1, bytes_taken=taken, bytes_used=used, troubles=()
+            endpoint="",
+            cluster=1,
+            member=1,
+            version="",
+            revision=1,
+            bytes_taken=taken,
+            bytes_used=used,
+            troubles=(),
         )
 
     assert not is_worth_defragmenting(status(DEFRAGMENT_BYTES - 1, 0))

@@ -39,6 +39,7 @@ LOCAL: Final = {
     "demo": "plays on a ledger of its own, which it makes for the occasion",
     "import kueue": "turns files into documents, which `apply` sends",
     "init": "makes the file that a service serves",
+    "cluster init": "makes the ledger that services share, before there is one",
     "ledger backup": "copies the file that a service serves, on the machine that has it",
     "ledger import": "makes the file that a service serves, from an export",
     "ledger migrate": "moves the ledger that a service serves, which must be stopped for that",

@@ -117,7 +117,7 @@ def test_the_rules_have_the_shape_that_prometheus_reads() -> None:
     [
         *("QuorateLedgerLag", "QuorateNotReady", "QuorateCommitFailures", "QuorateDiskFills"),
         *("QuorateQueueOld", "QuorateTenantsOverBudget", "QuorateStopsOverdue"),
-        "QuorateNodesQuarantined",
+        *("QuorateNodesQuarantined", "QuorateFollowLag", "QuorateNoLeader"),
     ],
 )
 def test_there_is_a_rule_for(alert: str) -> None:

@@ -81,13 +81,21 @@ class DueWork:
         self._answers: KeptAnswers | None = None
 
     def settle(self) -> None:
-        """Settle every conflict that is due, and begin every round that is due."""
-        if self._engine.view.open_conflicts:
-            self._draw_due()
-        if self._secrets.can_seal:
-            self._seal_due()
-        if self._engine.view.in_rounds:
-            self._share_out_due()
+        """Settle every conflict that is due, and begin every round that is due.
+
+        Raises no ``QuorateError``: the caller has commands that are recorded, and must not take an
+        error of due work for theirs. What is left is due after the next commit.
+        """
+        try:
+            if self._engine.view.open_conflicts:
+                self._draw_due()
+            if self._secrets.can_seal:
+                self._seal_due()
+            if self._engine.view.in_rounds:
+                self._share_out_due()
+        except QuorateError as error:
+            # After an append without an answer, reading the state asks the store again.
+            _LOG.warning("due work is left until the ledger can be read: %s", error)
 
     @property
     def round_waits(self) -> Mapping[str, int]:

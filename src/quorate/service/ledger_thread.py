@@ -85,6 +85,12 @@ SUBMITS_CPU_S_MAX: Final = 0.25
 """How much CPU time deciding the submits of one block may take before others are answered."""
 LARGE_CPU_S_MAX: Final = 2.0
 """How much CPU time deciding one large request may take; a slower one is refused."""
+SETTLED_S_MAX: Final = 1.0
+"""How long a read of a leader waits for the block that it shows, and that may not be recorded."""
+UNSETTLED: Final = (
+    "etcd has not confirmed yet what this answer would show; ask again in a moment, or ask another "
+    "service"
+)
 NOT_LEADING: Final = "this service does not lead"
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger thread may take to finish its work and close the ledger."""
@@ -313,6 +319,11 @@ class LedgerThread:
         return self.held_term > 0 if self.is_led else self.leadership.leads
 
     @property
+    def away(self) -> str:
+        """Why the store of a shared ledger does not answer at present; empty if it does."""
+        return "" if self._others is None else self._others.away
+
+    @property
     def _reads_here(self) -> bool:
         """Whether the ledger thread reads pages, because this service cannot reach the store.
 
@@ -348,13 +359,27 @@ class LedgerThread:
             # The answer includes all acknowledged changes: the sequence is read before any answer
             # is given.
             question = Question(caller, operation, asked, form, self.recorded_seq)
-            return await self._readers.ask(question, place)
+            return await self._read(question, place)
         queued = QueuedRequest(self._future(), None, caller, operation, asked, form)
         is_submit = form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked)
         if not is_submit:
             queued.do = lambda engine: self._answer(engine, queued)
         self._line.put(queued)
         found: Reply = await queued.done
+        return found
+
+    async def _read(self, question: Question, place: Place) -> Reply:
+        """Return the answer of a reader; raises ``CommandError`` if it refuses the request.
+
+        A reader of a leader may have a block whose append was not answered yet. Its answer waits
+        for that: else the next read, from a reader that is behind, would show an older state.
+        """
+        assert self._readers is not None, "asked where there are readers"
+        found, seq = await self._readers.ask(question, place)
+        if self.is_led and self.held_term and not await self.reached(seq, SETTLED_S_MAX):
+            raise unavailable(UNSETTLED)
+        if isinstance(found, CommandError):
+            raise found
         return found
 
     async def run(self, do: Callable[[Engine], T]) -> T:

@@ -115,14 +115,14 @@ class OtherWriters:
         self.trouble = ""
 
     @property
-    def is_away(self) -> bool:
-        """Whether the store did not answer the last read."""
-        return self._watch is not None and bool(self._watch.look.trouble)
+    def away(self) -> str:
+        """Why the store did not answer the last read; empty if it did. Any thread may ask."""
+        return "" if self._watch is None else self._watch.look.trouble
 
     @property
     def has_all_there_is(self) -> bool:
         """Whether the store does not answer, but the state can be used; any thread may ask."""
-        return self.is_away and not self._engine.is_behind
+        return bool(self.away) and not self._engine.is_behind
 
     def wait_s(self) -> float:
         """Return how long until the next read is due; a watch wakes the thread when it is."""
@@ -160,7 +160,7 @@ class OtherWriters:
         """Return whether there are unread events and the store can be reached."""
         watch = self._watch
         is_known = watch is not None and watch.seq > self._engine.head.seq
-        return is_known and not self.is_away and not self.trouble
+        return is_known and not self.away and not self.trouble
 
     def _followed(self) -> bool:
         """Apply blocks that other services have appended; return whether there were any."""

@@ -7,7 +7,9 @@ import pytest
 
 from quorate.adapters.etcd.etcd_errors import explained
 from quorate.ports.errors import (
+    NotLeaderError,
     StoreAccessError,
+    StoreBusyError,
     StoreDownError,
     StoreError,
     StoreFullError,
@@ -61,3 +63,37 @@ def test_what_etcd_says_goes_before_the_status() -> None:
     assert isinstance(full, StoreFullError)
     denied = explained(Failed(_Code.PERMISSION_DENIED, "permission denied"), "a:1")
     assert isinstance(denied, StoreAccessError)
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "kind", "said"),
+    [
+        (
+            _Code.RESOURCE_EXHAUSTED,
+            "etcdserver: mvcc: database space exceeded",
+            StoreFullError,
+            ("NOSPACE", "nothing was recorded", "--quota-backend-bytes"),
+        ),
+        (
+            _Code.RESOURCE_EXHAUSTED,
+            "etcdserver: too many requests",
+            StoreBusyError,
+            ("disk is too slow", "etcd_disk_wal_fsync_duration_seconds"),
+        ),
+        (_Code.DEADLINE_EXCEEDED, "Deadline Exceeded", StoreDownError, ("disk is too slow",)),
+        (
+            _Code.NOT_FOUND,
+            "etcdserver: requested lease not found",
+            NotLeaderError,
+            ("the lease expired", "no renewal from this program in time"),
+        ),
+    ],
+    ids=["full", "slow", "slower", "lost-lease"],
+)
+def test_what_operators_meet_is_explained_with_its_cause(
+    code: grpc.StatusCode, details: str, kind: type[StoreError], said: tuple[str, ...]
+) -> None:
+    found = explained(Failed(code, details), "a:1")
+    assert type(found) is kind
+    for words in (*said, "a:1"):
+        assert words in str(found)

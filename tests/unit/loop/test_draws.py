@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Command, Complete, Resolve, Submit, Tick
 from quorate.core.preemption.lottery import chain_link, leads_to
-from quorate.ledger.chain import GENESIS, open_block
+from quorate.ledger.chain import GENESIS, Block, Head, open_block
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
 from quorate.loop.preimages import STRETCH, Preimages
@@ -22,6 +23,7 @@ from quorate.model.events import (
     LotteryCommitted,
 )
 from quorate.model.specs import Owner
+from quorate.ports.errors import StoreDownError, UnsureAppendError
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock, memory_engine
 
@@ -100,6 +102,39 @@ def test_a_conflict_is_settled_when_due_in_a_block_of_its_own() -> None:
     assert isinstance(resolved, ConflictResolved)
     assert resolved.outcome is ConflictOutcome.CLEARED
     assert leads_to(bytes.fromhex(resolved.preimage), 1, bytes.fromhex(declared.commitment))
+    assert not engine.view.open_conflicts
+
+
+class LeavingStore(MemoryStore):
+    """A shared store that goes away in the midst of the append number ``last``, counted from 1."""
+
+    last = 0
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        self.last -= 1
+        if self.last == 0:
+            raise UnsureAppendError(block.head, "no answer")
+        super().append(block, expected=expected)
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        if self.last == 0:
+            raise StoreDownError("no answer")
+        return super().blocks(from_height=from_height)
+
+
+def test_a_recorded_command_is_answered_although_the_store_leaves_before_a_draw() -> None:
+    store, clock = LeavingStore(is_shared=True), HandClock()
+    engine = contested(store, clock)
+    clock.ms += HOUR_MS
+    store.last = 2
+    receipt = engine.execute(Submit(run("c", 1, "ada")), actor="test")
+    assert receipt.decision.events
+    assert store.head() == receipt.head
+    with pytest.raises(StoreDownError):
+        assert engine.view.open_conflicts
+    store.last = -1
+    assert engine.view.open_conflicts
+    engine.execute(Tick(), actor="test")
     assert not engine.view.open_conflicts
 
 

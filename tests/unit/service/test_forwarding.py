@@ -47,6 +47,18 @@ def test_without_a_leader_the_caller_is_asked_to_come_back() -> None:
     assert "its folder is gone" in str(raised.value)
 
 
+def test_service_that_does_not_reach_etcd_says_so_instead_of_speaking_of_an_election() -> None:
+    class CutOff(LedgerThread):
+        away = "no member answers"
+
+    cut_off = CutOff(small_ledger)
+    cut_off.leadership = Leadership(leads=False)
+    with pytest.raises(CommandError, match=r"does not reach etcd \(no member answers\)") as raised:
+        leader_for(cut_off, "")
+    assert status_of(raised.value.fault).http == 503
+    assert "ask another service" in str(raised.value)
+
+
 def test_command_is_forwarded_once_whatever_two_services_believe_of_each_other() -> None:
     with pytest.raises(CommandError, match="although three forwarded this to it") as raised:
         leader_for(following(LEADER), "three")

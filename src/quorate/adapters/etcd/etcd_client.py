@@ -57,9 +57,14 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """The status that one member reports; ``bytes_used`` is the size after a defragmentation."""
+    """The status that one member reports; ``bytes_used`` is the size after a defragmentation.
+
+    ``cluster`` and ``member`` are the ids that etcd has given to both.
+    """
 
     endpoint: str
+    cluster: int
+    member: int
     version: str
     revision: int
     bytes_taken: int
@@ -155,7 +160,22 @@ class EtcdClient:
 
     def status(self) -> tuple[MemberStatus, ...]:
         """Return the status of each member; raises unless all of them answer."""
-        return tuple(self._status(each) for each in self.address.endpoints)
+        return tuple(self.status_of(each) for each in self.address.endpoints)
+
+    def status_of(self, endpoint: str) -> MemberStatus:
+        """Return the status of the member at ``endpoint``."""
+        called = method("Maintenance", "Status")
+        answer = self._call_at(endpoint, called, called.request(), self.call_s)
+        return MemberStatus(
+            endpoint=endpoint,
+            cluster=answer.header.cluster_id,
+            member=answer.header.member_id,
+            version=answer.version,
+            revision=answer.header.revision,
+            bytes_taken=answer.dbSize,
+            bytes_used=answer.dbSizeInUse,
+            troubles=tuple(answer.errors),
+        )
 
     def defragment(self, endpoint: str) -> None:
         """Have the member at ``endpoint`` free disk space; it answers no requests meanwhile."""
@@ -272,18 +292,6 @@ class EtcdClient:
             with self._lock:
                 self._token = token
         return (("token", token),)
-
-    def _status(self, endpoint: str) -> MemberStatus:
-        called = method("Maintenance", "Status")
-        answer = self._call_at(endpoint, called, called.request(), self.call_s)
-        return MemberStatus(
-            endpoint=endpoint,
-            version=answer.version,
-            revision=answer.header.revision,
-            bytes_taken=answer.dbSize,
-            bytes_used=answer.dbSizeInUse,
-            troubles=tuple(answer.errors),
-        )
 
     def _endpoint(self) -> str:
         with self._lock:

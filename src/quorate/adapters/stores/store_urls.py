@@ -50,6 +50,7 @@ class _Driver:
 
     ``beside`` is the path prefix of the files beside a ledger. ``has_leader`` means that several
     services may share such a ledger, and elect a leader (``ports/leader_port.py``).
+    ``faults_of_servers`` asks the servers of a ledger that is not there yet.
     """
 
     form: str
@@ -64,6 +65,8 @@ class _Driver:
     sound_head: Callable[[str], Head]
     check_writable: Callable[[str], None]
     has_leader: bool = False
+    faults_of_servers: Callable[[str], list[str]] = lambda _: []
+    cautions: Callable[[str], list[str]] = lambda _: []
 
 
 def _open_sqlite(place: str, /, *, wait_s: float) -> EventStore:
@@ -129,6 +132,20 @@ def _check_etcd_writable(place: str) -> None:
         store.check_writable()
 
 
+def _faults_of_etcd(place: str) -> list[str]:
+    _etcd()
+    from quorate.adapters.stores.etcd_check import check_cluster  # noqa: PLC0415 - it needs gRPC
+
+    return check_cluster(parse_address(place))
+
+
+def _etcd_cautions(place: str) -> list[str]:
+    _etcd()
+    from quorate.adapters.stores.etcd_check import cautions_of  # noqa: PLC0415 - it needs gRPC
+
+    return cautions_of(parse_address(place))
+
+
 _SQLITE: Final = "sqlite"
 _DRIVERS: Final = {
     _SQLITE: _Driver(
@@ -157,6 +174,8 @@ _DRIVERS: Final = {
         sound_head=_sound_etcd_head,
         check_writable=_check_etcd_writable,
         has_leader=True,
+        faults_of_servers=_faults_of_etcd,
+        cautions=_etcd_cautions,
     ),
 }
 
@@ -172,6 +191,18 @@ def is_file(url: str) -> bool:
 def has_leader(url: str) -> bool:
     """Return whether the services of the ledger at ``url`` elect a leader."""
     return _driver(url)[0].has_leader
+
+
+def faults_of_servers(url: str) -> list[str]:
+    """Return what is wrong with the servers of a ledger that is to be created at ``url``."""
+    driver, place = _driver(url)
+    return driver.faults_of_servers(place)
+
+
+def cautions(url: str) -> list[str]:
+    """Return what the services of a ledger at ``url`` would not survive, as its URL says."""
+    driver, place = _driver(url)
+    return driver.cautions(place)
 
 
 def shown(url: str) -> str:

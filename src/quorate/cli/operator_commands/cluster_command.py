@@ -1,16 +1,69 @@
-"""``quorate cluster``: the services that share one ledger in etcd."""
+"""``quorate cluster``: a ledger in etcd, and the services that share it."""
 
 from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import examples, reader
+from quorate.cli.global_options import (
+    actor_option,
+    examples,
+    ledger_options,
+    output_option,
+    reader,
+)
 from quorate.cli.settings import Settings
 
 
 @click.group(epilog=examples("quorate cluster status --help"))
 def cluster() -> None:
-    """Show the services that share a ledger, or make the leader step down."""
+    """Create a ledger for several services, show them, or make the leader step down."""
+
+
+@cluster.command(
+    epilog=examples(
+        "quorate --ledger 'etcd://a:2379,b:2379,c:2379/fleet?archive=/srv/quorate' cluster init",
+    )
+)
+@ledger_options
+@actor_option
+@output_option
+@click.pass_obj
+def init(settings: Settings) -> None:
+    """Check etcd and the archive, and create a ledger there for several services.
+
+    Every member of the URL must answer, with a sound version of etcd and without alarms, and the
+    archive must accept a file; otherwise all faults are listed, and nothing is created. Then the
+    command does what `quorate init` does, and prints what to do on the other machines.
+    """
+    import shlex
+
+    from quorate.adapters.key_file import key_path
+    from quorate.adapters.stores import store_urls
+    from quorate.cli.operator_commands.init_command import make_ledger
+    from quorate.ports.errors import LedgerExistsError
+    from quorate.views.exits import CommandError, Exit
+
+    url = settings.ledger
+    if not store_urls.has_leader(url):
+        raise CommandError(
+            Exit.USAGE,
+            f"{store_urls.shown(url)}: several services can share only a ledger in etcd; give its "
+            "URL with --ledger 'etcd://HOST:PORT,HOST:PORT,HOST:PORT/NAME', or create a ledger in "
+            "a file with: quorate init",
+        )
+    faults = store_urls.faults_of_servers(url)
+    if faults:
+        raise CommandError(Exit.UNUSABLE, *faults, "nothing was created")
+    if store_urls.store_exists(url):
+        raise LedgerExistsError(url)
+    make_ledger(settings, "cluster init")
+    for caution in store_urls.cautions(url):
+        click.echo(f"warning: {caution}", err=True)
+    if settings.is_table:
+        key = key_path(settings.ledger_path)
+        click.echo(f"on each other machine: copy {key} to the same path, then start")
+        click.echo(f"  quorate serve --ledger {shlex.quote(url)} --listen ADDRESS:8414 ...")
+        click.echo("and see who leads: quorate cluster members")
 
 
 @cluster.command(epilog=examples("quorate cluster status --help"))

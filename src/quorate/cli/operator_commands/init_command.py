@@ -25,15 +25,23 @@ def init(settings: Settings) -> None:
     PATH.key signs checkpoints, and PATH.lottery determines every draw of its lotteries. Keep copies
     of them elsewhere.
     """
+    make_ledger(settings, "init")
+
+
+def make_ledger(settings: Settings, command: str) -> None:
+    """Create the ledger of ``settings`` for ``command``, and print what it consists of."""
     import shlex
 
     from quorate.adapters.key_file import key_path, lottery_path
+    from quorate.adapters.stores.store_urls import has_leader
     from quorate.cli.creation import create_ledger
     from quorate.cli.printing import print_tree, telling
     from quorate.cli.session import clock_of, on_file
 
-    asked = on_file(settings, "init")
+    asked = on_file(settings, command)
     path = settings.ledger_path
+    # Commands find a ledger in etcd by its URL; a path names its local files only.
+    named = settings.ledger if has_leader(settings.ledger) else str(path)
     ledger_id, public_key = create_ledger(
         settings.ledger, clock_of(settings), actor=settings.actor()
     )
@@ -44,7 +52,7 @@ def init(settings: Settings) -> None:
             print_tree(settings, tree)
             return
         # The next command must use this file, not the service that other commands use.
-        prefix = settings.prefix if asked is None else ("--ledger", str(path))
+        prefix = settings.prefix if asked is None else ("--ledger", named)
         apply = shlex.join(["quorate", *prefix, "apply"])
         click.echo(created)
         click.echo(f"signing key in {key_path(path)}; keep a copy of it elsewhere")
@@ -55,7 +63,7 @@ def init(settings: Settings) -> None:
         click.echo(f"next: {apply} -f FILE, with nodes, owners and budgets")
         if asked is not None:
             click.echo(
-                f"warning: without --ledger {shlex.quote(str(path))} commands go to "
+                f"warning: without --ledger {shlex.quote(named)} commands go to "
                 f"{asked.place.server}, not to this file; to work on it: {asked.leave}",
                 err=True,
             )

@@ -53,6 +53,11 @@ def leader_for(ledger_thread: LedgerThread, forwarded_by: str) -> LeaderRecord:
             "knows of no other leader; nothing was recorded: ask again in a moment, or ask "
             "another service"
         )
+    if found.leader is None and ledger_thread.away:
+        raise unavailable(
+            f"this service does not lead, and does not know which service does, because it does "
+            f"not reach etcd ({ledger_thread.away}); nothing was recorded: ask another service"
+        )
     if found.leader is None:
         why = f": {found.why_not}" if found.why_not else ""
         raise unavailable(

@@ -241,7 +241,8 @@ def answer_questions(service: MessageSocket) -> None:
             sent = pickle.loads(service.receive())  # noqa: S301 - from the service itself
             assert isinstance(sent, SentQuestion), sent
             clock.sent_ms = sent.now_ms
-            service.send(pickle.dumps(_answered(reader, sent)))
+            found = _answered(reader, sent)
+            service.send(pickle.dumps((found, reader.seq)))
         except (EOFError, OSError):
             return
 

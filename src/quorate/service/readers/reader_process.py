@@ -94,6 +94,7 @@ class RemoteReader:
         # Held while the process is started or asked.
         self._in_use = Lock()
         self._is_closed = False
+        self.seq = 0
 
     def reply(self, question: Question) -> Reply:
         """Return the answer; raises ``CommandError`` if the request is refused."""
@@ -109,7 +110,7 @@ class RemoteReader:
         )
         data = pickle.dumps(sent)
         with self._in_use:
-            found = self._asked(data, cpu_s_max)
+            found, self.seq = self._asked(data, cpu_s_max)
         if isinstance(found, Exception):
             raise found
         assert isinstance(found, Reply), found
@@ -145,7 +146,8 @@ class RemoteReader:
             # The thread that waits for its answer reads the end of the socket, and closes it.
             self._server.end(process.number)
 
-    def _asked(self, data: bytes, cpu_s_max: float) -> object:
+    def _asked(self, data: bytes, cpu_s_max: float) -> tuple[object, int]:
+        """Return the answer or its error, and the last event of the state that it is from."""
         for _ in range(STARTS_MAX):
             if self._is_closed:
                 break
@@ -158,16 +160,17 @@ class RemoteReader:
             try:
                 messages.send(data, within_s=end_s - monotonic())
                 answer = messages.receive(within_s=max(0.0, end_s - monotonic()))
-                return pickle.loads(answer)  # noqa: S301 - from our own process
+                found: tuple[object, int] = pickle.loads(answer)  # noqa: S301 - from our process
             except TimeoutError:
                 self._end()
-                return too_long(cpu_s_max)
+                return too_long(cpu_s_max), 0
             except (EOFError, OSError) as error:
                 self._log(error)
                 self._end()
-        return CommandError(
-            Exit.UNUSABLE, "the readers have ended; ask again in a moment", fault=UNAVAILABLE
-        )
+            else:
+                return found
+        ended = "the readers have ended; ask again in a moment"
+        return CommandError(Exit.UNUSABLE, ended, fault=UNAVAILABLE), 0
 
     def _running(self) -> MessageSocket:
         """Return the socket of a process that accepts questions."""
