@@ -68,7 +68,7 @@ def test_setting_a_further_context_says_which_is_still_current(home: Shell) -> N
 def test_a_first_context_that_the_environment_overrides_says_so(home: Shell) -> None:
     home.environ["QUORATE_CONTEXT"] = "file"
     said = home("context", "set", "here", "--server", "http://127.0.0.1:1")
-    assert "note: QUORATE_CONTEXT is set, and takes precedence" in said.err
+    assert "note: QUORATE_CONTEXT is set and takes precedence" in said.err
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_run_that_is_not_there_does_not_keep_the_others_from_being_cancelled(
     assert "run/a cancelled" in said.out
     assert "run/b cancelled" in said.out
     assert said.err.splitlines()[0].startswith("error: there is no run 'nowhere'")
-    assert "1 of 3 requests was refused; the others were made" in said.err
+    assert "1 of 3 requests was refused; the other requests succeeded" in said.err
     assert phases(shell) == {"a": "Cancelled", "b": "Cancelled"}
     said = shell("complete", "a", "nowhere")
     assert said.code == 1

@@ -148,5 +148,5 @@ def test_too_many_requests_with_a_time_to_come_back_is_busy() -> None:
 def test_what_is_not_quorate_says_so(body: bytes, media: str) -> None:
     error = wire.error_of(Reply(status=404, headers={"content-type": media}, body=body))
     assert isinstance(error, NotQuorateError)
-    assert str(error).startswith("what answers is not Quorate: HTTP status 404")
-    assert str(error).endswith("check the server's address, and any proxy on the way")
+    assert str(error).startswith("the server is not Quorate: HTTP status 404")
+    assert str(error).endswith("check the server's address, and any proxy in between")

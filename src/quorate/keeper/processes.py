@@ -67,7 +67,7 @@ def adopt() -> Callable[[], None]:
         return lambda: None
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "cannot become the reaper of what processes leave behind")
+        raise OSError(ctypes.get_errno(), "cannot become the reaper of orphaned processes")
     keeper = os.getpid()
 
     def die_with_keeper() -> None:

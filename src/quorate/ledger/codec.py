@@ -247,7 +247,7 @@ def _whole_task(stored: TaskSubmitted, firsts: Mapping[str, Run], seq: int) -> R
     first = firsts.get(stored.run.removesuffix(f"_{stored.task}"))
     if first is None:
         raise CorruptLedgerError(
-            f"task {stored.run!r} is not behind the first task of its array", seq=seq
+            f"task {stored.run!r} comes before the first task of its array", seq=seq
         )
     return RunSubmitted(stored.at_ms, stored.actor, task_run(first, stored.task))
 

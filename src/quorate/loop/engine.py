@@ -521,7 +521,7 @@ class Engine:
         try:
             self._recover()
         except QuorateError as error:
-            _LOG.warning("what was recorded is not known yet: %s", error)
+            _LOG.warning("it is not known yet what was recorded: %s", error)
 
     def _reload_if_torn(self) -> None:
         """Read the state again from the store if applying a block to it did not return."""

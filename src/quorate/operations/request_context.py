@@ -154,8 +154,8 @@ class RequestContext:
         stopped = [run for run in self._instant.stopped if found.redaction.shows_run(run)]
         if stopped:
             self.notes.append(
-                f"note: the money of {', '.join(stopped)} has ended, which is shown and not yet "
-                "recorded; record it: quorate tick"
+                f"note: the budget of {', '.join(stopped)} is exhausted; this is shown, but not "
+                "yet recorded; record it: quorate tick"
             )
         return found
 

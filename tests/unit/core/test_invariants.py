@@ -374,9 +374,9 @@ def test_a_run_that_waits_is_tried_or_parked() -> None:
     assert sweep(state) == []
     state.queued_counts["default", "team"] = 2
     assert [str(violation) for violation in sweep(state)] == [
-        "I8: queue: is not what is counted of it"
+        "I8: queue: differs from the count of its leases"
     ]
     state.queued.pop("waits")
     assert [str(violation) for violation in sweep(state)] == [
-        "I8: queue: is not those that are tried and those that are parked"
+        "I8: queue: differs from the runs that are tried plus those that are parked"
     ]

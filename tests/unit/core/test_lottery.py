@@ -246,7 +246,7 @@ _FORGED: Final[dict[str, tuple[Callable[[ConflictResolved], ConflictResolved], s
     ),
     "a beacon": (
         lambda shown: structs.replace(shown, beacon="round 8"),
-        "a beacon is shown, and none may be used",
+        "a beacon is shown, but beacons are not in use",
     ),
     "draws in another order": (
         lambda shown: structs.replace(shown, draws=shown.draws[::-1]),

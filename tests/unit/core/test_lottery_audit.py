@@ -131,8 +131,8 @@ def test_a_conflict_is_declared_once_and_resolved_once() -> None:
     declared_again: list[Event] = [*opening(), first, outcome(first), declaration(2)]
     assert faults(declared_again) == ["I9: c-1: is declared a second time"]
     resolved_again: list[Event] = [*opening(), first, outcome(first), nothing_needed(first)]
-    assert faults(resolved_again) == ["I9: c-1: is resolved and was not open"]
-    assert faults([outcome(first)]) == ["I9: c-1: is resolved and was not open"]
+    assert faults(resolved_again) == ["I9: c-1: is resolved, but was not open"]
+    assert faults([outcome(first)]) == ["I9: c-1: is resolved, but was not open"]
 
 
 def _settled() -> tuple[list[Event], ConflictDeclared]:
@@ -166,7 +166,7 @@ def test_nobody_but_a_victim_is_preempted_at_random() -> None:
         shown.at_ms, "clock", f"lease of {spared}", EndReason.RANDOM_PREEMPT, 0, shown.seed
     )
     assert faults([*history, shown, end]) == [
-        f"I9: lease of {spared}: is preempted at random and was not drawn"
+        f"I9: lease of {spared}: is preempted at random, but was not drawn"
     ]
 
 

@@ -278,7 +278,7 @@ def test_weights_say_how_much_of_a_share_is_what_an_owner_has_now() -> None:
             "{decayedShare: 0.5}",
             ".decayedShare",
             "unknown field 'decayedShare'",
-            "write 1 minus it as instantShare",
+            "write 1 minus this value as instantShare",
         ),
         ("0.5", "", "must be a mapping, got 0.5", "write its fields as name: value"),
     ],

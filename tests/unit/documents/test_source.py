@@ -147,7 +147,7 @@ UNREADABLE: list[tuple[str | bytes, int | None, int | None, str, str]] = [
     ("a: &a [*a]\n", 1, 8, 'alias "*a" names no anchor', "define the anchor first"),
     ("a: !!python/object:os.system x\n", 1, 4, "is not supported", "remove it"),
     ("a: !x {}\n", 1, 4, 'the tag "!x" is not supported', "remove it"),
-    ("%YAML 1.1\n---\na: 1\n", 1, 1, "only YAML 1.2 is read", "remove the %YAML line"),
+    ("%YAML 1.1\n---\na: 1\n", 1, 1, "only YAML 1.2 is supported", "remove the %YAML line"),
     ("? [a]\n: b\n", 1, 3, "a key must be plain text", "one word"),
     ('a: "\\U00110000"\n', 1, 7, "Unicode character escape", "check escapes"),
     ('a: "\\ud83d\\ude00"\n', 1, 7, "Unicode character escape", "or both surrogates"),

@@ -66,7 +66,7 @@ def test_a_fault_names_what_was_expected_and_what_was_found() -> None:
         height=2, seq=3, what="block 2 is missing: block 3 is in its place"
     )
     assert verify_blocks([first, replace(second, first_seq=7)]) == Broken(
-        height=2, seq=3, what="the block says it begins at sequence 7, not 3"
+        height=2, seq=3, what="the block begins at sequence 7, not 3"
     )
     assert verify_blocks([first, replace(second, count=4)]) == Broken(
         height=2,

@@ -106,7 +106,7 @@ def test_names_are_there_once_and_there_is_an_end_of_them() -> None:
         f"q.toml: webhooks: there may be {WEBHOOKS_MAX}, got {WEBHOOKS_MAX + 1}"
     ]
     assert webhooks_of([GOOD, GOOD], "q.toml")[1] == [
-        "q.toml: webhooks: 'ops' is given twice; each needs a name of its own"
+        "q.toml: webhooks: 'ops' is given twice; each needs its own name"
     ]
 
 

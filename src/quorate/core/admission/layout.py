@@ -58,7 +58,7 @@ def bundles_of(run: Run, width: int) -> tuple[Bundle, ...]:
 
 
 def step_bundles(run: Run, number: int) -> tuple[Bundle, ...]:
-    """Return the bundle of step ``number`` of a malleable run, by itself."""
+    """Return only the bundle of step ``number`` of a malleable run."""
     assert run.malleable is not None, run
     gpus = run.malleable.gpus_step
     groups = None if run.group_gpus is None else cut(gpus, run.group_gpus)

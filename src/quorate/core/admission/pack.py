@@ -59,7 +59,7 @@ class PackPlan(Struct, frozen=True, gc=False):
 
 
 def pack_gang(view: StateView, request: PackRequest) -> PackPlan | Refusal:
-    """Return the slots for ``request``, or a refusal with what is missing in which domain."""
+    """Return the slots for ``request``, or a refusal with the shortage of each domain."""
     domain_offers, steps = DomainOffers(view, request), SearchBudget()
     spread = next(spreads(domain_offers, None, steps), None)
     if spread is not None:

@@ -66,8 +66,8 @@ class Outlook:
     def plan_for(self, run: str, *, is_exact: bool) -> Foresight:
         """Return the plan that has the start of a waiting run.
 
-        If ``is_exact`` and the run is beyond the depth, that is a plan that goes on up to the run;
-        it is computed again for each call.
+        If ``is_exact`` and the run is beyond the depth, that is a plan extended up to the run; it
+        is computed again for each call.
         """
         if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
             return self.plan

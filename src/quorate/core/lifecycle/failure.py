@@ -1,4 +1,4 @@
-"""Failure: what happens to the runs on a node that is lost, or is to be emptied.
+"""Failure: the consequences for the runs on a node that is lost or drained.
 
 A bundle with enough spares in its group's domain swaps them in. If other runs fill these spares,
 the fillers stop first: until they have ended, the lost lease stays open and the run is not

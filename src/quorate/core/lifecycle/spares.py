@@ -123,7 +123,7 @@ def return_spares(log: DecisionLog) -> bool:
 
 
 def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
-    """Return the domains in which the group of the spares at ``path`` works; none if it is gone.
+    """Return the domains of the group of the spares at ``path``; empty if it has ended.
 
     A run that is stopping, waits or is over has no use for spares.
     """

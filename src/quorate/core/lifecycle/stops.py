@@ -37,7 +37,7 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
     """Stop every lease of the run.
 
     Then it is over with ``outcome``, or waits again if that is None. ``end_ms`` is the instant up
-    to which it is charged if no confirmation is needed, and ``detail`` goes with the reason on
+    to which it is charged if no confirmation is needed, and ``detail`` accompanies the reason on
     every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
@@ -61,7 +61,7 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
         )
     if works_under and not record.leases:
         # They belong to another run, which continues in a later round.
-        reason, detail = EndReason.ROUND_END, f"{record.spec.name}, which shared it, is over"
+        reason, detail = EndReason.ROUND_END, f"{record.spec.name}, which shared the GPUs, is over"
     for name in works_under:
         stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
     record = log.view.runs[record.spec.name]

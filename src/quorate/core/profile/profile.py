@@ -323,7 +323,7 @@ class Profile:
 
         No search may run meanwhile.
         """
-        assert self._is_shut, "only what is shut is opened"
+        assert self._is_shut, "only a closed interval can be opened"
         self._is_shut = False
         for beside in self._beside.values():
             _take_all(beside, -1)

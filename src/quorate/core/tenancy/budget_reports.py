@@ -20,7 +20,7 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
         refusal = Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"the report has no budget of {command.owner!r}",
-            remedy="report what is left of its GPU-hours or its node-hours",
+            remedy="report its remaining GPU-hours or node-hours",
         )
     if refusal is not None:
         return Decision(refusals=(refusal,))

@@ -130,7 +130,7 @@ def unset_fields(
             raise CommandError(Exit.USAGE, f"--unset: there is no field {word!r}; {hint}")
         if field in given or (field == PARENTS and parents):
             raise CommandError(
-                Exit.USAGE, f"{flag_of(field)}: it is set and unset at once; keep one of the two"
+                Exit.USAGE, f"{flag_of(field)}: it is both set and unset; keep one of the two"
             )
         found.add(field)
     return found

@@ -1,4 +1,4 @@
-"""What a command did, or would do: its decision as lines for people or as a tree. Pure."""
+"""The effect of a command, or of a dry run: its decision as lines for people or as a tree. Pure."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def _marked(
     if event.status is NodeStatus.READY:
         return line
     if not any(_is_on(lease, event.node) for lease in before.values()):
-        return f"{line}; nothing was on it"
+        return f"{line}; no work was on it"
     names_on = moment.view.node_leases.get(event.node, ())
     staying = dict.fromkeys(moment.view.leases[name].fact.run for name in names_on)
     return f"{line}; still on it: {names(staying)}" if staying else line
