@@ -47,10 +47,10 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: by_height}\n",
          3, "Pool/p: spec.policy: there is no policy 'by_height'; use one of: "),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo_packed}\n",
-         3, "Pool/p: spec.policy: fifo_packed lets two runs share GPUs, and needs to know"),
+         3, "Pool/p: spec.policy: fifo_packed lets two runs share GPUs, and needs the rates"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: "
          "max_sum_throughput_normalized_by_cost_perf}\n",
-         3, "max_sum_throughput_normalized_by_cost_perf weighs what GPUs cost, and no cost of"),
+         3, "max_sum_throughput_normalized_by_cost_perf weighs the cost of GPUs, but no cost of"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, "
          "roundLength: 1ms}\n", 3, "spec.roundLength: must be"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, throughputs: "

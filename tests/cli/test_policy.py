@@ -61,7 +61,7 @@ def test_an_optimum_carries_its_certificate(bare: Shell) -> None:
     assert found["certificate"]["gap"] == 0
     assert found["certificate"]["bound"] == found["objective"]
     out = bare.ok("policy", "solve", "-p", "allox", "--problem", PROBLEM)
-    assert "none is better than 61741.4, gap 0 (assignment)" in out
+    assert "no allocation is better than 61741.4, gap 0 (assignment)" in out
 
 
 def test_a_problem_can_be_made_of_a_table_jobs_and_a_cluster(bare: Shell) -> None:

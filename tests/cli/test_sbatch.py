@@ -40,7 +40,7 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
         "note: --flavor h100: read as H100, the spelling of the nodes",
         "job.sh:4: --nodes: does not fix the number of nodes; see SLURM_NNODES",
         "job.sh:7: --mem: left out: runs are placed by GPUs; memory is not counted",
-        "--export: NOT_THERE: is not set here, so nothing is copied",
+        "--export: NOT_THERE: is not set in this shell, so it is not copied",
         f"job.sh: is not copied; {path} must still exist when the run starts",
     ]
     (run,) = shell("get", "runs", "-o", "json").json["items"]

@@ -117,7 +117,7 @@ def test_what_is_not_http_is_an_error(answer: bytes, text: str) -> None:
 def test_a_header_cannot_hold_another_line() -> None:
     with (
         answering() as (exchange, _),
-        pytest.raises(ValueError, match="not valid in a line"),
+        pytest.raises(ValueError, match="not valid in a header line"),
     ):
         exchange.ask("GET", "/", {"X": "a\r\nY: b"}, None)
 

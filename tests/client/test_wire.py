@@ -108,7 +108,7 @@ def test_a_tree_is_written_again_as_it_was(text: str) -> None:
 def test_lines_are_read() -> None:
     told = wire.told_of(_reply({"out": ["a"], "err": ["b"], "done": "c"}, wire.TOLD))
     assert (told.out, told.err, told.done) == (("a",), ("b",), "c")
-    with pytest.raises(NotQuorateError, match="not text of Quorate"):
+    with pytest.raises(NotQuorateError, match="is not valid text"):
         wire.told_of(_reply({"err": []}, wire.TOLD))
 
 

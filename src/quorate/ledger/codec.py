@@ -2,7 +2,7 @@
 
 A tag such as ``lease-started/1`` names a shape for ever. When a shape must change, the new one gets
 the next number in ``model/events.py``; the old class moves here, keeps its tag, and gets an entry
-in ``UPCASTERS`` that makes the current event of it. Decoding checks every field's type, so the
+in ``UPCASTERS`` that converts it to the current event. Decoding checks every field's type, so the
 result is a whole event or an error.
 """
 

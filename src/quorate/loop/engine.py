@@ -209,7 +209,7 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use reads on first, because it is not known what was recorded."""
+        """Whether the next use first reads on, because the result of the last commit is unknown."""
         return self._is_behind or not self._is_whole
 
     @property
@@ -252,7 +252,7 @@ class Engine:
             self._check_recorded(before, events)
 
     def _followed(self, height: int) -> int:
-        """Note that the state is at what the store's head was; return how far from ``height``."""
+        """Note that the state has reached the store's head; return its distance from ``height``."""
         self._is_behind = False
         if self.is_shared and self._head.height > height:
             self._maybe_snapshot()

@@ -114,7 +114,7 @@ def test_a_notice_of_a_lottery_that_is_drawn_at_once_asks_for_nothing_before_it(
     for each in told:
         assert each.facts["due"] == time_text(announced.due_ms)
         assert "before then" not in each.text
-        assert "gets a stop, and has its checkpoint time to save. Details:" in each.text
+        assert "is stopped, with its checkpoint time to save its work. Details:" in each.text
 
 
 def test_an_owner_sees_its_own_runs_of_an_announcement_and_no_other_name() -> None:

@@ -242,7 +242,7 @@ _FORGED: Final[dict[str, tuple[Callable[[ConflictResolved], ConflictResolved], s
     ),
     "another seed": (
         lambda shown: structs.replace(shown, seed="00" * 32),
-        "the seed is not the one its parts give",
+        "the seed does not follow from its parts",
     ),
     "a beacon": (
         lambda shown: structs.replace(shown, beacon="round 8"),

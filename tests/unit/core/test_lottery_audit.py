@@ -95,7 +95,7 @@ def test_a_chain_ends() -> None:
 def test_a_new_chain_before_the_end_of_the_last_is_found() -> None:
     committed = LotteryCommitted(0, "root", "ab" * 32, 10)
     assert faults([*opening(), committed]) == [
-        f"I9: a lottery chain: begins when 0 of {LENGTH} links of the last are used"
+        f"I9: a lottery chain: begins when 0 of {LENGTH} links of the previous chain are used"
     ]
 
 

@@ -68,7 +68,7 @@ def test_every_role_can_be_given(role: TokenRole) -> None:
         ),
         (
             IssueToken("n", DIGEST, "admin", "team", "ada"),
-            ["invalid: tenant: the role admin is of no tenant, and 'team' was given"],
+            ["invalid: tenant: the role admin belongs to no tenant, but 'team' was given"],
         ),
         (
             IssueToken("n", DIGEST, "auditor", "x", "ada"),

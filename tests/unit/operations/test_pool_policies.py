@@ -28,8 +28,8 @@ def test_a_pool_with_many_runs_is_not_given_a_policy_that_takes_long_for_them() 
     check_policies(room.view, [pool(policy=SLOW)])
     room.submit_together(run("late", "ant"))
     assert _refusal(room, pool(policy=SLOW)) == (
-        f"Pool/shared: spec.policy: {SLOW} takes too long for {most + 1} runs, which the pool has: "
-        f"{most} are the most; use another policy"
+        f"Pool/shared: spec.policy: {SLOW} takes too long for the {most + 1} runs of the pool: "
+        f"its maximum is {most}; use another policy"
     )
     check_policies(room.view, [pool(policy="max_min_fairness_perf")])
 

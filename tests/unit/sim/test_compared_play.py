@@ -60,7 +60,7 @@ def test_a_baseline_on_several_flavors_is_refused() -> None:
     fields = {name: getattr(ASKED, name) for name in Scenario.__struct_fields__}
     both = Scenario(**{**fields, "cluster": "v100=2,k80=2"})
     (task, *_) = compared_tasks(both, ["srtf", "bind"], range(5))
-    with pytest.raises(ScenarioError, match="knows one flavor"):
+    with pytest.raises(ScenarioError, match="supports only one flavor"):
         play_task(task, FILES)
 
 

@@ -339,7 +339,7 @@ def test_why_a_run_has_no_planned_start_is_told_unless_it_names_others(
     redaction: Redaction, upstream: str
 ) -> None:
     waits = "waiting alone will not help; see the remedies below"
-    follows = f"it is planned once it need not wait for others: waiting for run {upstream}"
+    follows = f"it is planned once it no longer waits for other runs: waiting for run {upstream}"
     state = redaction.view.overlay()
     follower = replace(run("follower", 4, "me"), follow=Follow(after=(upstream,)))
     for submitted in (run("alone", 64, "me"), follower):

@@ -1,9 +1,9 @@
 """Sensitive claims: whole nodes for one user until a stated end, wiped before the next user.
 
 A claim is a run with ``sensitive: true``. It is granted at once or refused: it is never queued. Its
-owner's own envelopes pay for all of it in advance, work or not; nothing of it is ever shared,
-filled, cut or drawn, and no planned start counts on its nodes. The nodes, the user and the end are
-recorded before the nodes are taken. docs/adr/0018-claims.md.
+owner's own envelopes pay for the whole claim in advance, whether it works or not; a claim is never
+shared, filled, cut or drawn, and no planned start counts on its nodes. The nodes, the user and the
+end are recorded before the nodes are taken. docs/adr/0018-claims.md.
 """
 
 from __future__ import annotations

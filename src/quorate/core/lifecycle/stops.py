@@ -162,7 +162,7 @@ def stop_lease(
 
 
 def _is_fenced(view: StateView, lease: Lease) -> bool:
-    """Return whether every node of ``lease`` has failed, so that no process of it can still run."""
+    """Return whether all nodes of ``lease`` have failed, so that it has no process any more."""
     return all(view.node_status.get(node) is NodeStatus.FAILED for node, _ in lease.fact.slots)
 
 

@@ -1,8 +1,8 @@
 """Checks of a run in a pool that shares in rounds, and whether its deadline can be kept.
 
 An owner is promised its target share of every flavor, whatever other owners submit. A deadline is
-accepted if that share alone keeps it, beside the owner's deadlines that were accepted before: a
-deadline gets no owner a larger share.
+accepted if that share alone keeps it, together with the owner's earlier accepted deadlines: a
+deadline does not enlarge an owner's share.
 """
 
 from __future__ import annotations

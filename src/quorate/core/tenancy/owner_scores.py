@@ -1,4 +1,4 @@
-"""The scores of owners: how far each is below its share of a flavor. docs/design/tenancy.md.
+"""The scores of owners: how far each is below its share of a flavor (docs/design/tenancy.md).
 
 A score is computed from an owner's present and past use, its targets and its budgets of hours; GPUs
 that a plan gives to an owner count as its share. The formula is ``share_score``.
