@@ -112,7 +112,7 @@ def test_a_refusal_names_the_job_and_ends_with_one(bare: Shell) -> None:
     )
     alone = bare("policy", "compare", "-p", "allox", *FILES)
     assert alone.code == 1
-    assert "no policy has an answer: job support-bot" in alone.err
+    assert "no policy found an allocation: job support-bot" in alone.err
 
 
 @pytest.mark.parametrize(

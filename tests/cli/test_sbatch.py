@@ -179,7 +179,7 @@ def test_a_task_is_named_by_its_array_and_index(shell: Shell) -> None:
     assert "sweep_1" in shell.ok("describe", "run", "sweep[1]")
     said = shell("logs", "sweep[1-2]")
     assert said.code == 2
-    assert "sweep[1-2]: names 2 runs; name one, such as sweep_1" in said.err
+    assert "sweep[1-2]: names 2 runs; name one of them, such as sweep_1" in said.err
 
 
 def test_cancelling_all_starts_no_task_on_the_way(shell: Shell) -> None:

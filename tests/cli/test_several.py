@@ -125,7 +125,7 @@ def test_a_node_is_deleted_once_its_work_has_left(shell: Shell) -> None:
         if each["status"].get("freeGPUs", 8) < each["spec"]["gpus"]
     ]
     assert (
-        f"node '{held}' has GPUs of a; stop the work on it first"
+        f"node '{held}' has GPUs in use by a; stop its work first"
         in shell("delete", "node", held).err
     )
     shell.ok("node", "drain", held)

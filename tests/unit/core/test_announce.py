@@ -172,7 +172,7 @@ def test_a_conflict_that_is_not_wanted_any_more_is_called_off() -> None:
     assert (withdrawn.reservation, withdrawn.runs) == ("d@1", ("a", "b", "c", "c2"))
     told = [each for each in notices(life) if each.kind is NoticeKind.CONFLICT_WITHDRAWN]
     assert [each.owner for each in told] == ["ada", "ben", "cy"]
-    assert "is called off" in told[0].text
+    assert "is cancelled" in told[0].text
     assert not life.state.announced
 
 

@@ -287,7 +287,7 @@ _FORGED: Final[dict[str, tuple[Callable[[ConflictResolved], ConflictResolved], s
     ),
     "a seed although nothing was drawn": (
         lambda shown: structs.replace(shown, draws=(), cuts=()),
-        "nothing was drawn, but",
+        "no token was drawn, but",
     ),
 }
 

@@ -178,7 +178,7 @@ def test_time_that_runs_back_between_blocks_is_found() -> None:
     found = verify_blocks(blocks, deep=True)
     assert isinstance(found, Broken)
     assert (found.height, found.seq) == (2, 2)
-    with pytest.raises(CorruptLedgerError, match="time runs back"):
+    with pytest.raises(CorruptLedgerError, match="the time goes back"):
         list(open_blocks(blocks))
 
 

@@ -387,7 +387,7 @@ def test_a_policy_is_asked_for_fewer_runs_where_there_are_more_flavors() -> None
     room.rounds(1)
     shared = room.view.rounds[POOL].shared
     assert shared.causes == (RoundCause(RoundCode.TOO_MANY_RUNS, "odd", 4, limit=3),)
-    assert "odd takes too long for 4 runs: 3 are the most" in round_text(shared)
+    assert "odd takes too long for 4 runs: its maximum is 3" in round_text(shared)
 
 
 @pytest.mark.heavy

@@ -215,7 +215,7 @@ def test_a_run_that_a_quota_holds_is_told_with_the_numbers() -> None:
             "shrunk",
             "it continues with fewer GPUs",
         ),
-        ({}, "requeued", "it waits again in its old place"),
+        ({}, "requeued", "it waits again, in its old place in the queue"),
     ],
 )
 def test_a_lost_node_is_told_with_how_its_runs_go_on(
@@ -282,7 +282,7 @@ def test_a_threshold_that_is_left_again_says_so() -> None:
     event = ThresholdCrossed(0, "x", "lab", 80, is_above=False, used_ppm=700_000)
     (found,) = notices_of(7, [event], KnownFew({}, {}))
     assert (
-        "has used 70.0 % of a budget of hours in its quota, and is clearly below 80 %" in found.text
+        "has used 70.0 % of an hours budget of its quota, and is clearly below 80 %" in found.text
     )
 
 

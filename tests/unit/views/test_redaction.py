@@ -92,7 +92,7 @@ def test_a_cause_for_unknown_readers_counts_its_objects() -> None:
     node = MoveCause(MoveCode.NODE_LOST, (("node", "a0000"),))
     assert unnamed(node) == "a node failed"
     clearing = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", "1"),))
-    assert unnamed(clearing) == "a conflict makes room for it"
+    assert unnamed(clearing) == "a conflict makes room for the start"
 
 
 def test_a_cause_of_an_old_ledger_for_unknown_readers_names_no_run() -> None:
