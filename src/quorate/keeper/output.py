@@ -132,7 +132,7 @@ class OutputWriter:
         self._next += len(lines)
 
     def _segment(self) -> IO[bytes]:
-        """Return the file to write to; a new one if the last is long enough."""
+        """Return the file to write to; a new one if the last one is full."""
         if self._file is not None and self._bytes < self._segment_bytes:
             return self._file
         self.close()

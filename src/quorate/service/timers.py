@@ -1,4 +1,4 @@
-"""Timers: does what time makes due in a served ledger, between two answers.
+"""Timers: records due changes of a served ledger, between two answers.
 
 The time to compute what is due next may grow with the number of leases, so it is not computed after
 each commit: the longer it takes, the longer the pause before the next time, up to a second.
@@ -29,7 +29,7 @@ _PAUSES: Final = 10
 
 
 class Timers:
-    """Does what time makes due; for the ledger thread only. ``trouble`` says why that fails.
+    """Records due changes; for the ledger thread only. ``trouble`` says why that fails.
 
     ``executor`` returns the present executor. ``failures`` counts the failures.
     """

@@ -61,7 +61,10 @@ def test_every_role_can_be_given(role: TokenRole) -> None:
     [
         (IssueToken("t1", DIGEST, "auditor", "", ""), ["already-exists: there is a token 't1'"]),
         (IssueToken("n", DIGEST, "user", "x", "ada"), ["unknown-name: there is no owner 'x'"]),
-        (IssueToken("n", DIGEST, "user", "", "ada"), ["invalid: tenant: the role user needs a tenant"]),
+        (
+            IssueToken("n", DIGEST, "user", "", "ada"),
+            [("invalid: tenant: the role user needs a tenant")],
+        ),
         (
             IssueToken("n", DIGEST, TokenRole.TENANT_ADMIN, "", "ada"),
             ["invalid: tenant: the role tenant-admin needs a tenant"],

@@ -18,7 +18,7 @@ ENVELOPE: list[tuple[str, list[tuple[str, str, str]]]] = [
                     "must be at most what concurrency 10 over the window can use, 240 GPU-hours, "
                     "got 240.5"
                 ),
-                "use 240 or less, or leave it out",
+                "use 240 or less, or leave the field out",
             )
         ],
     ),
@@ -202,7 +202,7 @@ def test_every_fault_of_a_cap_is_told() -> None:
             "spec.aggregateCaps[1].maxGPUHours",
             "must be at most what maxConcurrency 5 over the windows of its envelopes can use, "
             "120 GPU-hours, got 121",
-            "use 120 or less, or leave it out",
+            "use 120 or less, or leave the field out",
         ),
         Told(17, "spec.aggregateCaps[2].flavor", "is required", "name the flavor of its envelopes"),
         Told(

@@ -152,7 +152,7 @@ def test_every_fault_of_an_owner_is_told() -> None:
         Told(
             9,
             "spec.quota.max_nodes",
-            "is maxNodes again, in another spelling",
+            "repeats maxNodes in another spelling",
             "keep one of the two",
         ),
         Told(11, "spec.quota.maxConcurrentRuns", "must not be negative, got -1", "use 0 or more"),

@@ -85,7 +85,7 @@ class Outlook:
 
     @cached_property
     def settled(self) -> State:
-        """The state after everything that time has made due."""
+        """The state after all due changes."""
         decision = decide(
             self.view, Tick(), now_ms=self.now_ms, actor=ACTOR, has_executor=self.has_executor
         )
@@ -95,5 +95,5 @@ class Outlook:
 
     @cached_property
     def after_due(self) -> Outlook:
-        """The outlook on the state after everything that time has made due."""
+        """The outlook on the state after all due changes."""
         return Outlook(self.settled, self.now_ms, has_executor=self.has_executor)

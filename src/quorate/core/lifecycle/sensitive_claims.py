@@ -71,7 +71,7 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
 def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
     """Return a refusal if all claims together would have too many nodes with ``nodes`` more.
 
-    A node counts until it was wiped: before that no other user gets it.
+    A node counts against the limit until it is wiped: before that no other user gets it.
     """
     limit, current = view.system.sensitive_pool_size, len(view.unwiped)
     if limit is None or current + nodes <= limit:

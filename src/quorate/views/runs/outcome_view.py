@@ -86,7 +86,7 @@ def outcome_lines(
     unreal = {
         name for _, name, change in decision.changes if dry_run and change is Change.SUBMITTED
     }
-    # What time has made due is decided first, so it is shown first.
+    # Due changes are decided first, so they are shown first.
     lines += handover_lines(events, before)
     lines += summed
     shown, others = _own_events(events, mine)
