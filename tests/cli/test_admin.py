@@ -152,7 +152,7 @@ def test_a_stale_version_is_refused_and_says_what_to_do(shell: Shell) -> None:
         (
             ("update", "rai", "--max-nodes", "none"),
             3,
-            ["--max-nodes: 'none' is not a number; write --unset max-nodes to have no limit"],
+            ["--max-nodes: 'none' is not a number; write --unset max-nodes for no limit"],
         ),
         (
             ("create", "new", "--gpu-hours-budget", "unlimited"),
@@ -325,8 +325,8 @@ def test_a_tenant_that_holds_something_stays(shell: Shell) -> None:
     assert said.code == 1
     assert errors(said) == [
         (
-            "error: owner 'rai' has 1 running run: train; wait for the end of what runs, or stop "
-            "it: quorate cancel train"
+            "error: owner 'rai' has 1 running run: train; wait until they end, or stop them: "
+            "quorate cancel train"
         ),
         (
             "error: its envelope rai/west pays for 16 GPUs of train; wait for the end of what "

@@ -588,8 +588,8 @@ class Engine:
     def _append(self, events: Sequence[Event], ahead: State, encoded: bytes = b"") -> None:
         """Record ``events`` as one block after the head, and move the state to it.
 
-        ``ahead`` is the state with them: an overlay, or the engine's own. ``encoded`` are the
-        events as bytes, where they are known.
+        ``ahead`` is the state including these events: an overlay, or the engine's own state.
+        ``encoded`` are the events as bytes, where they are known.
         """
         block = seal(self._head, events, encoded)
         self._is_behind = True

@@ -186,7 +186,8 @@ class StaleHeadError(StoreError):
     def __init__(self, *, expected: Head, actual: Head, blocks: tuple[Block, ...] = ()) -> None:
         super().__init__(
             f"the ledger is at block {actual.height}, sequence {actual.seq}, not at block "
-            f"{expected.height}, sequence {expected.seq}, where this was decided; decide again"
+            f"{expected.height}, sequence {expected.seq}, for which the decision was made; decide "
+            "again"
         )
         self.expected = expected
         self.actual = actual

@@ -123,7 +123,7 @@ def test_a_node_with_work_is_not_removed() -> None:
     assert refused(life, remove(Removable.NODE, first)) == [
         (
             RefusalCode.CONFLICT,
-            f"node {first!r} has GPUs of r",
+            f"node {first!r} has GPUs in use by r",
             f"stop its work first: quorate node drain {first}",
         )
     ]

@@ -460,7 +460,7 @@ def test_a_name_is_used_once_per_kind() -> None:
         Told(
             26,
             "metadata.name",
-            '"train" is the name of another Run, on line 1',
+            '"train" is also the name of another Run, on line 1',
             "give each document its own name, or remove one of the two",
         )
     ]

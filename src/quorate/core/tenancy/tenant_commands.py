@@ -172,7 +172,7 @@ def _line_holds(view: StateView, account: EnvelopeAccount, now_ms: int) -> Itera
         runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.payer_leases[key])
         yield _held(
             f"its envelope {key} pays for {counted(account.gpus_active, 'GPU')} of {_listed(runs)}",
-            "wait for the end of what runs, or stop it: quorate get leases -o wide",
+            "wait until they end, or stop them: quorate get leases -o wide",
         )
         return
     kept = account.held_gpu_ms(now_ms)

@@ -175,7 +175,7 @@ def endpoints_of(answer: bytes, issuer: str) -> Endpoints:
 
 
 def _address_in(tree: Mapping[str, Any], name: str) -> str:
-    """Return an address of the description, which must use TLS or be on this machine."""
+    """Return an address from the issuer's metadata, which must use TLS or be on this machine."""
     said = tree.get(name)
     try:
         parts = urlsplit(said if isinstance(said, str) else "")

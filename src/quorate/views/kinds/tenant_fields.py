@@ -37,7 +37,7 @@ def read_owner(
     faults = [
         f"{flag_of(field) if is_typed else field}: {text!r} is not a number; "
         + ("leave it out" if is_new else _unsetting(field, is_typed=is_typed))
-        + " to have no limit"
+        + " for no limit"
         for field, text in given.items()
         if text.strip().lower() in _NOTHING
     ]
