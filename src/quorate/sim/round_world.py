@@ -86,7 +86,7 @@ def _table() -> tuple[FlavorRates, ...]:
 
 
 def _typed(chance: Random, arrival: Arrival, owners: Sequence[str]) -> Arrival:
-    """Return an arrival in the pool as one of a known type, whose rates may be true or not.
+    """Return an arrival in the pool as one of a known type; its declared rates may be wrong.
 
     It belongs to one of ``owners``, and mostly has the same size as others, so that two can share
     GPUs.

@@ -408,7 +408,7 @@ class SimExecutor:
             self._plan(delay_ms, LeaseStops(order.lease, stops))
 
     def _hasten(self, order: StopLease, held: HeldLease) -> None:
-        """Bring the deadline of a stop forward; it ends by then, or sooner if it would have."""
+        """Bring the deadline of a stop forward; the work ends by then, or earlier as planned."""
         held.stop_by_ms = order.deadline_ms
         self._let_go_in(order, held)
 

@@ -183,7 +183,7 @@ class _Draft:
         )
 
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
-        """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last.
+        """Take ``gpus`` slots of ``nodes``; the nodes in ``avoid`` are used last.
 
         In the result each node occurs once, in picking order.
         """

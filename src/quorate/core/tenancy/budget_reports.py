@@ -42,7 +42,7 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
 
 
 def fall_back(log: DecisionLog, command: FallBack) -> Decision:
-    """Write that the ledger's own figures count, unless they do already; or return a refusal."""
+    """Record that the ledger's own figures are used, unless they are already; or refuse."""
     refusal = _unknown(log.view, command.owner)
     if refusal is not None:
         return Decision(refusals=(refusal,))

@@ -198,7 +198,8 @@ class Scores:
     def _near_step_ms(self, line: Line, until_ms: int) -> int:
         """Return an estimated instant shortly before a score of ``line`` leaves its step.
 
-        It is ``until_ms`` if none does before. Scores are taken as straight lines until then.
+        It is ``until_ms`` if no score leaves its step before that. Scores are taken as straight
+        lines until then.
         """
         owner, flavors = line
         left_ms = span_ms = until_ms - self._now_ms

@@ -82,7 +82,7 @@ _NONE: Final = "none"
 
 
 def describe_run(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return spec, phase, refusal, leases, funding and events of a run."""
+    """Return the spec, phase, refusal, leases, funding and events of a run."""
     record = moment.view.runs[name]
     sections = [pairs(_run_facts(moment, record))]
     if record.phase is Phase.PENDING:
