@@ -329,8 +329,8 @@ def test_a_tenant_that_holds_something_stays(shell: Shell) -> None:
             "quorate cancel train"
         ),
         (
-            "error: its envelope rai/west pays for 16 GPUs of train; wait for the end of what "
-            "runs, or stop it: quorate get leases -o wide"
+            "error: its envelope rai/west pays for 16 GPUs of train; wait until they end, "
+            "or stop them: quorate get leases -o wide"
         ),
     ]
     assert tenant(shell, "delete", "org").code == 1

@@ -52,7 +52,10 @@ def test_the_audit_finds_who_started_beyond_a_quota_of_its_family(owner: str) ->
     for quota, broken in (
         (Quota(nodes_max=3, concurrent_runs_max=2), []),
         (Quota(nodes_max=2), [("b/0", f"brings {owner} to 3 nodes, above its limit of 2")]),
-        (Quota(concurrent_runs_max=1), [("b", f"brings {owner} to 2 running of 1")]),
+        (
+            Quota(concurrent_runs_max=1),
+            [("b", f"brings {owner} to 2 running runs, above its limit of 1")],
+        ),
     ):
         assert found(limited(ledger.events, owner, quota)) == broken
 

@@ -337,7 +337,7 @@ def test_running_and_waiting_runs_are_in_the_way_and_so_is_what_pays_for_them() 
         ("owner 'team' has 1 waiting run: third", "withdraw waiting runs: quorate cancel third"),
         (
             "its envelope b/e pays for 16 GPUs of first, second",
-            "wait for the end of what runs, or stop it: quorate get leases -o wide",
+            "wait until they end, or stop them: quorate get leases -o wide",
         ),
     ]
     for name in ("third", "first", "second"):

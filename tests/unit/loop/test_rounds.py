@@ -397,8 +397,11 @@ def test_a_policy_is_asked_for_fewer_runs_where_there_are_more_flavors() -> None
         (Weighing("odd", solve=_falls_over), "the policy failed; choose another policy"),
         (Weighing("odd", solve=_gives_all_twice), "the policy failed; choose another policy"),
         (Weighing("odd", solve=_names_one_after_another), "1 run left out (a run is not liked;"),
-        (Weighing("odd", jobs_max=5), "odd takes too long for 6 runs: 5 are the most"),
-        (Weighing("odd", jobs_per_gpu_max=1), "odd takes too long for 6 runs on 3 GPUs: 1 a GPU"),
+        (Weighing("odd", jobs_max=5), "odd takes too long for 6 runs: its maximum is 5"),
+        (
+            Weighing("odd", jobs_per_gpu_max=1),
+            "odd takes too long for 6 runs on 3 GPUs: its maximum is 1 per GPU",
+        ),
     ],
 )
 def test_where_a_policy_has_no_answer_all_share_by_weight_and_are_told(
