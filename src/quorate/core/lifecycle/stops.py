@@ -61,7 +61,7 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
         )
     if works_under and not record.leases:
         # They belong to another run, which continues in a later round.
-        reason, detail = EndReason.ROUND_END, f"{record.spec.name}, which shared the GPUs, is over"
+        reason, detail = EndReason.ROUND_END, f"{record.spec.name}, which shared it, is over"
     for name in works_under:
         stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
     record = log.view.runs[record.spec.name]
