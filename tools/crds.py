@@ -118,7 +118,7 @@ KINDS: Final = (
         plural="reservations",
         spec=plan_resources.ReservationSpec,
         status=plan_resources.ReservationStatus,
-        text="The planned start of a run. Quorate alone writes it.",
+        text="The planned start of a run. Only Quorate writes it.",
         columns=(
             ("Run", "string", ".spec.runRef.name"),
             ("State", "string", ".status.state"),
@@ -132,7 +132,7 @@ KINDS: Final = (
         plural="gpuleases",
         spec=NoSpec,
         status=lease_resources.LeaseStatus,
-        text="GPUs of a run that one envelope pays. Quorate alone writes it.",
+        text="GPUs of a run that one envelope pays. Only Quorate writes it.",
         columns=(
             ("Run", "string", ".status.run"),
             ("Role", "string", ".status.role"),
@@ -153,7 +153,7 @@ KINDS: Final = (
         plural="resolveroutcomes",
         spec=plan_resources.ConflictSpec,
         status=plan_resources.ConflictStatus,
-        text="A conflict and what it cost whom. Quorate alone writes it.",
+        text="A conflict and what it cost whom. Only Quorate writes it.",
         columns=(
             ("Cause", "string", ".spec.cause"),
             ("Deficit", "integer", ".spec.deficit"),

@@ -85,7 +85,7 @@ def redraw(prefix: bytes, tokens: list[list[Any]]) -> Iterator[list[str]]:
 
 
 def check_draws(declared: list[Any], resolved: list[Any]) -> None:
-    """Check the preimage and the seed of a conflict, and what was drawn by it."""
+    """Check the preimage, the seed and the draws of a conflict."""
     scope, reservation, *_, due_ms, attempt, _, commitment, tokens = declared[5:]
     preimage, beacon, seed, _, draws, _ = resolved[5:]
     link = bytes.fromhex(preimage)

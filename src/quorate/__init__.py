@@ -46,7 +46,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return what is imported late, so that ``import quorate`` costs next to nothing."""
+    """Return a name that is imported on first use, so that ``import quorate`` stays fast."""
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATE[name]), name)

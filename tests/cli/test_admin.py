@@ -153,12 +153,12 @@ def test_a_stale_version_is_refused_and_says_what_to_do(shell: Shell) -> None:
         (
             ("update", "rai", "--max-nodes", "none"),
             3,
-            ["--max-nodes: 'none' is not a number; write --unset max-nodes to have no limit"],
+            ["--max-nodes: 'none' is not a number; write --unset max-nodes for no limit"],
         ),
         (
             ("create", "new", "--gpu-hours-budget", "unlimited"),
             3,
-            ["--gpu-hours-budget: 'unlimited' is not a number; leave it out to have no limit"],
+            ["--gpu-hours-budget: 'unlimited' is not a number; leave it out for no limit"],
         ),
         (
             (
@@ -228,12 +228,12 @@ def test_a_stale_version_is_refused_and_says_what_to_do(shell: Shell) -> None:
         (
             ("update", "rai", "--unset", "maxNodes", "--max-nodes", "4"),
             2,
-            ["--max-nodes: it is set and unset at once; keep one of the two"],
+            ["--max-nodes: it is both set and unset; keep one of the two"],
         ),
         (
             ("update", "rai", "--unset", "parents", "--parent", "core"),
             2,
-            ["--parent: it is set and unset at once; keep one of the two"],
+            ["--parent: it is both set and unset; keep one of the two"],
         ),
         (
             ("update", "rai"),
@@ -326,12 +326,12 @@ def test_a_tenant_that_holds_something_stays(shell: Shell) -> None:
     assert said.code == 1
     assert errors(said) == [
         (
-            "error: owner 'rai' has 1 running run: train; wait for the end of what runs, or stop "
-            "it: quorate cancel train"
+            "error: owner 'rai' has 1 running run: train; wait until they end, or stop them: "
+            "quorate cancel train"
         ),
         (
-            "error: its envelope rai/west pays for 16 GPUs of train; wait for the end of what "
-            "runs, or stop it: quorate get leases -o wide"
+            "error: its envelope rai/west pays for 16 GPUs of train; wait until they end, "
+            "or stop them: quorate get leases -o wide"
         ),
     ]
     assert tenant(shell, "delete", "org").code == 1
@@ -344,7 +344,7 @@ def test_the_runs_of_a_removed_tenant_can_still_be_asked_about(shell: Shell) -> 
     shell.ok("complete", "train")
     said = tenant(shell, "delete", "rai", "--reason", "project over")
     assert told(said)[:3] == ["owner/rai removed", "  parents: was org", "  version: was 21"]
-    assert "warning: budget rai pays no more; what was paid stays recorded\n" in said.err
+    assert "warning: budget rai pays no more; payments stay recorded\n" in said.err
     assert "train" in shell.ok("get", "runs")
     assert "train" in shell.ok("get", "runs", "--owner", "rai")
     assert "train" in shell.ok("get", "charges")

@@ -83,7 +83,7 @@ def test_a_dry_run_takes_nothing(shell: Shell) -> None:
         (("--select", "fabric.domain=Z"), 1, "has no such node"),
         (("--select", "domain"), 2, "--select: 'domain' is not LABEL=VALUE"),
         (("--for", "8x"), 3, "--for: must be a duration"),
-        (("--for", "1m"), 3, "is no longer than what its work gets to checkpoint"),
+        (("--for", "1m"), 3, "is not longer than the time that its work gets to checkpoint"),
         (("--pool", "nowhere"), 1, "pool 'nowhere' has no such node"),
         (("--gpus", "8"), 2, "give one of --nodes N and --gpus N"),
     ],
@@ -105,7 +105,7 @@ def test_where_nodes_differ_gpus_are_asked_for(shell: Shell) -> None:
     )
     shell.ok("apply", "-f", small)
     found = shell(*TAKE)
-    assert "nodes with H100 have 4 or 8 GPUs here: say --gpus N instead" in found.err
+    assert "nodes with H100 have 4 or 8 GPUs here: use --gpus N instead" in found.err
     shell.ok(*TAKE[:6], "--gpus", "4", "--for", "8h", "--select", "fabric.domain=S")
     assert statuses(shell) == {"s1": "Claimed"}
 

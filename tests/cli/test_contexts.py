@@ -56,19 +56,19 @@ def test_a_context_is_kept_where_nobody_else_reads_it(home: Shell) -> None:
 def test_setting_a_further_context_says_which_is_still_current(home: Shell) -> None:
     home.ok("context", "set", "here", "--server", "http://127.0.0.1:1")
     made = home.ok("context", "set", "alice", "--server", "http://127.0.0.1:2").splitlines()
-    still = "commands still use http://127.0.0.1:1, context 'here'; to use this one: quorate "
+    still = "commands still use http://127.0.0.1:1, context 'here'; to use the new one: quorate "
     assert made[1:] == [f"{still}context use alice"]
     assert home.ok("context", "set", "here", "--server", "http://127.0.0.1:3").count("\n") == 1
     home.ok("context", "use", "file")
     changed = home.ok("context", "set", "alice", "--server", "http://127.0.0.1:4").splitlines()
-    still = "commands still use the ledger's file; to use this one: quorate context use alice"
+    still = "commands still use the ledger's file; to use the new one: quorate context use alice"
     assert changed[1:] == [still]
 
 
 def test_a_first_context_that_the_environment_overrides_says_so(home: Shell) -> None:
     home.environ["QUORATE_CONTEXT"] = "file"
     said = home("context", "set", "here", "--server", "http://127.0.0.1:1")
-    assert "note: QUORATE_CONTEXT is set, and takes precedence" in said.err
+    assert "note: QUORATE_CONTEXT is set and takes precedence" in said.err
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_service_that_says_no_is_told_as_a_file_tells_it(home: Shell) -> None:
         assert "error: the token is over\nerror: give your token in QUORATE_TOKEN" in over.err
         other = told("get", "runs")
         assert other.code == 4
-        assert "what answers is not Quorate: HTTP status 200, text/html: <p>hello</p>" in other.err
+        assert "the server is not Quorate: HTTP status 200, text/html: <p>hello</p>" in other.err
 
 
 @pytest.mark.parametrize("words", [("--team", "owner/vision"), ()])

@@ -73,7 +73,7 @@ def test_the_victim_is_the_same_wherever_it_is_named(transcript: str) -> None:
     assert f"1 Cleared 1 1 {victim} The same victim: {victim}." in text
     assert f"Who was cut? {victim} of {owner}, by lot" in text
     assert f"the outcome of the lottery: {victim} of {owner} becomes" in text
-    assert re.search(rf"{victim} was told to stop, and saved step \d+", text)
+    assert re.search(rf"{victim} received the stop signal, and saved step \d+", text)
 
 
 def test_work_goes_on_from_its_checkpoint(transcript: str) -> None:

@@ -93,4 +93,6 @@ def test_that_no_node_offers_gpus_is_said_only_if_so(shell: Shell) -> None:
     assert "none offers" not in said.err
     with api_server(200, {"items": [{"metadata": {"name": "cpu"}}]}) as server:
         said = discover(shell, server)
-    assert "none of the cluster's 1 nodes can be declared: none offers nvidia.com/gpu" in said.err
+    assert (
+        "none of the cluster's 1 nodes can be declared: no node offers nvidia.com/gpu"
+    ) in said.err

@@ -53,7 +53,7 @@ def test_what_cannot_be_estimated_is_an_error(shell: Shell) -> None:
     path = shell.file("lone.json", json.dumps(rates))
     said = shell("throughputs", "estimate", path)
     assert (said.code, said.out) == (3, "")
-    assert "was measured beside no type that is known" in said.err
+    assert "was not measured together with any known type" in said.err
 
 
 def test_a_trial_shows_what_types_are_taken_for(shell: Shell) -> None:
@@ -71,7 +71,7 @@ def test_a_trial_shows_what_types_are_taken_for(shell: Shell) -> None:
     [
         (["--seed", "3"], 2, "--known, --gpus and --seed need --trial"),
         (["--trial", "0.5", "--to", "x.json"], 2, "a trial writes no table"),
-        (["--trial", "0.5", "--known", "9"], 3, "has 3 types, of which 9 cannot be known"),
+        (["--trial", "0.5", "--known", "9"], 3, "has 3 types, but 9 of them cannot be known"),
         (["--trial", "0.5", "--gpus", "7"], 3, "has gaps among the types of 7 GPUs"),
     ],
 )

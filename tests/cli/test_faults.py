@@ -34,7 +34,7 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
         (NODE + f"spec: {{flavor: H100, gpus: {10**30}}}\n", 3, "spec.gpus: must be at most 64"),
         (NODE + "spec: {flavor: H100, gpus: 8, color: red}\n", 3, "spec.color"),
         (NODE + "spec: {flavor: H100, gpus: 8}\n---\n" + NODE + "spec: {flavor: H100, gpus: 8}\n",
-         3, "is the name of another Node, on line 1"),
+         3, "is also the name of another Node, on line 1"),
         (BUDGET % (END, START, 1, ""), 3,
          f"spec.envelopes[0].end: must be after start, which is {END}, got {START}"),
         (BUDGET % (START, END, 1, CAP), 3, 'references unknown envelope "no"'),
@@ -47,10 +47,10 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: by_height}\n",
          3, "Pool/p: spec.policy: there is no policy 'by_height'; use one of: "),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo_packed}\n",
-         3, "Pool/p: spec.policy: fifo_packed lets two runs share GPUs, and needs to know"),
+         3, "Pool/p: spec.policy: fifo_packed lets two runs share GPUs, and needs the rates"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: "
          "max_sum_throughput_normalized_by_cost_perf}\n",
-         3, "max_sum_throughput_normalized_by_cost_perf weighs what GPUs cost, and no cost of"),
+         3, "max_sum_throughput_normalized_by_cost_perf weighs the cost of GPUs, but no cost of"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, "
          "roundLength: 1ms}\n", 3, "spec.roundLength: must be"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, throughputs: "
@@ -84,7 +84,7 @@ def test_one_name_in_two_files_is_refused(shell: Shell) -> None:
     shell.file("two.yaml", node)
     said = shell("apply", "-f", "one.yaml", "-f", "two.yaml")
     assert said.code == 3
-    assert "two.yaml:1: Node/x: is in one.yaml too" in said.err
+    assert "two.yaml:1: Node/x: is also in one.yaml" in said.err
 
 
 def test_what_cannot_be_read_is_told(shell: Shell) -> None:

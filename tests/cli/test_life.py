@@ -205,7 +205,7 @@ def test_readers_settle_holds_as_of_now_and_say_what_has_stopped(shell: Shell) -
     status = said.json["status"]
     assert status["spentGPUMs"] + status["heldGPUMs"] <= 20 * HOUR_MS
     assert status["activeGPUs"] == 0
-    assert "note: the money of malleable has ended" in said.err
+    assert "note: the budget of malleable is exhausted" in said.err
     assert shell.ledger_bytes() == before
     assert "run/malleable waits again: BudgetExhausted" in shell.ok("tick")
     assert shell("get", "envelopes").err == ""

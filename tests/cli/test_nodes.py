@@ -134,7 +134,7 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(shell: Shell, verb: str) ->
 
 
 def test_saying_it_twice_records_nothing(shell: Shell) -> None:
-    assert lines_of(shell, "node", "fail", "a1") == ["node/a1 has failed; nothing was on it"]
+    assert lines_of(shell, "node", "fail", "a1") == ["node/a1 has failed; no work was on it"]
     assert shell.ok("node", "fail", "a1") == "node/a1 is Failed already\nnothing to record\n"
     assert shell.ok("node", "recover", "a2") == "node/a2 is Ready already\nnothing to record\n"
 
@@ -213,7 +213,10 @@ def test_a_hand_over_names_both_payers_and_the_instant(shell: Shell) -> None:
     assert nodes_of(shell, "long") == ["b1"]
     log = shell.ok("ledger", "log", "--run", "long")
     assert "Handover, another payer takes over: charged up to" in log
-    assert "Handover, the same slots, another payer: 8 GPUs on b1[0-7], paid from core/west" in log
+    assert (
+        "Handover, another payer took over, on the same slots: 8 GPUs on b1[0-7], paid from "
+        "core/west"
+    ) in log
 
 
 def test_status_and_width_are_shown_where_people_look(shell: Shell) -> None:
@@ -271,7 +274,7 @@ def test_where_no_gpu_is_found_it_is_said_how_to_declare_some(bare: Shell) -> No
     said = bare("node", "discover")
     if said.code:
         assert said.code == 1
-        assert "to declare some anyway: quorate node discover --gpus 4" in said.err
+        assert "to declare GPUs anyway: quorate node discover --gpus 4" in said.err
     else:
         assert said.out.startswith("apiVersion: quorate.dev/v1\nkind: Node\n")
 

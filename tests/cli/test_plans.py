@@ -234,7 +234,7 @@ def test_plan_answers_when_why_not_who_pays_and_what_helps(patient: Shell) -> No
     assert out.startswith(
         "run/big waits; it has a tentative start 2027-01-15T16:00:00Z (in 3h 12m)\n"
     )
-    why = "it follows the queue until its start is near enough to become firm"
+    why = "its planned start follows the queue until it is near enough to become firm"
     assert re.search(rf"^  plan: +tentative: {why}$", out, re.MULTILINE)
     assert re.search(
         r"^  by a conflict: +no: pool default has a disruptionRate of 0", out, re.MULTILINE
@@ -373,7 +373,8 @@ def test_tentative_reservations_are_listed_under_their_run(patient: Shell) -> No
     out = patient.ok("explain", "big")
     assert (
         "it has a tentative start 2027-01-15T16:00:00Z (in 6h), if running work ends when "
-        "declared\n  it follows the queue until its start is near enough to become firm\n" in out
+        "declared\n  its planned start follows the queue until it is near enough to become "
+        "firm\n" in out
     )
     assert "big@1" not in patient.ok("watch", "reservations", "--once")
 
@@ -440,7 +441,10 @@ def test_a_tentative_start_is_planned_again_within_a_quarter_of_the_horizon(
 def test_cancelling_a_run_with_a_firm_start_says_that_it_is_gone(firm: Shell) -> None:
     firm.ok("submit", "-f", "big.yaml")
     out = firm.ok("cancel", "big")
-    assert "reservation/big@1 is closed: what it held is free again\nrun/big cancelled\n" in out
+    assert (
+        "reservation/big@1 is closed: its GPUs and held hours are free again\nrun/big cancelled\n"
+        in out
+    )
     assert firm("get", "reservations").err == "there are no reservations\n"
 
 
@@ -567,7 +571,7 @@ def test_a_lottery_that_was_changed_does_not_verify(cut: Shell) -> None:
 
 def test_cancelling_what_others_made_room_for_bars_its_owner(cut: Shell) -> None:
     out = cut.ok("cancel", "big")
-    assert "green may not ask for a conflict before 2027-01-15T12:15:00Z (in 2h)" in out
+    assert "green may not call a conflict before 2027-01-15T12:15:00Z (in 2h)" in out
 
 
 def test_an_end_later_than_declared_says_why(shell: Shell) -> None:
@@ -579,7 +583,7 @@ def test_an_end_later_than_declared_says_why(shell: Shell) -> None:
         next(line for line in shell.ok("plan", name).splitlines() if "expected end" in line)
         for name in ("short", "long")
     )
-    assert short.endswith("(in 15m); 10m was declared, 15m is the least planned and held")
+    assert short.endswith("(in 15m); 10m was declared, but at least 15m is planned and held")
     assert long.endswith("(in 20m)")
 
 

@@ -61,7 +61,7 @@ def test_an_optimum_carries_its_certificate(bare: Shell) -> None:
     assert found["certificate"]["gap"] == 0
     assert found["certificate"]["bound"] == found["objective"]
     out = bare.ok("policy", "solve", "-p", "allox", "--problem", PROBLEM)
-    assert "none is better than 61741.4, gap 0 (assignment)" in out
+    assert "no allocation is better than 61741.4, gap 0 (assignment)" in out
 
 
 def test_a_problem_can_be_made_of_a_table_jobs_and_a_cluster(bare: Shell) -> None:
@@ -112,7 +112,7 @@ def test_a_refusal_names_the_job_and_ends_with_one(bare: Shell) -> None:
     )
     alone = bare("policy", "compare", "-p", "allox", *FILES)
     assert alone.code == 1
-    assert "no policy has an answer: job support-bot" in alone.err
+    assert "no policy found an allocation: job support-bot" in alone.err
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_a_burst_allowance_raises_the_target_while_others_leave_room(bare: Shell
 def test_explain_says_what_a_budget_costs_and_who_is_ahead(contended: Shell) -> None:
     red, green = contended.ok("explain", "r2"), contended.ok("explain", "g2")
     assert (
-        "  number 1 of 3 in the queue\n    red has no gpuHoursBudget quota that could be used up\n"
+        "  number 1 of 3 in the queue\n    red has no gpuHoursBudget quota, so none is used up\n"
         in red
     )
     assert "    no run is ahead of it\n" in red
@@ -292,6 +292,6 @@ def test_describe_owner_says_what_orders_its_runs(contended: Shell) -> None:
         "  last threshold crossed: 100 %\n"
         "  FLAVOR      NOW   LATELY    SHARE   TARGET   EFFECTIVE    SCORE\n"
     ) in out
-    assert "red has no gpuHoursBudget quota that could be used up\n" in contended.ok(
+    assert "red has no gpuHoursBudget quota, so none is used up\n" in contended.ok(
         "describe", "owner", "red"
     )

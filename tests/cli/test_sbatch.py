@@ -40,7 +40,7 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
         "note: --flavor h100: read as H100, the spelling of the nodes",
         "job.sh:4: --nodes: does not fix the number of nodes; see SLURM_NNODES",
         "job.sh:7: --mem: left out: runs are placed by GPUs; memory is not counted",
-        "--export: NOT_THERE: is not set here, so nothing is copied",
+        "--export: NOT_THERE: is not set in this shell, so it is not copied",
         f"job.sh: is not copied; {path} must still exist when the run starts",
     ]
     (run,) = shell("get", "runs", "-o", "json").json["items"]
@@ -179,7 +179,7 @@ def test_a_task_is_named_by_its_array_and_index(shell: Shell) -> None:
     assert "sweep_1" in shell.ok("describe", "run", "sweep[1]")
     said = shell("logs", "sweep[1-2]")
     assert said.code == 2
-    assert "sweep[1-2]: names 2 runs; name one, such as sweep_1" in said.err
+    assert "sweep[1-2]: names 2 runs; name one of them, such as sweep_1" in said.err
 
 
 def test_cancelling_all_starts_no_task_on_the_way(shell: Shell) -> None:

@@ -328,7 +328,7 @@ def test_a_run_of_nobody_is_refused_by_a_service_that_knows_no_tenant_and_by_a_f
         said = place.say(capsys, words, **env)
         assert said.code == 3, said
         assert said.err.startswith("error: nobodys.yaml:5: Run/nobodys: spec.owner: is required")
-        assert "say whose work it is" in said.err
+        assert "name the owner" in said.err
 
 
 def test_words_are_completed_from_the_service_and_from_the_file(place: Place) -> None:

@@ -39,7 +39,7 @@ def test_a_run_that_is_not_there_does_not_keep_the_others_from_being_cancelled(
     assert "run/a cancelled" in said.out
     assert "run/b cancelled" in said.out
     assert said.err.splitlines()[0].startswith("error: there is no run 'nowhere'")
-    assert "1 of 3 requests was refused; the others were made" in said.err
+    assert "1 of 3 requests was refused; the other requests succeeded" in said.err
     assert phases(shell) == {"a": "Cancelled", "b": "Cancelled"}
     said = shell("complete", "a", "nowhere")
     assert said.code == 1
@@ -129,7 +129,7 @@ def test_a_node_is_deleted_once_its_work_has_left(shell: Shell) -> None:
         if each["status"].get("freeGPUs", 8) < each["spec"]["gpus"]
     ]
     assert (
-        f"node '{held}' has GPUs of a; stop the work on it first"
+        f"node '{held}' has GPUs in use by a; stop its work first"
         in shell("delete", "node", held).err
     )
     shell.ok("node", "drain", held)

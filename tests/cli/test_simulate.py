@@ -92,7 +92,7 @@ def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
         ((*STRICT, "--trace", JOBS, "--measure", "9:2"), 3, "measure: is '9:2'"),
         ((*STRICT, "--trace", JOBS, "--measure", "0:9"), 3, "measure: ends beyond the 5 jobs"),
         ((*STRICT, "--trace", "nowhere"), 4, "there is no file nowhere"),
-        ((*STRICT, "--trace", TABLE), 3, "line 1: is the first line of no known form"),
+        ((*STRICT, "--trace", TABLE), 3, "line 1: is not the first line of a known format"),
         ((*STRICT, "--trace", JOBS, "--record", "l.db"), 2, "has no ledger"),
         ((*STRICT, "--trace", JOBS, "--budgets", "1"), 3, "budgets: has no effect"),
         ((*STRICT, "--trace", JOBS, "--seeds", "0-9"), 2, "--seeds has no effect"),
@@ -100,7 +100,7 @@ def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
         (("simulate", "--compare", "bind,srtf", "--seed", "3"), 2, "use --seeds"),
         ((*STRICT, "--trace", JOBS, "--report", TABLE), 1, "exists already"),
         ((*STRICT, "--trace", JOBS, "--report", "no/where.html"), 4, "there is no folder no"),
-        (("trace", "inspect", TABLE), 3, "is the first line of no known form"),
+        (("trace", "inspect", TABLE), 3, "is not the first line of a known format"),
         (("trace", "generate", "lam=9", "--throughputs", TABLE), 2, "add jobs=100"),
     ],
 )
@@ -265,7 +265,7 @@ def test_what_cannot_be_paused_or_resumed_is_refused_with_a_remedy(bare: Shell) 
         assert (found.code != 0, said in found.err) == (True, True), found.err
     strict = bare(*STRICT, "--trace", JOBS, "--checkpoint", "p.sim")
     assert "a strict simulation cannot be paused" in strict.err
-    assert "is no checkpoint" in bare("simulate", "--resume", "t.csv").err
+    assert "is not a checkpoint" in bare("simulate", "--resume", "t.csv").err
     assert bare(*_BOUND, "--pause-at", "4000", "--checkpoint", "p.sim").code == 0
     wider = bare("simulate", "--resume", "p.sim", "--round", "60")
     assert "--round has no effect" in wider.err

@@ -136,5 +136,5 @@ def test_scancel_kills_and_sends_no_other_signal(shell: Shell) -> None:
     shell.ok("submit", "--gpus", "1", "--team", "rai", "--flavor", "H100", "--name", "a", "--", "x")
     said = shell("scancel", "--signal", "USR1", "a")
     assert said.code == 2
-    assert "--signal USR1: only KILL can be sent" in said.err
+    assert "--signal USR1: only KILL is supported" in said.err
     assert "run/a cancelled" in shell.ok("scancel", "-s", "SIGKILL", "a")

@@ -131,7 +131,7 @@ def test_a_tenant_as_csv_is_one_row(used: Shell) -> None:
         (("usage", "--days", "0"), 2, ", got 0; see: quorate usage --help"),
         (("usage", "--user", ""), 2, "--user: must be one printable line"),
         (("statement", "--month", "2027-13"), 2, "--month: must be a month like 2026-11"),
-        (("statement", "--month", "2027-02"), 1, "2027-02 is still to come"),
+        (("statement", "--month", "2027-02"), 1, "2027-02 has not begun"),
         (("statement", "--month", "2026-12"), 1, "the ledger had not begun before 2027-01-01"),
         (("statement", "--budget", "riy"), 1, "there is no budget 'riy'; did you mean 'rai'?"),
         (("statement", "--tenant", "zz"), 1, "there is no owner 'zz'; list them"),
@@ -225,7 +225,7 @@ def test_money_that_has_run_out_is_settled_before_it_is_stated(used: Shell) -> N
     used.clock.at_ms = NOW_MS + 4_000 * HOUR_MS
     said = used("statement", "-o", "json")
     assert said.code == 0, said
-    assert "has ended, which is shown and not yet recorded" in said.err
+    assert "is exhausted; this is shown, but not yet recorded" in said.err
     for each in said.json["status"]["envelopes"]:
         assert each["freeGPUMs"] >= 0
         assert each["heldGPUMs"] >= 0

@@ -98,8 +98,8 @@ def test_what_is_sent_has_its_length() -> None:
     [
         (b"", "the connection was closed"),
         (b"HTTP/1.1 200", "the answer broke off"),
-        (b"SSH-2.0-OpenSSH\r\n", "an answer begins with 'SSH-2.0-OpenSSH'"),
-        (b"HTTP/1.1 abc\r\n\r\n", "an answer begins with"),
+        (b"SSH-2.0-OpenSSH\r\n", "the response begins with 'SSH-2.0-OpenSSH'"),
+        (b"HTTP/1.1 abc\r\n\r\n", "the response begins with"),
         (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "malformed or too many headers"),
         (b"HTTP/1.1 200 OK\r\n" + b"\xff" * 70_000, "broke off"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "the length '-1'"),
@@ -117,7 +117,7 @@ def test_what_is_not_http_is_an_error(answer: bytes, text: str) -> None:
 def test_a_header_cannot_hold_another_line() -> None:
     with (
         answering() as (exchange, _),
-        pytest.raises(ValueError, match="not valid in a line"),
+        pytest.raises(ValueError, match="not valid in a header line"),
     ):
         exchange.ask("GET", "/", {"X": "a\r\nY: b"}, None)
 

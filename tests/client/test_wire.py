@@ -108,7 +108,7 @@ def test_a_tree_is_written_again_as_it_was(text: str) -> None:
 def test_lines_are_read() -> None:
     told = wire.told_of(_reply({"out": ["a"], "err": ["b"], "done": "c"}, wire.TOLD))
     assert (told.out, told.err, told.done) == (("a",), ("b",), "c")
-    with pytest.raises(NotQuorateError, match="not text of Quorate"):
+    with pytest.raises(NotQuorateError, match="is not valid text"):
         wire.told_of(_reply({"err": []}, wire.TOLD))
 
 
@@ -148,5 +148,5 @@ def test_too_many_requests_with_a_time_to_come_back_is_busy() -> None:
 def test_what_is_not_quorate_says_so(body: bytes, media: str) -> None:
     error = wire.error_of(Reply(status=404, headers={"content-type": media}, body=body))
     assert isinstance(error, NotQuorateError)
-    assert str(error).startswith("what answers is not Quorate: HTTP status 404")
-    assert str(error).endswith("check the server's address, and any proxy on the way")
+    assert str(error).startswith("the server is not Quorate: HTTP status 404")
+    assert str(error).endswith("check the server's address, and any proxy in between")

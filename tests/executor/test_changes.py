@@ -183,7 +183,7 @@ def test_a_lost_node_is_empty_at_once_while_the_others_have_their_time(place: Ro
     stays(lambda: _nodes(place) == {"n1"}, "the other has its time")
     let_go(place, 1)
     place.until(lambda: _nodes(place) == {"n1", "n3"}, "it goes on with the spare")
-    assert "quorate: n2 was lost, and what ran there is killed" in place.lines("r")
+    assert "quorate: n2 was lost, and its processes are killed" in place.lines("r")
     assert place.reports() == []
 
 
@@ -392,7 +392,7 @@ def test_a_disk_that_takes_nothing_ends_no_work(place: Room) -> None:
     assert place.keepers("r") == [keeper]
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, limits)
     place.until(lambda: len(place.ranks("r")) == 2, "it goes on when there is room")
-    assert place.said("r", "lines were lost: the disk did not take them")
+    assert place.said("r", "lines were lost: the disk did not accept them")
     assert read_status(place.home("r")).generation == 2  # type: ignore[union-attr]
     assert (place.home("r") / KEEPER_LOG).read_text() == ""
 
@@ -586,7 +586,9 @@ def test_work_of_one_ledger_is_not_mixed_with_that_of_another(tmp_path: Path) ->
         if is_fine:
             executor.belong_to(ledger)
         else:
-            with pytest.raises(WorkFolderError, match="has the work of another ledger, one; move"):
+            with pytest.raises(
+                WorkFolderError, match=("contains the work of another ledger, one; move")
+            ):
                 executor.belong_to(ledger)
         executor.close()
     (tmp_path / "file").touch()

@@ -256,7 +256,7 @@ def test_what_cannot_be_started_says_why_and_what_to_do(place: Room, tmp_path: P
         (["true"], plain, 126, f"workingDir {plain!r} is not a folder; name one"),
         ([plain], home, 126, f"command {plain!r} may not be run; make it executable (chmod +x)"),
         (["./plain"], home, 126, "command './plain' may not be run"),
-        ([odd], home, 127, "begins with #!/no/such/interpreter, which was not found; mend its"),
+        ([odd], home, 127, "begins with #!/no/such/interpreter, which was not found; correct its"),
         ([data], home, 126, "is no program: let it begin with a line such as #!/bin/sh"),
     ]
     for number, (command, folder, _, _) in enumerate(cases):

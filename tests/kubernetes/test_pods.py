@@ -386,7 +386,7 @@ def test_a_cluster_with_the_work_of_another_ledger_is_refused_with_the_remedy(
 def test_a_cluster_has_one_name_and_one_without_a_name_gets_it(place: Place) -> None:
     """Two executors of one cluster would end each other's pods."""
     other = KubernetesExecutor(place.cluster.api(), place.names, cluster="there")
-    why = "there is a cluster that already has the name here; .* delete the ConfigMap"
+    why = "there is a cluster that is already configured as here; .* delete the ConfigMap"
     with pytest.raises(WorkFolderError, match=why):
         other.belong_to(place.ledger)
     # As earlier versions have recorded it.

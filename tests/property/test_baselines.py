@@ -78,7 +78,7 @@ def _job(**changed: int) -> BaselineJob:
 @pytest.mark.parametrize(
     ("jobs", "message"),
     [
-        ([_job(gpus=5)], "'j' wants 5 of 4 GPUs"),
+        ([_job(gpus=5)], "'j' needs 5 GPUs of 4"),
         ([_job(duration_ms=0)], "takes 0 ms"),
         ([_job(estimate_ms=1)], "longer than its limit of 1 ms"),
         ([_job(), _job()], "is there twice"),

@@ -331,7 +331,11 @@ def test_orders_of_an_old_term_that_are_obeyed_are_found(*, looks_at_terms: bool
     if looks_at_terms:
         assert found == []
     else:
-        assert [each for each in found if "an order of term 1 was obeyed after one of 2" in each]
+        assert [
+            each
+            for each in found
+            if ("an order of term 1 was obeyed after an order of term 2") in each
+        ]
 
 
 def test_a_lease_that_is_started_twice_is_found() -> None:

@@ -18,7 +18,7 @@ from tests.service.families import Doors, Families, both_doors, families
 from tests.service.worlds import run_tree
 
 CLAIM: Final = {"flavor": "H100", "nodes": 1, "duration": "1h", "owner": "zeta"}
-REMEDY: Final = "only an admin grants it: quorate token issue --role user --tenant zeta-team"
+REMEDY: Final = "only an admin may grant it: quorate token issue --role user --tenant zeta-team"
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_only_an_admin_grants_the_scope(doors: Doors) -> None:
             with doors.rest.client(token.json()["token"]["secret"]) as holder:
                 refused = issued(holder, **(wanted | {"scopes": ["service", "claim"]}))
                 assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
-                assert "only an admin grants the scope claim" in refused.text
+                assert "only an admin may grant the scope claim" in refused.text
         assert issued(lead, **wanted).status_code == 403
     assert granted.status_code == 200, granted.text
     with doors.rest.client(granted.json()["token"]["secret"]) as user:

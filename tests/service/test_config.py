@@ -192,7 +192,9 @@ def test_only_root_runs_work_as_other_system_users() -> None:
     with_users = made({"executor": "local", "executor.run_as": "q-{owner}"})
     before = os.geteuid()
     if before == 0:
-        with pytest.raises(CommandError, match="this service runs as root, and so would all work"):
+        with pytest.raises(
+            CommandError, match=("this service runs as root, so its work would run as root too")
+        ):
             check_job_users(made({"executor": "local"}))
         check_job_users(made({"executor": "local", "executor.allow_root": "true"}))
         check_job_users(with_users)

@@ -154,7 +154,7 @@ def test_rest_plans_one_new_run_exactly_and_refuses_several(both: Both) -> None:
         )
         refused = client.post("/api/v1/plan", json={"documents": trees, "exact": True})
         assert refused.status_code == 422
-        assert "exact is for one run, and documents has 2" in refused.json()["detail"]
+        assert "exact is for one run, but documents has 2" in refused.json()["detail"]
 
 
 def test_grpc_tells_the_exact_start(both: Both) -> None:

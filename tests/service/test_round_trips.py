@@ -267,7 +267,7 @@ def _fitted_envelope(line: sp.Envelope) -> sp.Envelope:
 def _fitted_run(run: sp.Run) -> sp.Run:
     sponsors = (OWNER,) if run.funding.sponsors else ()
     run = replace(run, pool=BIND, funding=replace(run.funding, sponsors=sponsors), sensitive=False)
-    run = replace(run, workload=None)  # Quorate alone writes it.
+    run = replace(run, workload=None)  # only Quorate writes it.
     work = run.rounds
     if work is None:
         return run if run.image is None else replace(run, pool=PODS)

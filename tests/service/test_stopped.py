@@ -139,7 +139,7 @@ def test_step_of_the_wall_clock_stops_deciding_until_an_admin_accepts(
         before_ms = last_event_ms(ledger)
         clock.step_ms = step_ms
         assert_stopped(client, "quorate admin clock accept")
-        assert "deciding is stopped: the wall clock says" in caplog.text
+        assert "deciding is stopped: the wall clock shows" in caplog.text
         clock.step_ms = 0
         # It was wrong, and is right again: that, too, is for an operator to say.
         assert_stopped(client, "quorate admin clock accept")

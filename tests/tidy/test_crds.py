@@ -72,6 +72,6 @@ def test_every_bound_and_every_required_field_is_one_of_its_type() -> None:
 
 
 def test_only_what_quorate_writes_alone_has_no_required_spec() -> None:
-    alone = {each.name for each in KINDS if "Quorate alone writes it" in each.text}
+    alone = {each.name for each in KINDS if "Only Quorate writes it" in each.text}
     assert alone == {"Reservation", "GPULease", "ResolverOutcome"}
     assert all(definition(each)["spec"]["versions"][0]["subresources"] for each in KINDS)

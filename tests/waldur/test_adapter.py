@@ -166,11 +166,11 @@ def test_nobody_there_and_no_answer_are_errors_that_pass(
     waldur: Waldur, accounting: WaldurAccounting
 ) -> None:
     waldur.fault = gone
-    with pytest.raises(AccountingDownError, match="cannot be asked"):
+    with pytest.raises(AccountingDownError, match="cannot be queried"):
         accounting.report(consumption(1))
     with reserved_port() as port:
         absent = WaldurAccounting(f"http://127.0.0.1:{port}", TOKEN, timeout_s=WAIT_S)
-        with pytest.raises(AccountingDownError, match="cannot be asked"):
+        with pytest.raises(AccountingDownError, match="cannot be queried"):
             absent.remaining(RESOURCE, ("gpu",))
         absent.close()
     waldur.fault = None

@@ -129,7 +129,7 @@ def test_a_slow_answer_delays_one_round_and_is_sent_again(
     hasty = world.accounting = WaldurAccounting(url, TOKEN, timeout_s=1)
     world.begin()
     world.pass_time(10 * MINUTE_MS)
-    assert "cannot be asked" in world.link.status.troubles["physics"]
+    assert "cannot be queried" in world.link.status.troubles["physics"]
     waldur.fault_after = None
     until.set()
     hasty.close()

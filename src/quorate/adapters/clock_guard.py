@@ -141,7 +141,7 @@ class ClockGuard:
         way = "ahead of" if wall_ms > expected_ms else "behind"
         minutes = abs(wall_ms - expected_ms) / 60_000
         self._why = (
-            f"the wall clock says {time_text(wall_ms)}, {minutes:.0f} minutes {way} "
+            f"the wall clock shows {time_text(wall_ms)}, {minutes:.0f} minutes {way} "
             f"{time_text(expected_ms)}, the time {by}; correct the clock, then accept its time "
             f"with: {ACCEPT}"
         )

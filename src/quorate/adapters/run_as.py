@@ -113,7 +113,7 @@ def _check_template(text: str) -> None:
             "{user} alone is not enough, because two owners may have users of the same name"
         )
     if found["first"] == found["second"]:
-        raise RunAsError("a template must have {owner} and {user} in it once each")
+        raise RunAsError("a template must contain {owner} and {user} exactly once each")
     if found["second"] is not None and not found["between"]:
         raise RunAsError("a template must have text between {owner} and {user}")
     if not found["before"] and not found["after"]:

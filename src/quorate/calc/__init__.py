@@ -1,4 +1,4 @@
-"""The calculus by itself: a world as plain JSON values in, the decision as JSON out.
+"""The calculus without a ledger: plain JSON values in, the decision as JSON out.
 
 No server, no ledger, no clock: only objects in the world exist. The entry points are ``run``, and
 ``unmet`` for the expectations of a scenario that failed; each kind has its module. A refusal is an

@@ -31,7 +31,7 @@ DUE_MAX: Final = 10_000
 
 
 class StandstillError(Exception):
-    """Too much is due on the way to an instant."""
+    """Too many events are due before an instant."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The fleet of a world: nodes, their taken GPUs, and the resulting state.
 
 A node has its place in its fields or in its labels; a field takes precedence. Only nodes of the
-flavor in question need a place, and only their usage is checked.
+requested flavor need topology labels, and only their usage is checked.
 """
 
 from __future__ import annotations

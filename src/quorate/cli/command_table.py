@@ -14,7 +14,7 @@ COMMANDS: Final[CommandTable] = {
     "demo": (
         "quorate.cli.operator_commands.demo_command",
         "demo",
-        "Show Quorate in five scenes, with real processes on this machine.",
+        "Demonstrate Quorate in five scenes, with real processes on this machine.",
     ),
     "init": (
         "quorate.cli.operator_commands.init_command",
@@ -34,7 +34,7 @@ COMMANDS: Final[CommandTable] = {
     "diff": (
         "quorate.cli.commands.diff_command",
         "diff",
-        "Show what applying files would change.",
+        "Show the changes that applying files would make.",
     ),
     "import": (
         "quorate.cli.operator_commands.import_command",
@@ -75,7 +75,7 @@ COMMANDS: Final[CommandTable] = {
     "delete": (
         "quorate.cli.commands.delete_command",
         "delete",
-        "Remove nodes, pools, budgets and owners that nothing depends on.",
+        "Remove nodes, pools, budgets and owners that are not in use.",
     ),
     "get": ("quorate.cli.commands.get_command", "get", "List resources of one kind."),
     "queue": (
@@ -96,12 +96,12 @@ COMMANDS: Final[CommandTable] = {
     "plan": (
         "quorate.cli.commands.plan_command",
         "plan",
-        "Show when a run starts, and what that depends on.",
+        "Show when a run is planned to start, and the conditions for it.",
     ),
     "explain": (
         "quorate.cli.commands.explain_command",
         "explain",
-        "Show why a run waits and what would start it.",
+        "Show why a run waits, and which changes would start it.",
     ),
     "watch": (
         "quorate.cli.commands.watch_command",
@@ -183,7 +183,11 @@ COMMANDS: Final[CommandTable] = {
         "cluster",
         "Show the services that share a ledger, or make the leader step down.",
     ),
-    "tick": ("quorate.cli.commands.finish_command", "tick", "Carry out what is due by now."),
+    "tick": (
+        "quorate.cli.commands.finish_command",
+        "tick",
+        "Record changes that are due, such as ends of windows and of rounds.",
+    ),
     "lottery": (
         "quorate.cli.operator_commands.lottery_command",
         "lottery",
@@ -198,7 +202,7 @@ COMMANDS: Final[CommandTable] = {
     "statement": (
         "quorate.cli.commands.statement_command",
         "statement",
-        "State what each envelope granted, spent, holds and lent.",
+        "Show the amounts of each envelope: granted, spent, held and lent.",
     ),
     "calc": (
         "quorate.cli.operator_commands.calc_command",
@@ -213,7 +217,7 @@ COMMANDS: Final[CommandTable] = {
     "whatif": (
         "quorate.cli.operator_commands.whatif_command",
         "whatif",
-        "Show how the results of a ledger would differ after a change.",
+        "Replay a ledger with a change, and show the differences in the results.",
     ),
     "forecast": (
         "quorate.cli.operator_commands.forecast_command",

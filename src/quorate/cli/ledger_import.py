@@ -64,7 +64,7 @@ def export_blocks(name: str) -> Iterator[Block]:
         except CorruptLedgerError as error:
             raise _unsound(name, number, error.what, head) from None
         if not _shows(line, block, events):
-            raise _unsound(name, number, "the events it shows are not those of its body", head)
+            raise _unsound(name, number, "the events shown differ from those in its body", head)
         head, at_ms = block.head, events[-1].at_ms
         yield block
     if head == GENESIS:

@@ -109,7 +109,7 @@ def main(
             click.echo(note, err=True)
         return error.code
     except (click.Abort, KeyboardInterrupt):
-        told = "interrupted; the ledger has only the changes that were printed as recorded"
+        told = "interrupted; only the changes printed as recorded are in the ledger"
         return _fail(Exit.INTERRUPTED, (told,))
     except (SystemExit, BrokenPipeError) as error:
         return _stopped(error)

@@ -74,7 +74,7 @@ class Printouts:
         self._refused.append(error)
 
     def add(self, done: str, write: Callable[[], None]) -> None:
-        """Call ``write``, which prints, unless the output is closed; ``done`` is what was recorded.
+        """Call ``write`` unless the output is closed; ``done`` describes the changes so far.
 
         Raises the errors of ``write`` if no further request may follow.
         """
@@ -112,7 +112,7 @@ class Printouts:
             code, text = Exit.BROKEN_PIPE, "the output was closed"
         else:
             code, text = Exit.UNTOLD, f"the output could not be written: {error.strerror}"
-        raise CommandError(code, f"{text}; all {self._made} requests were made; {self._done}")
+        raise CommandError(code, f"{text}; all {self._made} requests succeeded; {self._done}")
 
     def _all_refused(self) -> CommandError:
         """Return the refusals of all requests as one error, with their number."""
@@ -126,7 +126,7 @@ class Printouts:
         ):
             found.add_note(note)
         count = len(self._refused)
-        others = "; the others were made" if count < self._made else ""
+        others = "; the other requests succeeded" if count < self._made else ""
         found.add_note(
             f"{count} of {self._made} requests {'was' if count == 1 else 'were'} refused{others}"
         )

@@ -142,7 +142,7 @@ def all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[st
 
 
 def _done(tree: Any) -> str:
-    """Return what was recorded, for an error message; empty if nothing was recorded."""
+    """Return the recorded changes as text for an error message; empty if there are none."""
     head = tree.get("head") if isinstance(tree, dict) and "changes" in tree else None
     if not isinstance(head, dict) or not tree.get("events"):
         return ""

@@ -110,8 +110,8 @@ def _check_kept(settings: Settings) -> None:
         raise CommandError(
             Exit.REFUSED,
             f"work of this ledger is still running ({counted(len(kept), 'run')}: "
-            f"{', '.join(kept[:NAMES_MAX])}), and only its service sees its end; start it: quorate "
-            "serve --executor local",
+            f"{', '.join(kept[:NAMES_MAX])}), and only the ledger's service can record its end; "
+            "start the service: quorate serve --executor local",
         )
 
 

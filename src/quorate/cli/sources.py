@@ -96,7 +96,7 @@ class Sources:
 
 
 def _line_of(told: str, lines: Mapping[str, int]) -> int:
-    """Return the line of the path that ``told`` begins with, or of its nearest parent."""
+    """Return the line of the path at the start of ``told``, or of that path's nearest parent."""
     above = [
         path for path in lines if told.startswith(path) and told[len(path) : len(path) + 1] in ".[:"
     ]
@@ -126,8 +126,8 @@ def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None =
                 first = firsts.setdefault((document.kind, document.name), source)
                 if first is not source:
                     problems.append(
-                        f"{source}:{document.line}: {document.kind}/{document.name}: is in {first} "
-                        "too; give each document its own name, or remove one of the two"
+                        f"{source}:{document.line}: {document.kind}/{document.name}: is also in "
+                        f"{first}; give each document its own name, or remove one of the two"
                     )
             found.append(Written(document, source, text, position))
     if problems:

@@ -37,5 +37,7 @@ def run_name(word: str) -> str:
     """Return the run that ``word`` names; raises ``UsageError`` if it names several."""
     names = run_names(word)
     if len(names) > 1:
-        raise click.UsageError(f"{word}: names {len(names)} runs; name one, such as {names[0]}")
+        raise click.UsageError(
+            f"{word}: names {len(names)} runs; name one of them, such as {names[0]}"
+        )
     return names[0]

@@ -77,7 +77,7 @@ class Config(Struct, frozen=True, kw_only=True):
         found = self.contexts.get(name)
         if found is None:
             raise NoContextError(
-                f"there is no context {name!r}; list them: quorate context list; make it: "
+                f"there is no context {name!r}; list contexts: quorate context list; create it: "
                 f"quorate context set {name} --server URL"
             )
         return found

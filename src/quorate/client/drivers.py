@@ -147,7 +147,7 @@ class AsyncDriver:
             case Now():
                 return time.monotonic()
             case Emit():
-                raise AssertionError("a flow that returns something emits nothing")
+                raise AssertionError("a flow that returns a value emits no items")
 
     async def _shut(self, opened: _Opened) -> None:
         if opened.response is not None:

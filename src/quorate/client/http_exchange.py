@@ -117,7 +117,7 @@ class Exchange:
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {sent[name]}" for name in sent)]
         for line in lines:
             if not line.isprintable() or " " in target:
-                raise ValueError(f"not valid in a line of HTTP: {line!r}")
+                raise ValueError(f"not valid in a header line of HTTP: {line!r}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def _answer(self, method: str) -> Response:
@@ -134,7 +134,7 @@ class Exchange:
         elif "content-length" in headers:
             length = headers["content-length"]
             if not (length.isascii() and length.isdecimal()):
-                raise NotHttpError(f"an answer has the length {length!r}")
+                raise NotHttpError(f"the response has the length {length!r}")
             body = self._sized(int(length), is_kept=is_kept)
         else:
             body = self._to_the_end()
@@ -145,7 +145,7 @@ class Exchange:
         version, _, rest = line.partition(" ")
         code = rest[:3]
         if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdecimal()):
-            raise NotHttpError(f"an answer begins with {line[:60]!r}")
+            raise NotHttpError(f"the response begins with {line[:60]!r}")
         return version, int(code)
 
     def _headers(self) -> dict[str, str]:
@@ -153,7 +153,7 @@ class Exchange:
         while line := self._line():
             name, colon, value = line.partition(":")
             if not colon or len(found) >= HEADERS_MAX:
-                raise NotHttpError("an answer has malformed or too many headers")
+                raise NotHttpError("the response has malformed or too many headers")
             name = name.strip().lower()
             value = value.strip()
             found[name] = f"{found[name]}, {value}" if name in found else value
@@ -181,7 +181,7 @@ class Exchange:
                 left -= len(part)
                 # Reads the data and the line end of the chunk together.
                 if not left and self._line():
-                    raise NotHttpError("a chunk of the answer is longer than it says")
+                    raise NotHttpError("a chunk of the response is longer than its stated size")
                 yield part
         self._headers()  # Trailers may follow the last chunk.
         self._done(is_kept=is_kept)
@@ -193,7 +193,7 @@ class Exchange:
         except ValueError:
             size = -1
         if size < 0:
-            raise NotHttpError(f"a chunk of the answer has the size {text[:20]!r}")
+            raise NotHttpError(f"a chunk of the response has the size {text[:20]!r}")
         return size
 
     def _to_the_end(self) -> Iterator[bytes]:

@@ -50,7 +50,8 @@ class Methods:
     def accept_clock(self) -> ClockState:
         """Trust the service's present clock, and resume deciding."""
     def accounting_status(self) -> AccountingStatus:
-        """Show the links to an accounting system, and what waits to be reported to it."""
+        """Show the links to an accounting system, and the amounts that wait to be reported to
+        it."""
     def apply(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -124,8 +125,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one budget that nothing running depends on. The resource to remove, by ``name``;
-        no running work may depend on it."""
+        """Remove one budget that is not in use. The resource to remove, by ``name``; no running
+        work may depend on it."""
     def delete_node(
         self,
         name: str,
@@ -135,8 +136,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one node that nothing running depends on. The resource to remove, by ``name``; no
-        running work may depend on it."""
+        """Remove one node that is not in use. The resource to remove, by ``name``; no running work
+        may depend on it."""
     def delete_pool(
         self,
         name: str,
@@ -146,8 +147,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one pool that nothing running depends on. The resource to remove, by ``name``; no
-        running work may depend on it."""
+        """Remove one pool that is not in use. The resource to remove, by ``name``; no running work
+        may depend on it."""
     def delete_tenant(
         self,
         id: str,
@@ -737,9 +738,9 @@ class Methods:
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> Iterator[Notice]:
-        """Watch your notices as they come, from a sequence on. Notices from the event ``from`` on;
-        without it, those that are recorded from now on. ``kind`` (several may be given) and
-        ``owner`` select notices."""
+        """Watch your notices as they are recorded, from a sequence on. Notices from the event
+        ``from`` on; without it, those that are recorded from now on. ``kind`` (several may be
+        given) and ``owner`` select notices."""
     def whoami(self) -> Whoami:
         """Show the caller's identity and permissions."""
 
@@ -749,7 +750,8 @@ class AsyncMethods:
     async def accept_clock(self) -> ClockState:
         """Trust the service's present clock, and resume deciding."""
     async def accounting_status(self) -> AccountingStatus:
-        """Show the links to an accounting system, and what waits to be reported to it."""
+        """Show the links to an accounting system, and the amounts that wait to be reported to
+        it."""
     async def apply(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -823,8 +825,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one budget that nothing running depends on. The resource to remove, by ``name``;
-        no running work may depend on it."""
+        """Remove one budget that is not in use. The resource to remove, by ``name``; no running
+        work may depend on it."""
     async def delete_node(
         self,
         name: str,
@@ -834,8 +836,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one node that nothing running depends on. The resource to remove, by ``name``; no
-        running work may depend on it."""
+        """Remove one node that is not in use. The resource to remove, by ``name``; no running work
+        may depend on it."""
     async def delete_pool(
         self,
         name: str,
@@ -845,8 +847,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one pool that nothing running depends on. The resource to remove, by ``name``; no
-        running work may depend on it."""
+        """Remove one pool that is not in use. The resource to remove, by ``name``; no running work
+        may depend on it."""
     async def delete_tenant(
         self,
         id: str,
@@ -1438,8 +1440,8 @@ class AsyncMethods:
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Notice]:
-        """Watch your notices as they come, from a sequence on. Notices from the event ``from`` on;
-        without it, those that are recorded from now on. ``kind`` (several may be given) and
-        ``owner`` select notices."""
+        """Watch your notices as they are recorded, from a sequence on. Notices from the event
+        ``from`` on; without it, those that are recorded from now on. ``kind`` (several may be
+        given) and ``owner`` select notices."""
     async def whoami(self) -> Whoami:
         """Show the caller's identity and permissions."""

@@ -1,4 +1,4 @@
-"""When a request is sent again, and after which wait. Pure, except for the random number."""
+"""Whether a request is sent again, and after which wait. Pure, except for the random number."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def work_of(
     """Return the document to submit: ``document``, or the one made from ``said``."""
     if document is not None:
         if said:
-            raise TypeError(f"{min(said)}: set it in the document, which is given as well")
+            raise TypeError(f"{min(said)}: a document is given as well, so set it there")
         return document
     known = Said.__annotations__
     unknown = sorted(said.keys() - known.keys())
@@ -162,5 +162,6 @@ def only_flavor(statuses: Sequence[Mapping[str, Any]]) -> str:
     if not found:
         raise NoFlavorError("there are no nodes yet; apply some first, or name the flavor of GPUs")
     raise NoFlavorError(
-        f"there are several flavors: {', '.join(found)}; name one, or several by preference"
+        f"there are several flavors: {', '.join(found)}; name one, or several in order of "
+        "preference"
     )

@@ -198,4 +198,4 @@ class SyncRunner(ABC):
             case Now():
                 return time.monotonic()
             case Emit():
-                raise AssertionError("a flow that returns something emits nothing")
+                raise AssertionError("a flow that returns a value emits no items")

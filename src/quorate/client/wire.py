@@ -155,7 +155,7 @@ def told_of(reply: Reply) -> Told:
     try:
         return msgspec.convert(tree, prepared(Told), strict=True)
     except msgspec.ValidationError as error:
-        raise NotQuorateError(f"the server's answer is not text of Quorate: {error}") from None
+        raise NotQuorateError(f"the server's response is not valid text: {error}") from None
 
 
 def line_of(operation: Operation, line: str) -> Any:
@@ -230,8 +230,8 @@ def _not_quorate(reply: Reply) -> NotQuorateError:
     shown = reply.body[:SHOWN_MAX].decode("utf-8", "replace").split("\n", 1)[0].strip()
     what = f": {shown}" if shown.isprintable() and shown else ""
     return NotQuorateError(
-        f"what answers is not Quorate: HTTP status {reply.status}, {_media(reply) or 'no type'}"
-        f"{what}; check the server's address, and any proxy on the way",
+        f"the server is not Quorate: HTTP status {reply.status}, {_media(reply) or 'no type'}"
+        f"{what}; check the server's address, and any proxy in between",
         status=reply.status,
     )
 

@@ -1,7 +1,7 @@
 """Decide: (view, command) -> Decision. Pure: time and actor are arguments; there is no randomness.
 
-Every command first does what time has made due (holds that ran out), then what the command asks,
-then tries the waiting runs, because the command may have made room for them.
+Every command first carries out due changes (such as holds that ran out), then its own change, then
+tries the waiting runs, because the command may have made room for them.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
 
 
 def _settle(log: DecisionLog) -> None:
-    """Do what time has made due: holds, spares, followers of failed runs.
+    """Carry out due changes: of holds, spares and followers of failed runs.
 
     Giving up a spare frees money, so the holds are settled again after it.
     """

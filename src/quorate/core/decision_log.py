@@ -41,7 +41,7 @@ class DecisionCutError(Exception):
     """
 
     def __init__(self, started: int) -> None:
-        super().__init__(f"deciding was given up after {started} starts")
+        super().__init__(f"a decision stopped after {started} starts, the maximum")
         self.started = started
 
 
@@ -55,10 +55,10 @@ class Mark(Struct, frozen=True, gc=False):
 class DecisionLog:
     """Events of one decision, at one time, by one actor.
 
-    With an executor, a lease that is stopping runs until the executor confirms its end. Without one
-    nothing runs, and a stop writes both events, ending and ended, at once. ``is_kept`` says that
-    the request is recorded even if it has no other event, so that the time of the ledger goes on.
-    Writing an event raises ``DecisionCutError`` if ``go_on`` returns False.
+    With an executor, a lease that is stopping runs until the executor confirms its end. Without an
+    executor no work runs, and a stop writes both events, ending and ended, at once. ``is_kept``
+    means that the request is recorded even if it has no other event, so that the time of the ledger
+    advances. Writing an event raises ``DecisionCutError`` if ``go_on`` returns False.
     """
 
     __slots__ = (

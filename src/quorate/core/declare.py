@@ -1,6 +1,6 @@
 """Declare: carry out an ``Apply`` on the current state, all of it or none.
 
-A document by itself was checked when it was parsed; here it is checked against the state.
+The content of a document was checked when it was parsed; here it is checked against the state.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _check_array(view: StateView, run: Run) -> list[Refusal]:
         return [
             Refusal(
                 code=RefusalCode.INVALID,
-                subject=f"Run/{run.name}: spec.array: an array cannot be submitted this way",
+                subject=f"Run/{run.name}: spec.array: this command cannot submit an array",
                 remedy="use quorate submit -f FILE, or leave array out",
             )
         ]

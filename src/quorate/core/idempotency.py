@@ -28,7 +28,7 @@ def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
     refusal = Refusal(
         code=RefusalCode.KEY_REUSED,
         subject=f"the idempotency key {sent!r} was used for another request",
-        remedy=f"repeat that request unchanged, or choose a new key: one is known for "
+        remedy=f"repeat that request unchanged, or choose a new key: a key is remembered for "
         f"{REQUESTS_KEPT_MS // HOUR_MS} hours",
     )
     return Decision(refusals=(refusal,))

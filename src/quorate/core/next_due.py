@@ -75,7 +75,7 @@ def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -
 def _least_due(
     view: StateView, heap: Sequence[tuple[int, str]], found: int | None, *, has_executor: bool
 ) -> int | None:
-    """Return the first instant at which a lease of ``heap`` is to be renewed, at most ``found``."""
+    """Return the first instant at which a lease of ``heap`` must be renewed, at most ``found``."""
     for due_ms, name in heap:
         if (found is None or due_ms < found) and _makes_due(
             view, name, due_ms, has_executor=has_executor
@@ -91,12 +91,12 @@ def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - as its c
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
     """Return the first instant at which the plan needs a ``Tick``; None if there is none.
 
-    These are: a reservation starts, a bundle has to make room for one, a recalled bundle has to
-    stop, a conflict is due, a follower fails, a pledge on a filled spare lapses, the cooldown of a
-    run that was cut by hand ends, an owner's use of a budget crosses a threshold, or an owner's
-    disruption account covers the conflict that a waiting run would call; while any run waits, also:
-    the next window opens, or the queue is to be planned again. A late reservation with an open
-    conflict waits for the conflict, whenever that can be settled.
+    These instants are: a reservation starts, a bundle has to make room for one, a recalled bundle
+    has to stop, a conflict is due, a follower fails, a pledge on a filled spare lapses, the
+    cooldown of a run that was cut by hand ends, an owner's use of a budget crosses a threshold, or
+    an owner's disruption account covers the conflict that a waiting run would call; while any run
+    waits, also: the next window opens, or the queue is to be planned again. A late reservation with
+    an open conflict waits for the conflict, whenever that can be settled.
     """
     # A simulation comes here after every commit, and mostly there is none of these.
     least_ms = 0 if after_ms is None else after_ms + 1

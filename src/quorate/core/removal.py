@@ -76,8 +76,8 @@ def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
     runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.node_leases.get(name, ()))
     if runs:
         yield _in_use(
-            f"node {name!r} has GPUs of {_listed(runs)}",
-            f"stop the work on it first: quorate node drain {name}",
+            f"node {name!r} has GPUs in use by {_listed(runs)}",
+            f"stop its work first: quorate node drain {name}",
         )
     unwiped = view.unwiped.get(name)
     if unwiped is not None and unwiped.claim not in runs:
@@ -107,7 +107,7 @@ def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
     if live:
         yield _in_use(
             f"pool {name!r} has {counted(len(live), 'run')} that run or wait: {_listed(live)}",
-            f"let them end, or cancel them: quorate cancel {live[0]}",
+            f"wait until they end, or cancel them: quorate cancel {live[0]}",
         )
     unwiped = sorted(n for n in view.unwiped if view.nodes[n].island.pool == name)
     if unwiped:
@@ -121,7 +121,7 @@ def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
     if declared:
         yield _in_use(
             f"a conflict of pool {name!r} is declared and not settled: {_listed(declared)}",
-            "wait until it is settled: quorate get resolveroutcomes",
+            "wait until the conflict is settled: quorate get resolveroutcomes",
         )
 
 
@@ -134,7 +134,7 @@ def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
             runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.payer_leases[key])
             yield _in_use(
                 f"envelope {key} pays for {counted(account.gpus_active, 'GPU')} of {_listed(runs)}",
-                f"wait for their end, or stop them: quorate cancel {next(iter(runs))}",
+                f"wait until they end, or stop them: quorate cancel {next(iter(runs))}",
             )
         filled = [pledge for pledge in view.pledges.values() if pledge.payer == key]
         if filled:
@@ -142,7 +142,7 @@ def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
             keepers = sorted({pledge.run for pledge in filled})
             yield _in_use(
                 f"envelope {key} keeps {gpus} for spares of {_listed(keepers)} that others use",
-                f"wait for their end, or stop them: quorate cancel {keepers[0]}",
+                f"wait until they end, or stop them: quorate cancel {keepers[0]}",
             )
 
 
@@ -166,7 +166,7 @@ def _warnings(view: StateView, command: Remove) -> Iterator[str]:
             if promised:
                 yield f"firm starts that it was to pay for are planned anew: {_listed(promised)}"
             if any(view.envelopes[key].committed_gpu_ms for key in keys):
-                yield "what it paid stays recorded"
+                yield "its payments stay recorded"
         case _:
             assert_never(command.kind)
 

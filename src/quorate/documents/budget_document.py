@@ -78,11 +78,15 @@ def read_budget(spec: object, at: At, head: Head) -> Budget | None:
     fields = fields_of(spec, at, _LENIENT_SPEC if head.lenient else _SPEC, _HINTS)
     if fields is None:
         return None
-    owner = fields.required("owner", values.name, remedy="say whose budget it is, e.g. owner: rai")
+    owner = fields.required(
+        "owner", values.name, remedy=("name the owner of the budget, e.g. owner: rai")
+    )
     if head.lenient:
         fields.maybe("parents", values.unique_names)
     drafts = fields.required(
-        "envelopes", _envelopes, remedy="add at least one envelope: without one nothing is granted"
+        "envelopes",
+        _envelopes,
+        remedy=("add at least one envelope: a budget without envelopes grants nothing"),
     )
     by_name = {draft.name: draft for draft in drafts or () if draft and draft.name is not None}
 
@@ -132,7 +136,9 @@ def _own_envelope(value: object, at: At) -> _Draft | None:
     if fields is None:
         return None
     name = fields.required("name", values.name)
-    flavor = fields.required("flavor", values.name, remedy="say which GPUs, e.g. flavor: H100-80GB")
+    flavor = fields.required(
+        "flavor", values.name, remedy=("name the kind of GPU, e.g. flavor: H100-80GB")
+    )
     selector = fields.maybe("selector", place_selector)
     if "selector" not in fields:
         refuse_no_selector(fields.at("selector"))
@@ -175,7 +181,7 @@ def _window(fields: Fields, at: At) -> tuple[int, int] | None:
     if missing:
         at.fault(
             f"has no {' and no '.join(missing)}: start and end are both required",
-            "add both; an envelope grants GPUs from one time to another",
+            "add both; an envelope grants GPUs from a start to an end",
         )
     start_ms = fields.maybe("start", time_ms)
     end_ms = fields.maybe("end", time_ms)
@@ -195,7 +201,7 @@ def _refuse_hours_over(gpu_ms: int, most_gpu_ms: int, at: At, bound: str) -> Non
         most = hours_text(most_gpu_ms)
         at.fault(
             f"must be at most what {bound} can use, {most} GPU-hours, got {hours_text(gpu_ms)}",
-            f"use {most} or less, or leave it out",
+            f"use {most} or less, or leave the field out",
         )
 
 
@@ -268,7 +274,7 @@ def _own_cap(value: object, at: At, envelopes: Mapping[str, _Draft]) -> Cap | No
     members = fields.required("envelopes", _members, remedy="list the envelopes it bounds")
     _check_members(members or (), fields.at("envelopes"), flavor, envelopes)
     concurrency_max = fields.required(
-        "maxConcurrency", values.gpus, remedy="say how many GPUs they may use together"
+        "maxConcurrency", values.gpus, remedy="state how many GPUs these envelopes may use together"
     )
     gpu_ms_max = fields.maybe("maxGPUHours", values.gpu_hours)
     windows = [envelopes[member].window_ms for member in members or () if member in envelopes]

@@ -130,7 +130,7 @@ def as_it_is(value: object, _at: At) -> object:
 def _read_present(value: object, read: Read[T], at: At) -> T | None:
     # An empty "maxGPUHours:" is more likely a forgotten number than the wish for no limit.
     if value is None:
-        at.fault("has no value", "give it one or remove the field")
+        at.fault("has no value", "give it a value or remove the field")
         return None
     return read(value, at)
 
@@ -176,7 +176,7 @@ def _suggestion(key: str, known: frozenset[str]) -> str:
     if near is not None:
         return f"did you mean '{near}'?"
     if key == "<<":
-        return "merge keys are not part of YAML 1.2; write the fields out"
+        return "merge keys are not part of YAML 1.2; write out the fields"
     return "remove it; known here: " + ", ".join(sorted(_by_folded(known).values()))
 
 

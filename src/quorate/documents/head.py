@@ -29,8 +29,8 @@ _KNOWN_METADATA: Final = {NODE: _NODE_METADATA, RUN: _RUN_METADATA}
 _LENIENT_METADATA: Final = frozenset({"name", "generateName", "labels", "namespace"})
 _HINTS: Final = {
     "labels": "remove it; only a Node carries labels",
-    "generateName": "write name; only a Run's name can be generated",
-    "namespace": "remove it; names are unique per kind; spec.owner names the team",
+    "generateName": "use name: only a Run's name can be generated",
+    "namespace": "remove it: names are unique per kind, and spec.owner names the team",
     "annotations": "remove it; Quorate keeps no annotations",
 }
 
@@ -103,6 +103,6 @@ def _names(fields: Fields, kind: str, *, lenient: bool) -> tuple[str, str | None
     if kind == SYSTEM and not lenient and found not in ("", SYSTEM_NAME, None):
         fields.at("name").fault(
             f"must be {SYSTEM_NAME}, got {shown(found)}",
-            "there is one System document; write name: system or leave the name out",
+            "there is only one System; write name: system, or leave the name out",
         )
     return found or "", None

@@ -101,7 +101,7 @@ def _read(body: bytes) -> dict[str, Any]:
         raise _Refused(
             Unreadable(
                 message=f"has {len(fields)} fields, over {FIELDS_MAX}",
-                remedy="send only the fields that the operation has",
+                remedy="send only fields of this operation",
             )
         )
     strings_left = _strings(body) - len(fields)
@@ -199,7 +199,7 @@ def _check_length(part: bytes, path: Path) -> None:
         raise _Refused(
             Unreadable(
                 message=f"{path_text(path)} has {len(part)} bytes, over {PART_BYTES_MAX}",
-                remedy="split it, and send the parts one after another",
+                remedy="split it, and send the parts in separate requests",
             )
         )
 
@@ -313,7 +313,10 @@ def _malformed(error: msgspec.DecodeError, part: bytes, body: bytes) -> _Refused
         fault = _explained(body)
         if fault is not None and HALF in fault.message:
             return _Refused(fault)
-        what = "it ends too early, holds half of a character, or a number has too many digits"
+        what = (
+            "it ends too early, contains an incomplete character, or has a number with too many "
+            "digits"
+        )
         offset = len(part)
     else:
         offset = int(at)

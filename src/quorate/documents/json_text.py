@@ -214,7 +214,7 @@ def _remedy(message: str) -> str:
         return "write a tab as \\t and a line break as \\n"
     if "escape" in message:
         return "double the backslash, or use a JSON escape"
-    return "text that begins with { or [ is read as JSON; correct it or write YAML"
+    return "text that begins with { or [ is read as JSON; correct the JSON, or write YAML"
 
 
 def _places(text: str, offset: int, start: Position) -> Mapping[Path, Position]:

@@ -80,7 +80,7 @@ def pool_selector(value: object, at: At) -> Selector | None:
         if key == FLAVOR_LABEL:
             at.child(key).fault(
                 "must not be used by a pool: a pool selects places",
-                "give those nodes a label of your own and select that",
+                "give those nodes another label, and select that label",
             )
         elif key in LABELS:
             place_value(wanted, at.child(key))

@@ -18,7 +18,7 @@ VALUES_MAX: Final = 2_000_000
 TOO_DEEP: Final = f"values nest deeper than {DEPTH_MAX} levels"
 TOO_MANY: Final = f"the text holds over {VALUES_MAX} values, aliases expanded"
 FLATTEN: Final = "no document needs that; check brackets and indentation"
-HALF: Final = "a string holds half of a surrogate pair"
+HALF: Final = "a string contains half of a surrogate pair"
 WHOLE: Final = "write the character itself, or both surrogates"
 SPLIT: Final = "split it into several files, and use fewer aliases"
 

@@ -39,7 +39,7 @@ _QUOTA: Final = frozenset(SNAKE_CASE) | frozenset(SNAKE_CASE.values())
 _HINTS: Final = {
     "maxConcurrentAllocations": "did you mean 'maxConcurrentRuns'?",
     "maxRuns": "did you mean 'maxConcurrentRuns'?",
-    "sensitivePoolSize": "write it in the System document: it holds for all owners",
+    "sensitivePoolSize": "write it in the System document: it applies to all owners",
     "sensitive_pool_size": "write sensitivePoolSize in the System document",
 }
 _SHARE: Final = values.decimal_of(factor=PPM, unit="millionth", low=0, high=PPM)
@@ -79,5 +79,5 @@ def _spelling(fields: Fields, name: str) -> str:
     if other not in fields:
         return name
     if name in fields:
-        fields.at(other).fault(f"is {name} again, in another spelling", "keep one of the two")
+        fields.at(other).fault(f"repeats {name} in another spelling", "keep one of the two")
     return other

@@ -305,7 +305,7 @@ def _refuse_second(
     first = firsts.setdefault((judged.kind, name), start)
     if first is not start:
         At(("metadata", "name"), judged.faults).fault(
-            f"{quoted(name)} is the name of another {judged.kind}, on line {first.line}",
+            f"{quoted(name)} is also the name of another {judged.kind}, on line {first.line}",
             "give each document its own name, or remove one of the two",
         )
 

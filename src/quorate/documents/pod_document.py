@@ -51,7 +51,7 @@ _ON_THE_RUN: Final = {
 _NO_HOST: Final = {
     "hostPath": "use persistentVolumeClaim: a run does not reach the disks of a node",
 }
-_NO_GPUS: Final = {"nvidia.com/gpu": "remove it: spec.resources.totalGPUs says how many GPUs"}
+_NO_GPUS: Final = {"nvidia.com/gpu": "remove it: spec.resources.totalGPUs is the number of GPUs"}
 _OPERATOR: Final = values.choice(TolerationOperator)
 _EFFECT: Final = values.choice(TaintEffect)
 _MEDIUM: Final = values.choice(Medium)
@@ -116,13 +116,13 @@ def _volume(value: object, at: At) -> Volume | None:
     if fields is None:
         return None
     path = fields.required(
-        "mountPath", _mount_path, remedy="say where it appears: mountPath: /data"
+        "mountPath", _mount_path, remedy="name its path in the container: mountPath: /data"
     )
     sources = [source for source in VolumeSource if source.value in fields]
     if len(sources) != 1:
         at.fault(
             f"must have exactly one of {', '.join(sorted(_SOURCES))}, got {len(sources)}",
-            "say what is in it, e.g. persistentVolumeClaim: datasets",
+            "name its source, e.g. persistentVolumeClaim: datasets",
         )
         return None
     (source,) = sources

@@ -125,7 +125,8 @@ def _check_rounds(fields: Fields, discipline: Discipline) -> None:
     if discipline is Discipline.ROUNDS:
         if "policy" not in fields:
             fields.at("policy").fault(
-                "is required when discipline is rounds", "name one, e.g. policy: max_min_fairness"
+                "is required when discipline is rounds",
+                ("name a policy, e.g. policy: max_min_fairness"),
             )
         return
     for name in ("policy", "roundLength", "throughputs", "costs"):
@@ -154,7 +155,9 @@ def read_system(spec: object, at: At, head: Head) -> System | None:
 
 def _instant_ppm(value: object, at: At) -> int | None:
     """Return the weight of the current share of an owner against its past share, in millionths."""
-    fields = fields_of(value, at, _WEIGHTS, {"decayedShare": "write 1 minus it as instantShare"})
+    fields = fields_of(
+        value, at, _WEIGHTS, {"decayedShare": ("write 1 minus this value as instantShare")}
+    )
     if fields is None:
         return None
     return fields.optional("instantShare", _PART, System().instant_weight_ppm)

@@ -66,7 +66,7 @@ def _flavor(value: object, at: At) -> tuple[TypeRates, ...] | None:
     if entries is None:
         return None
     if not entries:
-        at.fault("has no types of jobs", "add some, as in ('resnet', 1): {null: 20.5}")
+        at.fault("has no types of jobs", "add types, as in ('resnet', 1): {null: 20.5}")
     reading = _Reading()
     for key, rates in entries.items():
         job_type = _type(key, at)
@@ -127,7 +127,7 @@ def _read_type(reading: _Reading, job_type: JobType, value: object, at: At) -> N
 def _rate(value: object, at: At) -> int | None:
     """Return a rate in millionths."""
     if value is None:
-        at.fault("has no value", "give it one, 0 if it cannot run")
+        at.fault("has no value", "give it a rate, 0 if it cannot run")
         return None
     found = rate(value, at)
     if found is None:
@@ -137,7 +137,10 @@ def _rate(value: object, at: At) -> int | None:
 
 def _pair(value: object, at: At) -> _Pair | None:
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - the two of a pair
-        at.fault(f"must be the rates of the two, got {shown(value)}", "write two, as in [2.4, 0.9]")
+        at.fault(
+            (f"must be the rates of the two, got {shown(value)}"),
+            "write two rates, as in [2.4, 0.9]",
+        )
         return None
     one, other = _rate(value[0], at.child(0)), _rate(value[1], at.child(1))
     return None if one is None or other is None else (one, other)

@@ -18,7 +18,7 @@ def rate(value: object, at: At) -> float | None:
         return found
     at.fault(
         f"must be 0, or from {RATE_MIN:f} to {RATE_MAX:.0f} steps a second, got {shown(value)}",
-        "count larger or smaller steps, in all rates alike; 0 means that it cannot run",
+        "use larger or smaller steps as the unit of all rates; 0 means that it cannot run",
     )
     return None
 

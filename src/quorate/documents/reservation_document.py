@@ -23,8 +23,10 @@ def check_reservation(spec: object, at: At) -> None:
     fields = fields_of(spec, at, _SPEC)
     if fields is None:
         return
-    fields.required("runRef", _run_ref, remedy="name the run it is for: runRef: {name: train}")
-    fields.required("intendedSlice", _slice, remedy="say where: a domain, or a list of nodes")
+    fields.required(
+        "runRef", _run_ref, remedy=("name the run of the reservation: runRef: {name: train}")
+    )
+    fields.required("intendedSlice", _slice, remedy="state the place: a domain, or a list of nodes")
     fields.required("payingEnvelope", _envelope_name, remedy="name the envelope that pays")
     fields.required("earliestStart", time_ms, remedy="say when, e.g. 2026-01-31T09:00:00Z")
 

@@ -138,7 +138,7 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
     owner = fields.required(
         "owner",
         values.name,
-        remedy="say whose work it is, e.g. owner: rai",
+        remedy="name the owner, e.g. owner: rai",
         otherwise="" if head.lenient or not head.needs_owner else None,
     )
     flavors, gpus = fields.required(
@@ -215,7 +215,7 @@ def _array(
     at = fields.at("array")
     for other in ("sensitive", "workload"):
         if other in fields:
-            at.fault(f"has no meaning beside {other}", f"remove {other}, or remove array")
+            at.fault(f"cannot be combined with {other}", f"remove {other}, or remove array")
     found = fields.maybe("array", array_reader(head.name))
     return (None, None) if found is None else found
 
@@ -236,7 +236,7 @@ def _workload(fields: Fields) -> str | None:
     for other in ("command", "image"):
         if found is not None and other in fields:
             fields.at("workload").fault(
-                f"has its own program, so that {other} cannot be set",
+                f"has its own program, so {other} cannot be set",
                 f"remove {other}, or remove workload",
             )
     return found
@@ -246,14 +246,17 @@ def _resources(value: object, at: At) -> _Resources | None:
     fields = fields_of(value, at, _RESOURCES, _RESOURCE_HINTS)
     if fields is None:
         return None
-    gpus = fields.required("totalGPUs", values.gpus, remedy="say how many, e.g. totalGPUs: 8")
+    gpus = fields.required(
+        "totalGPUs", values.gpus, remedy=("state the number of GPUs, e.g. totalGPUs: 8")
+    )
     return _flavors(fields), gpus
 
 
 def _flavors(fields: Fields) -> tuple[str, ...] | None:
     if "gpuType" in fields and "gpuTypes" in fields:
         fields.at("gpuTypes").fault(
-            "is set beside gpuType", "keep gpuType for one kind, gpuTypes for several by preference"
+            "is set beside gpuType",
+            ("use gpuType for one kind, or gpuTypes for several in order of preference"),
         )
         return None
     if "gpuTypes" in fields:
@@ -298,9 +301,15 @@ def _malleable(value: object, at: At) -> Malleable | None:
     fields = fields_of(value, at, _MALLEABLE)
     if fields is None:
         return None
-    low = fields.required("minTotalGPUs", values.gpus, remedy="say the least it can work with")
-    high = fields.required("maxTotalGPUs", values.gpus, remedy="say the most it can use")
-    step = fields.required("stepGPUs", values.gpus, remedy="say by how many it grows and shrinks")
+    low = fields.required(
+        "minTotalGPUs", values.gpus, remedy=("state the least number of GPUs that it can work with")
+    )
+    high = fields.required(
+        "maxTotalGPUs", values.gpus, remedy=("state the largest number of GPUs that it can use")
+    )
+    step = fields.required(
+        "stepGPUs", values.gpus, remedy=("state by how many GPUs it grows and shrinks")
+    )
     desired = fields.maybe("desiredTotalGPUs", values.gpus)
     if low is not None and high is not None and low > high:
         fields.at("minTotalGPUs").fault(
@@ -354,6 +363,6 @@ def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None
 def _working_dir(value: object, at: At) -> str | None:
     found = values.text(value, at)
     if found == "":
-        at.fault(f"must not be empty, got {quoted(found)}", "name a folder or leave it out")
+        at.fault(f"must not be empty, got {quoted(found)}", "name a folder, or leave the field out")
         return None
     return found

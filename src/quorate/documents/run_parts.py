@@ -116,7 +116,9 @@ def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
         fields = fields_of(value, at, _ARRAY)
         if fields is None:
             return None
-        found = fields.required("tasks", tasks, remedy="say which, e.g. tasks: 0-9, or 0-9%4")
+        found = fields.required(
+            "tasks", tasks, remedy=("state the indexes, e.g. tasks: 0-9, or 0-9%4")
+        )
         array, task = fields.maybe("name", values.name), fields.maybe("task", _INDEX)
         if found is None:
             return None
@@ -129,7 +131,8 @@ def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
             or task_name(array, task) != name
         ):
             at.fault(
-                "name and task belong to one task, and this document is not that of a task",
+                "name and task are only for a document of one task, and this document is for the "
+                "whole array",
                 "leave name and task out: Quorate sets them",
             )
             return None
@@ -174,7 +177,7 @@ def _mail_address(value: object, at: At) -> str | None:
 def _mail_kinds(value: object, at: At) -> tuple[NoticeKind, ...] | None:
     found = complete(listed(value, at, _RUN_KIND))
     if found == ():
-        at.fault("must name at least one kind", "name one, or remove kinds")
+        at.fault("must name at least one kind", "name a kind, or remove kinds")
         return None
     return None if found is None else tuple(dict.fromkeys(found))
 
@@ -191,7 +194,7 @@ def command(value: object, at: At) -> tuple[str, ...] | None:
     if found is None:
         return None
     if not found or not found[0]:
-        at.fault("must begin with a program", "name one, or leave command out")
+        at.fault("must begin with a program", "name a program, or leave command out")
         return None
     return found
 
@@ -231,7 +234,8 @@ def rounds_work(fields: Fields) -> RoundsWork | None:
         return None
     if "jobType" in fields and "throughputs" in fields:
         fields.at("throughputs").fault(
-            "is set beside jobType", "keep jobType to use the table's rates, or throughputs"
+            "is set beside jobType",
+            ("keep jobType to use the rates of the table, or keep throughputs"),
         )
     elif "jobType" not in fields and "throughputs" not in fields:
         fields.at("jobType").fault(
@@ -251,6 +255,8 @@ def _throughputs(value: object, at: At) -> tuple[tuple[str, float], ...] | None:
         at.fault("must give the rate of at least one flavor", "add one, e.g. {v100: 12.5}")
         return None
     if isinstance(value, dict) and len(value) > RATES_MAX:
-        at.fault(f"gives {len(value)} rates, over {RATES_MAX}", "keep those of flavors of its pool")
+        at.fault(
+            (f"gives {len(value)} rates, over {RATES_MAX}"), "keep the rates of flavors of its pool"
+        )
         return None
     return mapped(value, at, key=values.name, read=rate)

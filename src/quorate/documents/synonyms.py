@@ -59,7 +59,7 @@ def _move(tree: object, at: At, theirs: Path, ours: Path) -> None:
         for key in theirs:
             place = place.child(key)
         place.fault(
-            f"means the same as {path_text(ours)}, and differs: {shown(value)}, not {shown(own)}",
+            f"means the same as {path_text(ours)}, but differs: {shown(value)}, not {shown(own)}",
             "keep one of the two",
         )
 

@@ -58,7 +58,7 @@ def time_ms(value: object, at: At) -> int | None:
         return None
     if match[8] is None and match[9] is None:
         at.fault(
-            f"must say its offset from UTC, got {shown(value)}",
+            f"must have an offset from UTC, got {shown(value)}",
             f"write {value}Z for UTC, or an offset such as {value}+02:00",
         )
         return None

@@ -104,7 +104,7 @@ def text(value: object, at: At) -> str | None:
         at.fault(f"must be at most {TEXT_CHARS_MAX} characters, got {len(found)}", "shorten it")
         return None
     if _UNSAFE.search(found):
-        at.fault("must not hold a NUL or half of a surrogate pair", "remove that character")
+        at.fault("must not contain a NUL or half of a surrogate pair", "remove that character")
         return None
     return found
 

@@ -61,7 +61,7 @@ _TAG_DECLARED: Final = re.compile(r"(?:^|[\r\n])%TAG")
 _ESCAPED_ONLY: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 _MEND: Final = "check the indentation and punctuation here"
 _REMEDIES: Final = {
-    "mapping values are not allowed": "put text that holds ': ' in quotes, and check the "
+    "mapping values are not allowed": "put text that contains ': ' in quotes, and check the "
     "indentation",
     "cannot start any token": "put text that begins with a special character in quotes",
     "Unicode character escape": "check escapes: write the character itself, or both surrogates",
@@ -183,7 +183,9 @@ def _malformed(error: MarkedYAMLError, text: str) -> _Refused:
 
 def _check_version(event: DocumentStartEvent) -> None:
     if event.version is not None and tuple(event.version) != (1, 2):
-        raise _Refused("only YAML 1.2 is read", "remove the %YAML line", position(event.start_mark))
+        raise _Refused(
+            ("only YAML 1.2 is supported"), "remove the %YAML line", position(event.start_mark)
+        )
 
 
 class _Builder:
@@ -232,7 +234,7 @@ class _Builder:
         if inside is not None and inside.key is None and isinstance(inside.value, dict):
             if written in inside.value:
                 raise _Refused(
-                    f"the key {quoted(written)} is here twice",
+                    f"the key {quoted(written)} appears twice",
                     "keep one of the two",
                     position(event.start_mark),
                 )
@@ -268,7 +270,7 @@ class _Builder:
         target = self._anchors.get(event.anchor)
         if target is None:
             raise _Refused(
-                f"alias {quoted('*' + event.anchor)} names no anchor that ends before it",
+                f"alias {quoted('*' + event.anchor)} does not name an earlier anchor",
                 "define the anchor first, in the same document",
                 position(event.start_mark),
             )

@@ -103,7 +103,7 @@ class Confinement:
             _leave_keyring()
             _called("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             if {*os.getresuid(), *os.getresgid()} != {own.uid, own.gid}:
-                raise PermissionError(errno.EPERM, "it is still another user")
+                raise PermissionError(errno.EPERM, "it still runs as another user")
         except OSError as error:
             raise StartError(
                 CODE_NOT_STARTED,
@@ -125,7 +125,7 @@ class Confinement:
         except (OSError, ValueError) as error:
             what = (
                 f"cannot be entered by the run's system user, {self.account}: {_words(error)}; let "
-                "it in (each folder above needs the right to pass), or name another one"
+                "it in (each folder above must be executable for the user), or name another one"
             )
         else:
             return
@@ -141,10 +141,10 @@ def confined(isolation: Isolation, run_folder: Path) -> Confinement:
         cgroup, gaps = _cgroup(isolation, run_folder)
     except OSError as error:
         raise StartError(
-            CODE_NOT_STARTED, f"a folder of its own cannot be made in {place}: {_words(error)}"
+            CODE_NOT_STARTED, f"its private folder cannot be created in {place}: {_words(error)}"
         ) from None
     if os.uname().machine not in _KEYCTL:
-        gaps.append("keys in the session keyring of the service are not kept from it")
+        gaps.append("it can read keys in the session keyring of the service")
     why_not = why_others_show()
     if why_not:
         gaps.append(f"other users' processes are not hidden: {why_not}")
@@ -183,8 +183,8 @@ def _own_folder(place: Path, own: Account) -> Path:
             # Not changed here: root would also change the targets of links in it.
             raise StartError(
                 CODE_NOT_STARTED,
-                f"{folder} belongs to uid {found.st_uid}, but the run now runs as {own}; when "
-                f"nothing else needs it, run: chown -hR {own.uid}:{own.gid} {folder}",
+                f"{folder} belongs to uid {found.st_uid}, but the run now runs as {own}; if "
+                f"nothing else uses the folder, run: chown -hR {own.uid}:{own.gid} {folder}",
             ) from None
     os.chown(folder, own.uid, own.gid, follow_symlinks=False)
     folder.chmod(0o700)

@@ -109,7 +109,7 @@ class Keeper:
         self._complaint = ""
         self._status = self._read_status()
         wanted = read_wanted(folder)
-        assert wanted is not None, "a keeper is started when something is wanted"
+        assert wanted is not None, "a keeper is only started with a wanted state"
         self._dues: Dues = {}
         self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
         self._wake()
@@ -169,7 +169,7 @@ class Keeper:
             return
         exited = status.exited
         if status.boot != sessions.boot_id():
-            self._say("the machine was restarted, and so is the work")
+            self._say("the machine was restarted, so the work is restarted, too")
             self._status = replace(status, slots=())
             return
         losses = 1 if was_undisturbed(status, _now_ms()) else status.losses + 1
@@ -280,7 +280,7 @@ class Keeper:
         assert work is not None
         if lost - work.gang.lost:
             nodes = sorted({node for node, _ in lost})
-            self._say(f"{', '.join(nodes)} was lost, and what ran there is killed")
+            self._say(f"{', '.join(nodes)} was lost, and its processes are killed")
         work.gang = replace(work.gang, lost=lost)
         there = [each for each in work.by_pid.values() if each.rank.is_hit(lost)]
         pids = [each.pid for each in there if each.code is None]
@@ -293,7 +293,7 @@ class Keeper:
         work = self._work
         assert work is not None
         if work.gang.stop_by_ms is not None:
-            self._say("its time is over, and its processes are killed")
+            self._say("its grace period is over, and its processes are killed")
         self._kill_rest(work)
 
     def _kill_rest(self, work: _Work) -> None:
@@ -306,7 +306,10 @@ class Keeper:
         if unkilled and not work.is_stuck:
             work.is_stuck = True
             which = ", ".join(str(pid) for pid in unkilled)
-            self._say(f"cannot kill {which}: another user's; its GPUs are free when that has ended")
+            self._say(
+                f"cannot kill {which}: another user's; the GPUs become free when that process "
+                "has ended"
+            )
 
     # --- Seeing ---
 
@@ -425,13 +428,15 @@ class Keeper:
             if wanted is not None:
                 self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
         except (UnreadableError, OSError) as error:
-            self._say(f"the wanted state cannot be read, and the previous one stays: {error}")
+            self._say(
+                f"the wanted state cannot be read, so the previous one remains in force: {error}"
+            )
 
     def _read_status(self) -> Status:
         try:
             return read_status(self._folder) or Status()
         except UnreadableError as error:
-            self._say(f"the state of the work is not known, and it is restarted: {error}")
+            self._say(f"the state of the work is not known, so the work is restarted: {error}")
             return Status()
 
     def _wake(self) -> None:

@@ -56,7 +56,7 @@ class OutputWriter:
             folder.mkdir(parents=True, exist_ok=True)
             self._go_on()
         except OSError as error:
-            self.trouble = f"the output before this is not continued: {error}"
+            self.trouble = f"the earlier output is not continued: {error}"
 
     def _go_on(self) -> None:
         """Open the last segment at the end of its last whole record."""
@@ -108,7 +108,7 @@ class OutputWriter:
             return
         try:
             if self._lines_lost:
-                note = f"quorate: {self._lines_lost} lines were lost: the disk did not take them"
+                note = f"quorate: {self._lines_lost} lines were lost: the disk did not accept them"
                 self._write((-1, "-", "err"), [note.encode()], at_ms)
                 self._lines_lost = 0
             self._write(source, lines, at_ms)
@@ -132,7 +132,7 @@ class OutputWriter:
         self._next += len(lines)
 
     def _segment(self) -> IO[bytes]:
-        """Return the file to write to; a new one if the last is long enough."""
+        """Return the file to write to; a new one if the last one is full."""
         if self._file is not None and self._bytes < self._segment_bytes:
             return self._file
         self.close()

@@ -1,8 +1,8 @@
 """The processes of a run: started, warned, killed, and waited for until the last one has ended.
 
-On Linux the keeper inherits every process that its processes leave behind, so that having no child
-means that none is left, however often they forked; and they do not outlive it. On other systems
-only the process groups are known.
+On Linux orphaned descendants of its processes become children of the keeper. So when the keeper has
+no child, no process of the work is left; and no process outlives the keeper. On other systems only
+the process groups are known.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def adopt() -> Callable[[], None]:
         return lambda: None
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "cannot become the reaper of what processes leave behind")
+        raise OSError(ctypes.get_errno(), "cannot become the reaper of orphaned processes")
     keeper = os.getpid()
 
     def die_with_keeper() -> None:

@@ -57,7 +57,10 @@ def start_error(
     command = f"command {work.command[0]!r}"
     if isinstance(error, FileNotFoundError):
         if account:
-            remedy = "give its whole path, or a PATH in env; or mend its first line, if it has #!"
+            remedy = (
+                "give its whole path, or a PATH in env; or correct its first line, if it begins "
+                "with #!"
+            )
             return StartError(CODE_NOT_FOUND, f"{command} was not found; {remedy}")
         interpreter = _interpreter(work, env)
         if interpreter is None:
@@ -65,8 +68,8 @@ def start_error(
             return StartError(CODE_NOT_FOUND, f"{command} was not found; {remedy}")
         return StartError(
             CODE_NOT_FOUND,
-            f"{command} begins with #!{interpreter}, which was not found; mend its first line, or "
-            "name its interpreter in the command",
+            f"{command} begins with #!{interpreter}, which was not found; correct its first line, "
+            "or name its interpreter in the command",
         )
     if isinstance(error, PermissionError) and account:
         what = (
@@ -76,12 +79,15 @@ def start_error(
     elif isinstance(error, PermissionError):
         what = "may not be run; make it executable (chmod +x), or name its interpreter first"
     elif not isinstance(error, OSError):
-        what = f"or its env cannot be given to a process: {error}; leave that out"
+        what = (
+            f"or its env cannot be given to a process: {error}; leave that argument or variable out"
+        )
     elif error.errno == errno.ENOEXEC:
         what = "is no program: let it begin with a line such as #!/bin/sh, or name its interpreter"
     elif error.errno in _NO_ROOM:
         what = (
-            f"was not started: the machine has no room for it ({_words(error)}); run less there, "
+            f"was not started: the machine has no resources left for it ({_words(error)}); run "
+            "less there, "
             "or raise the limits of the service's user"
         )
     else:

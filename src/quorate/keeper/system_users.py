@@ -38,11 +38,11 @@ def account(text: str) -> Account:
     """
     found = _numbered(text) if is_number(text) else _named(text)
     if found.uid == 0:
-        raise AccountError(f"system user {text!r} is root; name one that is not")
+        raise AccountError(f"system user {text!r} is root; name another user")
     if 0 in (found.gid, *found.groups):
         raise AccountError(
-            f"system user {text!r} is in the group {_group_name(0)!r}; take it out, or name "
-            "another one"
+            f"system user {text!r} is in the group {_group_name(0)!r}; remove it from that group, "
+            "or name another one"
         )
     return found
 

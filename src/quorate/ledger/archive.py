@@ -214,7 +214,7 @@ class RunArchive:
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
         """Yield (sequence of the submission, name) of the runs that satisfy ``query``, in order.
 
-        Each owner is queried by itself, by the index that has its runs in order.
+        Each owner is queried separately, with the index that has its runs in order.
         """
         owners = [None] if query.owners is None else sorted(query.owners)
         each = [self._names_of(query, owner) for owner in owners]

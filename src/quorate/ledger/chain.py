@@ -265,7 +265,7 @@ def _fault(block: Block, after: Head) -> str | None:
     if block.height != after.height + 1:
         return f"block {after.height + 1} is missing: block {block.height} is in its place"
     if block.first_seq != after.seq + 1:
-        return f"the block says it begins at sequence {block.first_seq}, not {after.seq + 1}"
+        return f"the block begins at sequence {block.first_seq}, not {after.seq + 1}"
     if block.prev_hash != after.hash:
         return "the block does not name the hash of the block before it"
     if block.hash != _hash(block.prev_hash, block.body):
@@ -300,7 +300,7 @@ def _check_times(block: Block, events: Sequence[Event], not_before_ms: int) -> N
     for seq, event in enumerate(events, start=block.first_seq):
         if event.at_ms < not_before_ms:
             raise CorruptLedgerError(
-                f"time runs back from {not_before_ms} to {event.at_ms}",
+                f"the time goes back from {not_before_ms} to {event.at_ms}",
                 height=block.height,
                 seq=seq,
             )

@@ -195,7 +195,7 @@ class _Witness:
 def _origin_difference(checkpoint: Checkpoint, first: Block | None) -> Disagrees | None:
     """Return how the ledger's first block, known to be sound, contradicts the checkpoint."""
     if first is None:
-        detail = f"the ledger is empty; the checkpoint saw {checkpoint.seq} events"
+        detail = f"the ledger is empty; the checkpoint covers {checkpoint.seq} events"
         return Disagrees(kind=Disagreement.TRUNCATED, detail=detail)
     opened = open_block(first, after=GENESIS)[0]
     if not isinstance(opened, LedgerOpened) or opened.ledger_id != checkpoint.ledger_id:
@@ -215,14 +215,14 @@ def _history_difference(checkpoint: Checkpoint, there: Head | None, end: Head) -
     """Return how the ledger at the checkpoint's height differs from it, or None."""
     if there is None:
         detail = (
-            f"the ledger ends at block {end.height}, sequence {end.seq}; "
-            f"the checkpoint saw block {checkpoint.height}, sequence {checkpoint.seq}"
+            f"the ledger ends at block {end.height}, sequence {end.seq}; the checkpoint covers "
+            f"block {checkpoint.height}, sequence {checkpoint.seq}"
         )
         return Disagrees(kind=Disagreement.TRUNCATED, detail=detail)
     if (there.seq, there.hash) != (checkpoint.seq, checkpoint.hash):
         detail = (
             f"at block {checkpoint.height} the ledger has sequence {there.seq}, hash "
-            f"{there.hash.hex()}; the checkpoint saw sequence {checkpoint.seq}, hash "
+            f"{there.hash.hex()}; the checkpoint has sequence {checkpoint.seq}, hash "
             f"{checkpoint.hash.hex()}"
         )
         return Disagrees(kind=Disagreement.REWRITTEN, detail=detail)

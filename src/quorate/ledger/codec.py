@@ -2,7 +2,7 @@
 
 A tag such as ``lease-started/1`` names a shape for ever. When a shape must change, the new one gets
 the next number in ``model/events.py``; the old class moves here, keeps its tag, and gets an entry
-in ``UPCASTERS`` that makes the current event of it. Decoding checks every field's type, so the
+in ``UPCASTERS`` that converts it to the current event. Decoding checks every field's type, so the
 result is a whole event or an error.
 """
 
@@ -271,7 +271,7 @@ def _whole_task(stored: TaskSubmitted, firsts: Mapping[str, Run], seq: int) -> R
     first = firsts.get(stored.run.removesuffix(f"_{stored.task}"))
     if first is None:
         raise CorruptLedgerError(
-            f"task {stored.run!r} is not behind the first task of its array", seq=seq
+            f"task {stored.run!r} comes before the first task of its array", seq=seq
         )
     return RunSubmitted(stored.at_ms, stored.actor, task_run(first, stored.task))
 

@@ -1,4 +1,4 @@
-"""Fold: the state is what the events add up to.
+"""Fold: computes the state from the events.
 
 Replaying checks the chain as it goes, so a state is never built from bytes that do not verify.
 """

@@ -110,7 +110,7 @@ def unpack(segment: Segment, data: bytes) -> list[Block]:
     ]
     heights = [block.height for block in blocks]
     if heights != list(range(segment.first_height, segment.last_height + 1)):
-        raise _damaged(segment, "it holds other blocks than its name says")
+        raise _damaged(segment, "it contains other blocks than those in its name")
     return blocks
 
 
@@ -120,7 +120,7 @@ def check(segment: Segment, data: bytes) -> None:
     if isinstance(found, Broken):
         raise _damaged(segment, f"block {found.height}: {found.what}")
     if found.head != segment.head:
-        raise _damaged(segment, "it does not lead to the head that it should")
+        raise _damaged(segment, "its last block is not the expected one")
 
 
 def _damaged(segment: Segment, what: str) -> CorruptLedgerError:

@@ -241,8 +241,8 @@ class Cut:
     def payload(self) -> bytes:
         """The state without the archived runs, as bytes.
 
-        Made an entry at a time, so that other threads run meanwhile: one call that encodes all of
-        it would block them for its whole duration.
+        Encoded one entry at a time, so that other threads can run: one call for all entries would
+        block them for its whole duration.
         """
         returned = self.returned
         here = [r for r in self.runs if r.ended_ms is None or r.spec.name in returned]

@@ -56,7 +56,7 @@ class BlockDraft:
         self.decided.append((Decision(), self.ahead.seq + 1, error))
 
     def room_for(self, events: Sequence[Event]) -> bytes | None:
-        """Return ``events`` as bytes; None if they do not fit in beside the others.
+        """Return ``events`` as bytes; None if they do not fit in with the others.
 
         Raises ``BlockTooLargeError`` if they do not fit into any block.
         """

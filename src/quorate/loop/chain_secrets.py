@@ -1,4 +1,4 @@
-"""The secrets of the lottery's chains that this machine has, and when a secret is to be recorded.
+"""The secrets of the lottery's chains on this machine, and when to record a secret.
 
 The first chain's secret is in a file beside the ledger. Those of later chains, and of the present
 one if several machines share the ledger, are in the ledger itself, sealed (docs/adr/0052).
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ChainSecrets:
-    """``secret`` is the one beside the ledger; ``seal`` opens those in it. Either may be missing.
+    """``secret`` is from the file; ``seal`` decrypts those in the ledger. Either may be None.
 
     A secret that cannot be opened is logged once for each chain.
     """

@@ -16,7 +16,7 @@ from quorate.loop.engine import Engine
 from quorate.loop.orders import commands_of
 
 ACTOR: Final = "clock"
-"""The actor of events that time makes due."""
+"""The actor of events for due changes."""
 EXECUTOR_ACTOR: Final = "executor"
 """The actor of events that the executor reports."""
 REPORTS_MAX: Final = 1_000

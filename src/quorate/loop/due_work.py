@@ -189,7 +189,7 @@ class DueWork:
         if not declared.tokens:
             return ""
         links = self._secrets.links(self._engine.view.lottery)
-        assert links is not None, "only what can be drawn is due"
+        assert links is not None, "only a conflict that can be drawn is due"
         return links.link(declared.preimage_index).hex()
 
     def _next_due(self) -> ConflictDeclared | None:

@@ -209,7 +209,7 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use reads on first, because it is not known what was recorded."""
+        """Whether the next use first reads on, because the result of the last commit is unknown."""
         return self._is_behind or not self._is_whole
 
     @property
@@ -252,7 +252,7 @@ class Engine:
             self._check_recorded(before, events)
 
     def _followed(self, height: int) -> int:
-        """Note that the state is at what the store's head was; return how far from ``height``."""
+        """Note that the state has reached the store's head; return its distance from ``height``."""
         self._is_behind = False
         if self.is_shared and self._head.height > height:
             self._maybe_snapshot()
@@ -521,7 +521,7 @@ class Engine:
         try:
             self._recover()
         except QuorateError as error:
-            _LOG.warning("what was recorded is not known yet: %s", error)
+            _LOG.warning("it is not known yet what was recorded: %s", error)
 
     def _reload_if_torn(self) -> None:
         """Read the state again from the store if applying a block to it did not return."""
@@ -588,8 +588,8 @@ class Engine:
     def _append(self, events: Sequence[Event], ahead: State, encoded: bytes = b"") -> None:
         """Record ``events`` as one block after the head, and move the state to it.
 
-        ``ahead`` is the state with them: an overlay, or the engine's own. ``encoded`` are the
-        events as bytes, where they are known.
+        ``ahead`` is the state including these events: an overlay, or the engine's own state.
+        ``encoded`` are the events as bytes, where they are known.
         """
         block = seal(self._head, events, encoded)
         self._is_behind = True

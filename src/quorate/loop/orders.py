@@ -109,7 +109,7 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
 
 
 def _end_of(view: StateView, report: Report) -> Complete | Fail | NotStarted | Confirm | None:
-    """Return the command for what has become of a run or a lease; None where there is nothing."""
+    """Return the command for a reported end of a run or a lease; None if there is none."""
     match report:
         case RunExited():
             if report.lease not in view.leases or _is_settled(view, report.run):

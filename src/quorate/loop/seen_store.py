@@ -111,4 +111,4 @@ class SeenStore:
 
 
 def _read_only() -> StoreReadOnlyError:
-    return StoreReadOnlyError("what an engine has seen of a ledger is for reading")
+    return StoreReadOnlyError("the blocks that an engine has read are read-only")

@@ -9,7 +9,7 @@ from quorate.model.events import MoveCause, MoveCode, RoundCause, RoundCode, Rou
 
 _SENTENCES: Final = {
     MoveCode.LEASE_OVERRAN: "{objects} overran",
-    MoveCode.EXECUTOR_LATE: "the end of {objects} is not confirmed in time",
+    MoveCode.EXECUTOR_LATE: "the end of {objects} was not confirmed in time",
     MoveCode.NODE_LOST: "{objects} failed",
     MoveCode.NODE_DRAINED: "{objects} drained",
     MoveCode.NODES_CHANGED: "the nodes of {objects} changed",
@@ -18,7 +18,7 @@ _SENTENCES: Final = {
     MoveCode.OWNER_MOVED: "the parents of {objects} changed",
     MoveCode.QUOTA_CHANGED: "the quota of {objects} changed",
     MoveCode.POOL_CHANGED: "{objects} changed",
-    MoveCode.CONFLICT_CLEARING: "{objects} makes room for it",
+    MoveCode.CONFLICT_CLEARING: "{objects} makes room for the start",
     MoveCode.CONFLICT_CALLED_OFF: "no conflict: {note}",
     MoveCode.CONFLICT_NO_HEADROOM: "no conflict: its owner's hard quota is what it waits for",
     MoveCode.CONFLICT_BARRED: (
@@ -34,29 +34,30 @@ _SENTENCES: Final = {
         "no conflict: its owner has used its budget, or would exceed its target share"
     ),
     MoveCode.CONFLICT_NOT_NEEDED: "no conflict: none is needed",
-    MoveCode.CONFLICT_NO_ROOM: "no conflict: none would make room now",
+    MoveCode.CONFLICT_NO_ROOM: "no conflict: no conflict would make room now",
     MoveCode.CONFLICT_NO_LOTTERY: "no conflict: the ledger has no lottery left to draw by",
     MoveCode.LOANS_RECALLED: "what its owner lent to {objects} is recalled for it",
-    MoveCode.FOUND_AGAIN: "it has a start again",
+    MoveCode.FOUND_AGAIN: "the run has a planned start again",
     MoveCode.AS_RECORDED: "{note}",
 }
 
 _OF_ROUNDS: Final = {
     RoundCode.NO_POLICY: "there is no policy {policy!r}",
     RoundCode.TOO_MANY_RUNS: (
-        "{policy} takes too long for {runs}: {limit} are the most; choose another policy for the "
-        "pool"
+        "{policy} takes too long for {runs}: its maximum is {limit}; choose another policy for "
+        "the pool"
     ),
     RoundCode.TOO_CROWDED: (
-        "{policy} takes too long for {runs} on {gpus}: {limit} a GPU are the most; choose another "
+        "{policy} takes too long for {runs} on {gpus}: its maximum is {limit} per GPU; choose "
+        "another "
         "policy for the pool"
     ),
     RoundCode.FAILED: "the policy failed; choose another policy for the pool, and report this",
     RoundCode.LEFT_OUT: "{runs} left out ({note})",
     RoundCode.UNSOLVED: "{note}",
     RoundCode.UNFINISHED: (
-        "{runs} might have more: how much takes {policy} too long to compute, or is hidden by "
-        "rounding; they share the rest by weight"
+        "{runs} might have more: how much takes {policy} too long to compute, or is lost in "
+        "rounding; the runs share the rest by weight"
     ),
     RoundCode.DEADLINES_MISSED: "{policy} cannot keep the deadlines of {runs} beside the others",
     RoundCode.NOTHING_RUNS: "no run can start, or no envelope pays for one",

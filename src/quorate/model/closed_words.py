@@ -8,7 +8,7 @@ from enum import StrEnum
 class Word(StrEnum):
     """A ``StrEnum`` with the hash function of ``str``, which is C rather than Python code.
 
-    These words are keys in the state's inner loops; a replay hashes millions of them.
+    These words are keys in the state's inner loops: a replay hashes them millions of times.
     """
 
     __hash__ = str.__hash__

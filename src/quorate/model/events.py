@@ -384,7 +384,7 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
     """An accounting system reported an owner's hours left, which replace the ledger's own figure.
 
     They count until the next report, or ``budget-fell-back``. None if the report has no such hours.
-    ``resource`` is what the owner is linked to there; empty in ledgers from before it was recorded.
+    ``resource`` is the resource there that the owner is linked to; empty in older ledgers.
     """
 
     owner: str
@@ -754,8 +754,8 @@ class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
 class RequestKept(Fact, frozen=True, tag="request-kept/1"):
     """A request with an idempotency key was carried out by the ``count`` events before this one.
 
-    ``digest`` identifies its content. ``changes`` and ``warnings`` were in the response beside the
-    events, so that a repeated request gets the same response.
+    ``digest`` identifies its content. ``changes`` and ``warnings`` were in the response in addition
+    to the events, so that a repeated request gets the same response.
     """
 
     key: str
@@ -835,8 +835,8 @@ class RoundCause(Part, frozen=True):
 class RoundShared(Fact, frozen=True, tag="round-shared/3"):
     """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
-    ``gpus`` of each of ``flavors`` were shared; ``prices`` are what one more of each was worth to
-    the policy, in millionths of its objective, empty if it has no prices. ``causes`` say why runs
+    ``gpus`` of each of ``flavors`` were shared; ``prices`` are the value to the policy of one more
+    GPU of each, in millionths of its objective, empty if it has no prices. ``causes`` say why runs
     were left out, why ``policy`` is not the pool's own, or why nothing new was shared out.
     ``owed_rounds_max`` is how many rounds of a flavor a run can be owed at the end of this one.
     """

@@ -1,4 +1,4 @@
-"""What a run declares about its pods, beside its command: volumes, tolerations, requests.
+"""A run's declarations about its pods, other than its command: volumes, tolerations, requests.
 
 A pool whose executor is Kubernetes runs the work of its runs in pods. Names are those of objects in
 the namespace of the run's owner. Nothing here gives a pod access to its machine: host paths, host
@@ -47,7 +47,7 @@ class TolerationOperator(Word):
 
 
 class TaintEffect(Word):
-    """What a taint does to pods that do not tolerate it."""
+    """The effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -64,7 +64,7 @@ class Toleration(Spec, frozen=True, kw_only=True):
 
 
 class PodTemplate(Spec, frozen=True, kw_only=True):
-    """The properties of a run's pods beside image, command and GPUs.
+    """The properties of a run's pods other than image, command and GPUs.
 
     ``cpu`` and ``memory`` are quantities as Kubernetes writes them, for each pod.
     """

@@ -149,7 +149,7 @@ class Cap(Spec, frozen=True, kw_only=True):
 
 
 class Budget(Spec, frozen=True, kw_only=True):
-    """What an owner may spend."""
+    """The amounts that an owner may spend."""
 
     name: str
     owner: str
@@ -172,7 +172,7 @@ class Placement(Word):
 
 
 class PoolExecutor(Word):
-    """What runs the work of a pool: processes of the service's machine, or pods of a cluster."""
+    """The executor of a pool: processes of the service's machine, or pods of a cluster."""
 
     LOCAL = "local"
     KUBERNETES = "kubernetes"
@@ -303,7 +303,7 @@ class Funding(Spec, frozen=True, kw_only=True):
 
 
 class UpstreamFailure(Word):
-    """What a follower does when a run it follows fails or is cancelled."""
+    """The reaction of a follower if a run that it follows fails or is cancelled."""
 
     WAIT = "wait"
     FAIL = "fail"
@@ -332,7 +332,7 @@ class OnQuota(Word):
 
 
 class Processes(Word):
-    """What a run has one process for: each of its GPUs, each of its nodes, or the whole run."""
+    """The unit that gets one process: each GPU of a run, each node, or the whole run."""
 
     GPU = "gpu"
     NODE = "node"
@@ -347,7 +347,7 @@ class Replace(Word):
 
 
 class RoundsWork(Spec, frozen=True, kw_only=True):
-    """What a run declares in a ``rounds`` pool. Rates are steps per second and per flavor."""
+    """The declarations of a run in a ``rounds`` pool. Rates are steps per second and per flavor."""
 
     job_type: str | None = None
     throughputs: tuple[tuple[str, float], ...] = ()

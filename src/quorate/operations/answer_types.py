@@ -15,9 +15,9 @@ class Answer:
     """``tree`` is for programs, ``lines`` (wide or not) for people; both are made on demand.
 
     ``csv`` is for spreadsheets, if the answer fits one. ``notes`` go to standard error or a header.
-    ``done`` says what was recorded, for the case that the rest can no longer be printed. ``etag``
-    is the version of the one resource that is shown. ``stream`` is set if the answer may be too
-    long for memory: its lines, each with its newline, are sent as they are made.
+    ``done`` describes the recorded changes, for the case that the output can no longer be printed.
+    ``etag`` is the version of the one resource that is shown. ``stream`` is set if the answer may
+    be too long for memory: its lines, each with its newline, are sent as they are made.
     """
 
     tree: Callable[[], Any]
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Aside(Protocol):
-    """What an order shows in addition to its decision, from the state after it."""
+    """The output of an order beyond its decision, from the state after the decision."""
 
     def lines(self, moment: Moment) -> list[str]:
         """Return the lines for people."""

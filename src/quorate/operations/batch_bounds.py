@@ -86,7 +86,7 @@ def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | Non
     if sum(sizes) > widths_max:
         raise _too_large(
             f"documents: {counted(len(sizes), 'document')} with {sum(sizes):,} widths in all, over "
-            f"{widths_max:,}, which is the most that is decided at once (a malleable run has one "
+            f"{widths_max:,}, the limit for one request (a malleable run has one "
             "for each step, any other run has one); send them in parts, or use a larger "
             "spec.malleable.stepGPUs"
         )
@@ -96,8 +96,9 @@ def too_long(command: object, started: int) -> CommandError:
     """Return the error for a ``command`` whose decision was given up after ``started`` starts."""
     documents = len(getattr(command, "specs", ()))
     return _too_large(
-        f"documents: deciding {documents:,} at once takes longer than others may wait, and was "
-        f"given up after {counted(started, 'start')}; nothing was recorded; send them in parts of "
+        f"documents: deciding {documents:,} in one request would make other requests wait too "
+        f"long, and was stopped after {counted(started, 'start')}; nothing was recorded; send "
+        "them in parts of "
         f"at most {LARGE}, each of which is recorded as a whole or not at all"
     )
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Role(StrEnum):
-    """What a caller may do, in one word."""
+    """The permissions of a caller, as one word."""
 
     ADMIN = "admin"
     TENANT_ADMIN = "tenant-admin"

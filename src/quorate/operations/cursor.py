@@ -72,8 +72,8 @@ def cursor_at(context: RequestContext, first: int | None) -> Cursor:
     if first is not None and first > end + 1:
         raise CommandError(
             Exit.REFUSED,
-            f"from: the ledger ends at sequence {end}, so there is no event {first} yet; "
-            f"ask from {end + 1} at most, or leave it out to begin with the next event",
+            f"from: the ledger ends at sequence {end}, so there is no event {first} yet; use "
+            f"{end + 1} or less, or leave from out to begin with the next event",
             fault="stale-cursor",
         )
     recent = Recent(context.store) if context.recent is None else context.recent

@@ -59,8 +59,8 @@ def carry_out(
 ) -> Answer:
     """Return the result of ``order``, recorded unless ``dry_run``.
 
-    ``again`` makes the order anew at the engine's head if another writer committed first. Raises
-    ``CommandError`` if the order is refused; then nothing was recorded.
+    ``again`` makes the order again at the engine's new head if another writer committed first.
+    Raises ``CommandError`` if the order is refused; then nothing was recorded.
     """
     engine, actor = context.engine, context.caller.actor
     prior = _Prior.of(context, order)
@@ -112,7 +112,7 @@ def recorded_answer(
     if decision.refusals:
         raise refused([sight.redaction.refusal(each) for each in decision.refusals])
     done = recorded_at(head, first, len(decision.events))
-    again = "note: this request was carried out before; this is its first answer"
+    again = "note: this request was carried out before; this is the answer that it got then"
     return Answer(
         tree=lambda: _shown_tree(decision, head, first - 1, sight),
         lines=lambda _: [
@@ -237,7 +237,7 @@ class _Outcome:
             *lines[:named],
             *between,
             *lines[named:],
-            *([] if others == 0 else [f"and {counted(others, 'change')} of other owners"]),
+            *([] if others == 0 else [f"and {counted(others, 'change')} to runs of other owners"]),
             *([] if self.effect is None else self._effect_lines(self.effect)),
             self._recorded(),
             *([receipt_line(self.head)] if self.head is not None and self.decision.events else []),
@@ -276,7 +276,7 @@ def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -
 
 
 def _changes_others(command: Command) -> bool:
-    """Return whether ``command`` changes what runs depend on, so that its effect is shown."""
+    """Return whether ``command`` may affect runs, so that its effect on them is shown."""
     if isinstance(command, Apply):
         return not all(isinstance(spec, Run) for spec in command.specs)
     return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner | Remove)

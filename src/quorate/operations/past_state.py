@@ -33,7 +33,8 @@ def as_it_was(context: RequestContext, at: str) -> Moment:
     if at_ms > max(context.now_ms, state.at_ms):
         raise CommandError(
             Exit.REFUSED,
-            f"at: {time_text(at_ms)} is still to come: it is {time_text(context.now_ms)} now, and "
+            f"at: {time_text(at_ms)} lies in the future: it is {time_text(context.now_ms)} now, "
+            "and "
             f"the ledger ends at {time_text(state.at_ms)}; replay a time that has passed",
             fault=UNKNOWN_NAME,
         )

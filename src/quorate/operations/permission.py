@@ -135,7 +135,8 @@ def _out_of_scope(caller: Caller, command: Command) -> str:
                 return f"{type(areas[area]).__name__}: {limits}; this takes a token for {area}"
         case RevokeToken(token=name) if Area.SERVICE not in caller.areas and name != caller.token:
             return (
-                f"token: {limits}: it may revoke itself; revoking others takes a token for service"
+                f"token: {limits}: the token may revoke itself; to revoke others, use a token for "
+                "service"
             )
         case _:
             pass
@@ -147,7 +148,7 @@ def _of_claim(caller: Caller, command: Command) -> str:
     match command:
         case IssueToken(scopes=scopes) if CLAIM in scopes and not caller.may_grant_claims:
             return (
-                f"scopes: only an admin grants the scope {CLAIM}, without which no node is claimed"
+                f"scopes: only an admin may grant the scope {CLAIM}, which is needed to claim nodes"
             )
         case Submit(run=run):
             claims = run.sensitive
@@ -172,7 +173,7 @@ def _no_claim(caller: Caller) -> str:
     whose = f" --tenant {caller.tenant}" if caller.tenant else ""
     return (
         f"claiming nodes (sensitive: true) needs the scope {CLAIM}, which your token does not "
-        f"have; only an admin grants it: quorate token issue --role {caller.role}{whose} --user "
+        f"have; only an admin may grant it: quorate token issue --role {caller.role}{whose} --user "
         f"{caller.user} --scope {CLAIM}, or at the identity provider in the claim that "
         "oidc.scopes_claim names"
     )
@@ -213,7 +214,7 @@ def _of_run(view: StateView, caller: Caller, run: Run) -> str:
     if not _acts_for(view, caller, run.owner):
         return f"spec.owner: you act for {caller.tenant!r}, not for {run.owner!r}"
     if run.user != caller.user:
-        return f"spec.user: it comes from your token, {caller.user!r}; leave it out"
+        return f"spec.user: your token sets it to {caller.user!r}; leave it out"
     return ""
 
 
@@ -281,7 +282,7 @@ def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
     if old is None or not sees_owner(view, caller, old.owner):
         return f"budget {new.name!r}: only an admin creates budgets"
     if new.owner != old.owner:
-        return f"budget {new.name!r}: only an admin gives it to another owner"
+        return f"budget {new.name!r}: only an admin may give it to another owner"
     lines = {line.name: line for line in old.envelopes}
     for line in new.envelopes:
         known = lines.get(line.name)
@@ -325,7 +326,7 @@ def _loosened(old: Cap, new: Cap | None, kept: set[str]) -> str:
     if new is None:
         return "removes it"
     if kept.intersection(old.envelopes).difference(new.envelopes) or new.flavor != old.flavor:
-        return "takes envelopes out of it"
+        return "removes envelopes from it"
     for field, what in (("concurrency_max", "concurrency"), ("gpu_ms_max", "GPU-hours")):
         was, now = getattr(old, field), getattr(new, field)
         if was is not None and (now is None or now > was):
@@ -351,7 +352,7 @@ def _of_update(view: StateView, caller: Caller, command: UpdateOwner) -> str:
 def _without_tenant(view: StateView, caller: Caller, command: Command) -> str:
     """Return why a caller without a tenant (accounting, auditor) may not give ``command``."""
     if caller.role is Role.AUDITOR:
-        return "an auditor changes nothing; ask an admin"
+        return "an auditor may not change anything; ask an admin"
     if not isinstance(command, UpdateOwner):
         return "an accounting system only sets limits of tenants that are linked to it"
     if command.name not in view.reports:
@@ -368,5 +369,5 @@ def _of_quota(owner: Owner, quota: Quota, field: str, value: int | None) -> str:
         return f"{called}: only an admin sets it"
     now = getattr(quota, field)
     if value is None or (now is not None and value > now):
-        return f"{called}: only an admin raises it; {owner.name!r} may lower its own"
+        return f"{called}: only an admin may raise it; {owner.name!r} may only lower it"
     return ""

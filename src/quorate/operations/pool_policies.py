@@ -43,8 +43,8 @@ def _check_costs(view: StateView, pool: Pool, specs: Sequence[Applied]) -> None:
         example = ", ".join(f"{flavor}: 2.48" for flavor in missing or ["v100"])
         raise CommandError(
             Exit.INVALID,
-            f"Pool/{pool.name}: spec.costs: {pool.policy} weighs what GPUs cost, and no cost {of}"
-            f"is given; add what an hour of one GPU costs, such as costs: {{{example}}}",
+            f"Pool/{pool.name}: spec.costs: {pool.policy} weighs the cost of GPUs, but no cost {of}"
+            f"is given; add the cost of an hour of one GPU, such as costs: {{{example}}}",
         )
 
 
@@ -59,8 +59,8 @@ def _check_size(pool: Pool, policy: Policy, runs: int) -> None:
     if policy.jobs_max is not None and runs > policy.jobs_max:
         raise CommandError(
             Exit.INVALID,
-            f"Pool/{pool.name}: spec.policy: {policy.name} takes too long for {runs} runs, which "
-            f"the pool has: {policy.jobs_max} are the most; use another policy",
+            f"Pool/{pool.name}: spec.policy: {policy.name} takes too long for the {runs} runs of "
+            f"the pool: its maximum is {policy.jobs_max}; use another policy",
         )
 
 
@@ -84,7 +84,7 @@ def _check(pool: Pool) -> Policy:
     if known.reads_pairs and not has_pairs:
         raise CommandError(
             Exit.INVALID,
-            f"{where}: {pool.policy} lets two runs share GPUs, and needs to know how fast they are "
-            "then; add throughputs with pairs of job types, or use a policy that is not packed",
+            f"{where}: {pool.policy} lets two runs share GPUs, and needs the rates of such pairs; "
+            "add throughputs with pairs of job types, or use a policy that is not packed",
         )
     return known

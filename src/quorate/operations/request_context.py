@@ -79,7 +79,7 @@ class RequestContext:
     checked, and without ``quorum`` there is no service. ``mail_domains`` are the domains to which
     the service sends the mail that runs ask for; None without a service. ``is_executed`` means that
     an executor runs the work although the engine here, which only reads, has none. ``instant`` is
-    the instant that several callers are answered from; without it, the answer is as of now.
+    the shared instant of answers to several callers; without it, the answer is as of now.
     ``widths_max`` is the most widths of all runs in one request if other requests wait for the same
     ledger (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, deciding an
     order is given up.
@@ -154,8 +154,8 @@ class RequestContext:
         stopped = [run for run in self._instant.stopped if found.redaction.shows_run(run)]
         if stopped:
             self.notes.append(
-                f"note: the money of {', '.join(stopped)} has ended, which is shown and not yet "
-                "recorded; record it: quorate tick"
+                f"note: the budget of {', '.join(stopped)} is exhausted; this is shown, but not "
+                "yet recorded; record it: quorate tick"
             )
         return found
 

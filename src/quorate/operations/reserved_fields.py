@@ -23,8 +23,10 @@ def own_field_faults(view: StateView, command: Command) -> list[Refusal]:
     return [
         Refusal(
             code=RefusalCode.INVALID,
-            subject=f"Run/{run.name}: spec.workload: Quorate alone writes it, for a Job of a "
-            "cluster that is created suspended with the label quorate.dev/owner",
+            subject=(
+                f"Run/{run.name}: spec.workload: only Quorate writes it, for a Job that was "
+                "created suspended in a cluster, with the label quorate.dev/owner"
+            ),
             remedy="remove it",
         )
         for run in _runs_of(command)

@@ -1,7 +1,7 @@
 """The space of allocations: the shares that may be given, and the rates that they give.
 
 A column is the share of one row, a job alone or a pair, on one flavor. There are columns only where
-every job of the row makes progress: no job gets time on GPUs on which it makes none. Base
+every job of the row makes progress: so no job gets time on GPUs where it makes no progress. Base
 constraints as published: Gavel, section 3.1.
 """
 

@@ -42,14 +42,14 @@ def without_anything(problem: Problem) -> Unsolved | None:
             code=UnsolvedCode.NO_JOBS,
             subject="jobs",
             message="there are no jobs",
-            remedy="ask with at least one job",
+            remedy="give at least one job",
         )
     if not problem.gpus.sum():
         return Unsolved(
             code=UnsolvedCode.NO_GPUS,
             subject="cluster",
             message="there are no GPUs",
-            remedy="ask with at least one GPU",
+            remedy="give at least one GPU",
         )
     return None
 

@@ -1,7 +1,7 @@
 """Classes of jobs that are equal in all fields that a policy reads; one row is solved for each.
 
-Equal jobs are interchangeable and the problems are convex, so that some optimum treats them alike:
-a class is solved as one row with the load of all its members, and each member gets its share.
+Equal jobs are interchangeable and the problems are convex, so some optimum treats them equally: a
+class is solved as one row with the load of all its members, and each member gets its share.
 """
 
 from __future__ import annotations

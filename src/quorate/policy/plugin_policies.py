@@ -129,7 +129,9 @@ def _misshapen(problem: Problem, found: object) -> str | None:
     if not np.array_equal(found.first[:jobs], np.arange(jobs)) or np.any(
         found.second[:jobs] != ALONE
     ):
-        return "answered rows in another order: first every job alone, as in the problem"
+        return (
+            "answered rows in another order than the problem, whose first rows are the single jobs"
+        )
     if not np.isfinite(found.shares).all():
         return "answered shares that are not finite"
     return None

@@ -141,8 +141,9 @@ class BlockTooLargeError(QuorateError):
 
     def __init__(self, *, events: int, size: int, size_max: int) -> None:
         super().__init__(
-            f"the request has {events:,} events with {size:,} bytes in all, and a block of the "
-            f"ledger takes {size_max:,}; nothing was recorded; send it in parts, each of which is "
+            f"the request has {events:,} events with {size:,} bytes in all, but a block of the "
+            f"ledger takes at most {size_max:,}; nothing was recorded; send it in parts, each of "
+            "which is "
             "recorded as a whole or not at all"
         )
         self.size = size
@@ -185,7 +186,8 @@ class StaleHeadError(StoreError):
     def __init__(self, *, expected: Head, actual: Head, blocks: tuple[Block, ...] = ()) -> None:
         super().__init__(
             f"the ledger is at block {actual.height}, sequence {actual.seq}, not at block "
-            f"{expected.height}, sequence {expected.seq}, where this was decided; decide again"
+            f"{expected.height}, sequence {expected.seq}, for which the decision was made; decide "
+            "again"
         )
         self.expected = expected
         self.actual = actual

@@ -33,7 +33,7 @@ class StartLease:
     """Run the work of ``run`` on the slots of ``lease``; the slots of a spare are only kept.
 
     ``grace_ms`` is how long its work gets when it has to stop to continue elsewhere. ``partner`` is
-    another run, whose work runs on the same slots: each exits by itself, and the lease has ended
+    another run, whose work runs on the same slots: each exits separately, and the lease has ended
     when both have. ``executor`` is the executor that the pool of the run names, as
     ``Pool.executor_name``. ``bounds`` are the steps and seconds of the round that each of ``runs``
     starts in; empty outside pools that share in rounds.
@@ -163,7 +163,7 @@ class Executor(Protocol):
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Accept every open lease again, after a restart; work of other leases must end.
 
-        Unless ``is_whole`` that work goes on: the ledger may have leases after those that were
+        Unless ``is_whole``, that work continues: the ledger may have leases after those that were
         read, and a new leader reads on before it resumes as a whole.
 
         A stop follows the start of each lease that is ending; nodes that have failed or have to be

@@ -1,6 +1,6 @@
 """The leader port: one of the programs that serve a ledger leads, and the others know which one.
 
-A store that several services share lets each of them stand for leader. The leader appends; blocks
+A store that several services share lets each of them become the leader. The leader appends; blocks
 of the others are refused. A term is a number that every election raises by one.
 """
 
@@ -74,12 +74,12 @@ class QuorumControl(Protocol):
         ...
 
     def step_down(self) -> None:
-        """Give up the leadership; this service stands again after a while."""
+        """Give up the leadership; this service becomes a candidate again after a while."""
         ...
 
 
 class Candidacy(Protocol):
-    """A program that stands for leader; safe from every thread."""
+    """A candidate for the leadership; safe to use from every thread."""
 
     @property
     def leader(self) -> LeaderRecord | None:
@@ -96,7 +96,7 @@ class Candidacy(Protocol):
         ...
 
     def step_down(self) -> None:
-        """Give up the leadership, and stand again after a while."""
+        """Give up the leadership, and become a candidate again after a while."""
         ...
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Candidacy(Protocol):
 
 @runtime_checkable
 class LedStore(Protocol):
-    """The methods of a store, beside its blocks, for several services with one leader."""
+    """The methods of a store, other than those for blocks, for several services with one leader."""
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
         """Return the head as soon as the log has event ``seq``; at the latest after ``within_s``.

@@ -292,7 +292,7 @@ class JobKeeper:
             if error.status != INVALID or "spec" not in patch or not job.is_suspended:
                 self._complain(str(error))
                 return False
-            note = f"the API server does not accept its start: {error}"
+            note = f"the API server rejects the change that starts it: {error}"
             command = Fail(run_name(job.workload), note, has_gone=True)
             await self._ledger_thread.run(
                 lambda engine: engine.execute_all([command], actor=self._rules.actor)

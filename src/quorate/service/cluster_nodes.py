@@ -145,7 +145,7 @@ def wanted_status(
 ) -> NodeStatus | None:
     """Return the new status of a node with ``status`` and ``mark``; None if it stays.
 
-    Only a failure or a cordon that ``actor`` has recorded is undone.
+    Undoes only a failure or a cordon that ``actor`` has recorded.
     """
     if health is Health.UNSURE:
         return None

@@ -3,9 +3,8 @@
 A collection visits every live object, and stops all threads meanwhile: 100 ms for the state of
 10,000 nodes and their runs, every few seconds under load. After a collection that took long, the
 objects that it found alive are excluded from later collections. The state has no cycles, so
-reference counting still frees the parts that are replaced later. Only the memory of cycles that
-were in use at that moment is lost when they are dropped. Each such loss needs a long collection, so
-the losses stay few.
+reference counting still frees the parts that are replaced later. The only cost: cycles in use at
+that moment are never freed. Each such loss needs a long collection, so the losses stay few.
 """
 
 from __future__ import annotations

@@ -223,8 +223,9 @@ def _check(made: Configuration) -> None:
         if isinstance(address, str) or address.is_loopback or made.tls_cert or made.insecure:
             continue
         wrong.append(
-            f"{key}: {address} can be reached from other machines, which could read access tokens "
-            f"on the way without TLS; give tls.cert and tls.key, or set insecure if a proxy in "
+            f"{key}: {address} can be reached from other machines, and without TLS others on the "
+            "network could read access tokens; give tls.cert and tls.key, or set insecure if a "
+            "proxy in "
             f"front of the service has TLS"
         )
     named = [made.oidc_issuer, made.oidc_audience, made.oidc_keys]
@@ -263,7 +264,7 @@ def _sign_in_faults(made: Configuration) -> list[str]:
     try:
         web_address(made.oidc_issuer)
     except WrongSettingError as error:
-        why = f"with oidc.client_id it is asked where people sign in, got {made.oidc_issuer!r}"
+        why = f"with oidc.client_id, users sign in at the issuer, got {made.oidc_issuer!r}"
         return [f"oidc.issuer: {error}: {why}"]
     return []
 
@@ -334,7 +335,7 @@ def _quorum_faults(made: Configuration) -> list[str]:
     if parts.scheme == "http" and not is_near and not made.insecure:
         wrong.append(
             f"quorum.advertise: {made.quorum_advertise}: commands are forwarded there with the "
-            f"tokens of their callers, which could be read on the way; write https, or set "
+            "tokens of their callers, which others on the network could read; write https, or set "
             f"insecure if a proxy in between has TLS"
         )
     return wrong
@@ -343,7 +344,7 @@ def _quorum_faults(made: Configuration) -> list[str]:
 _TABLES: Final = {"oidc_roles", "webhooks", "mail_receivers", "waldur_links"}
 assert {each.field or each.key for each in SETTINGS} | _TABLES == {
     each.name for each in fields(Configuration)
-}, "every setting has its field"
+}, "every setting has a field of its own"
 
 
 def _shown(given: object) -> str:

@@ -51,7 +51,7 @@ class Address:
 
 
 class WrongSettingError(Exception):
-    """Says what the value of a setting must be."""
+    """Raised with a description of the valid values of a setting."""
 
 
 def text(value: object) -> str:

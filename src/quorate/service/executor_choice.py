@@ -153,11 +153,12 @@ def check_job_users(configuration: Configuration) -> None:
     elif is_root and not configuration.allow_root:
         raise CommandError(
             Exit.REFUSED,
-            "executor: this service runs as root, and so would all work: every run could read the "
+            "executor: this service runs as root, so its work would run as root too: every run "
+            "could read the "
             "signing key and every tenant's output, and change this machine",
             "give each owner a system user with executor.run_as (docs/jobs.md), or start the "
             "service as another user",
-            "if everyone who submits runs may do everything here, confirm it with: "
+            "if all users who submit runs may have root rights here, confirm it with: "
             "--executor-allow-root",
         )
 

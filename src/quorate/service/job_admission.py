@@ -148,7 +148,7 @@ def _agree(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) 
         _suspend(job, f"run {name} is {record.phase.value}", found)
     elif record.phase is Phase.PENDING:
         if job.ended is not None:
-            found.commands.append(Cancel(name, "its workload has ended without it"))
+            found.commands.append(Cancel(name, "its workload has ended"))
         elif not job.is_suspended:
             _suspend(job, f"run {name} waits; why: quorate explain {name}", found)
         else:
@@ -185,7 +185,7 @@ def _keep_going(view: StateView, job: SeenJob, record: RunRecord, found: JobChan
             wrong = _changed(job, record)
             if not wrong and not is_pinned_to(job, nodes):
                 wrong = (
-                    f"its template does not name exactly the nodes of its run: {', '.join(nodes)}"
+                    f"its pod template must name exactly the nodes of its run: {', '.join(nodes)}"
                 )
             if wrong:
                 _suspend(job, wrong, found)

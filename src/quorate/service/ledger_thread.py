@@ -275,7 +275,7 @@ class LedgerThread:
         self.own_name = own.name
 
         def stand(engine: Engine) -> None:
-            assert self._role is not None, "with a supply of executors"
+            assert self._role is not None, "only called with a supply of executors"
             assert isinstance(engine.store, LedStore), engine.store
             self._role.stand(engine.store, own)
 

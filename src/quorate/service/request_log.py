@@ -18,7 +18,7 @@ _IDS_AT_ONCE: Final = 256
 
 @dataclass(slots=True, kw_only=True)
 class Handled:
-    """What is known of a request so far; ``said`` has the headers on the age of a refusal."""
+    """The data about a request so far; ``said`` has the headers on the age of a refusal."""
 
     request_id: str
     method: str
@@ -51,7 +51,7 @@ _DRAWN: Final = deque[str]()
 
 
 def handled(scope: Any) -> Handled:
-    """Return what is known of the request of ``scope``."""
+    """Return the data about the request of ``scope``."""
     found = scope[KEY]
     assert isinstance(found, Handled), found
     return found

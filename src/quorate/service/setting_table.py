@@ -90,8 +90,10 @@ SETTINGS: Final = (
         key="executor",
         read=values.one_of("none", "simulated", "local"),
         default="none",
-        text="what runs the work: no executor, a simulation that takes the declared time, or "
-        "processes of this machine; `kind` of the table `executor` in a file that has one",
+        text=(
+            "the executor of work: none, a simulation that takes the declared time, or processes "
+            "of this machine; `kind` of the table `executor` in a file that has one"
+        ),
         kind="none, simulated or local",
     ),
     Setting(
@@ -99,8 +101,10 @@ SETTINGS: Final = (
         read=values.run_as,
         default="",
         field="run_as",
-        text="which system user `local` work runs as: a template for owners, or a table; left out: "
-        "the user of the service",
+        text=(
+            "the system user that `local` work runs as: a template for owners, or a table; left "
+            "out: the user of the service"
+        ),
         kind="template or table",
     ),
     Setting(
@@ -235,8 +239,10 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="work_folder",
-        text="the folder for the output and checkpoints of `local` work; left out: beside the "
-        "ledger",
+        text=(
+            "the folder for the output and checkpoints of `local` work; left out: a folder "
+            "beside the ledger"
+        ),
         kind="path",
     ),
     Setting(
@@ -498,7 +504,7 @@ SETTINGS: Final = (
         read=values.seconds(1, 86_400),
         default="60",
         field="waldur_refresh_s",
-        text="how often Quorate asks Waldur what is left for each linked owner",
+        text="how often Quorate reads the remaining hours of each linked owner from Waldur",
         kind=_SECONDS,
     ),
     Setting(
@@ -506,8 +512,10 @@ SETTINGS: Final = (
         read=values.seconds(1, 604_800),
         default="600",
         field="waldur_stale_s",
-        text="how long an answer of Waldur is valid without a new one; after that the ledger's own "
-        "figure counts",
+        text=(
+            "how long remaining hours from Waldur stay valid without a new answer; after that "
+            "Quorate uses the ledger's own figure"
+        ),
         kind=_SECONDS,
     ),
     Setting(
@@ -531,8 +539,10 @@ SETTINGS: Final = (
         read=values.one_of(*MailTls),
         default=MailTls.STARTTLS.value,
         field="mail_tls",
-        text="how the connection to it is encrypted: by the command STARTTLS, from the first byte, "
-        "or not",
+        text=(
+            "how the connection to the SMTP server is encrypted: by the command STARTTLS, from "
+            "the first byte, or not at all"
+        ),
         kind="starttls, tls or none",
     ),
     Setting(
@@ -548,7 +558,7 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="mail_user",
-        text="the user for the login there; empty: no login",
+        text="the user for the login at the SMTP server; empty: no login",
     ),
     Setting(
         key="mail.password_file",
@@ -571,7 +581,7 @@ SETTINGS: Final = (
         read=values.seconds(1, 300),
         default=30,
         field="mail_timeout_s",
-        text="how long the server may take in all for one mail",
+        text="how long the SMTP server may take for one mail, in all",
         kind=_SECONDS,
     ),
     Setting(

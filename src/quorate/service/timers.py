@@ -1,4 +1,4 @@
-"""Timers: does what time makes due in a served ledger, between two answers.
+"""Timers: records due changes of a served ledger, between two answers.
 
 The time to compute what is due next may grow with the number of leases, so it is not computed after
 each commit: the longer it takes, the longer the pause before the next time, up to a second.
@@ -29,7 +29,7 @@ _PAUSES: Final = 10
 
 
 class Timers:
-    """Does what time makes due; for the ledger thread only. ``trouble`` says why that fails.
+    """Records due changes; for the ledger thread only. ``trouble`` says why that fails.
 
     ``executor`` returns the present executor. ``failures`` counts the failures.
     """
@@ -45,7 +45,7 @@ class Timers:
         self.failures = 0
 
     def begin(self) -> None:
-        """Check at once what is due: this service has just begun to decide."""
+        """Check for due work at once: this service has just begun to decide."""
         self._is_stale, self._not_before_s, self.trouble = True, 0.0, ""
 
     def look_again(self) -> None:
@@ -63,7 +63,7 @@ class Timers:
         return min(SLEEP_S_MAX, max(0.0, due_s, pause_s))
 
     def do_due(self) -> bool:
-        """Do what is due, if a check is due; return whether anything may have been recorded."""
+        """Carry out due work, if a check is due; return whether anything may have been recorded."""
         if self.wait_s() > 0:
             return False
         began_s = monotonic()

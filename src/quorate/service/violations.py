@@ -68,6 +68,6 @@ def _words(path: Path, what: str) -> str:
     place = evidence_path(path)
     return (
         f"an invariant {what}; the evidence is in {place}. This is a bug in Quorate: report it "
-        f"with that file, and check the ledger with: quorate ledger verify --deep; to decide "
-        f"again, move {place.name} away and restart the service"
+        "with that file, and check the ledger with: quorate ledger verify --deep; to let the "
+        f"service decide again, move {place.name} away and restart it"
     )

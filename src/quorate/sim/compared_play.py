@@ -1,8 +1,8 @@
 """Runs several policies on the same generated jobs, over several seeds.
 
 Each task is one policy with one seed. A policy is one of rounds, ``bind`` for the production
-planner, or a baseline of ``sim/baselines``, which knows one flavor. Tasks are values, so that
-processes can play them.
+planner, or a baseline of ``sim/baselines``, which supports only one flavor. Tasks are values, so
+that processes can play them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def compared_tasks(
     if "seed=" in asked.generate:
         raise ScenarioError("generate", "has a seed", "leave it out; --seeds gives them")
     if asked.record is not None:
-        raise ScenarioError("record", "is one file for many ledgers", "leave it out")
+        raise ScenarioError("record", "would write many ledgers to one file", "leave it out")
     if len(set(names)) != len(names) or len(names) < 2:  # noqa: PLR2004 - a comparison is of two
         raise ScenarioError("compare", "needs different policies", "name two or more")
     if len(set(seeds)) < SEEDS_MIN:
@@ -75,7 +75,7 @@ def compared_tasks(
     if others:
         raise ScenarioError(
             "compare",
-            f"has {others[0]!r}, which the published mechanism does not know",
+            f"has {others[0]!r}, which the published mechanism does not support",
             "leave it out, or compare without --gavel-strict",
         )
     return [
@@ -115,8 +115,8 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
     if sum(gpus > 0 for gpus in cluster.gpus) > 1:
         raise ScenarioError(
             "compare",
-            f"has {task.name!r}, which knows one flavor",
-            "use a cluster of one, or leave it out",
+            f"has {task.name!r}, which supports only one flavor",
+            "use a cluster with one flavor, or leave it out",
         )
     table = table_of(asked, read)
     trace = trace_of(asked, read, cluster, table)

@@ -85,7 +85,7 @@ def draw_arrivals(
 ) -> tuple[Arrival, ...]:
     """Return runs that arrive over time, some of them in bursts.
 
-    In an honest world each does exactly what it declares.
+    In an honest world each run does exactly what it declares.
     """
     rushes = [chance.randrange(START_MS, until_ms) for _ in range(1 + size.hours // 10)]
     times = sorted(

@@ -380,7 +380,7 @@ def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, 
 
 
 def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:
-    """Return a function for stops: most take the time they have, some longer, some for ever."""
+    """Return a function for stops: most end within their grace, some later, some never."""
 
     def delay_ms(left_ms: int) -> int | None:
         odds = chance.randrange(100)

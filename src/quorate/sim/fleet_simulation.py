@@ -2,7 +2,8 @@
 
 Runs are submitted when their jobs arrive, paid for by budgets, placed on nodes, shared in rounds or
 bound until they end. ``decide`` makes the decisions; this module has only the fleet, the arrivals
-and the real behaviour of each job. One seed is used, for the lottery only: two plays are alike.
+and the real behaviour of each job. One seed is used, for the lottery only: two simulations of the
+same jobs are equal.
 """
 
 from __future__ import annotations
@@ -269,7 +270,9 @@ class FleetPlay:
 
     def _restore(self, saved: SavedPlay) -> None:
         """Continue at ``saved``; the ledger in the store ends where it did then."""
-        assert self._store.head() == saved.head, "the ledger is another one, or has gone on"
+        assert self._store.head() == saved.head, (
+            "the ledger is not the one of the checkpoint, or has grown since"
+        )
         facts, runs = dict[str, LeaseStarted](), dict[str, Run]()
         for _, events in open_blocks(self._store.blocks()):
             for event in events:
@@ -349,7 +352,7 @@ class FleetPlay:
         )
 
     def _truth_of(self, job: TraceJob) -> Truth:
-        """Return what the run of ``job`` really is."""
+        """Return the real behaviour of the run of ``job``."""
         _, rates, work_ms = self._needs(job)
         fastest = max(rates.values(), default=1.0)
         return Truth(
@@ -366,7 +369,8 @@ class FleetPlay:
             raise TraceError(
                 0,
                 "flavors",
-                f"of job {job.name} are {', '.join(job.flavors)}, which the cluster does not have",
+                f"of job {job.name} are {', '.join(job.flavors)}, but the cluster does not have "
+                "them",
                 f"the cluster has {', '.join(fleet.flavors)}: add them, or choose other jobs",
             )
         rates = self._rates(job, flavors)

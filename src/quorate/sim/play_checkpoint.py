@@ -44,7 +44,7 @@ def read_checkpoint(data: bytes) -> Checkpoint:
     if not data.startswith(MARK):
         raise ScenarioError(
             "resume",
-            "is no checkpoint that this version can read",
+            "is not a checkpoint that this version can read",
             "name a file that quorate simulate --checkpoint wrote",
         )
     try:

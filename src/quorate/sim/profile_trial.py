@@ -48,7 +48,7 @@ def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] 
     if family is None or np.isnan(family.ratios).any():
         at.fault(
             f"has gaps among the types of {trial.scale} GPUs",
-            "try a table that is whole: only what is known can be hidden",
+            "use a table without gaps: only known rates can be hidden",
         )
         return Faulty(faults=tuple(at.faults))
     types = [table.types[row] for row in family.types]
@@ -56,7 +56,9 @@ def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] 
     flavors = sorted(range(len(table.flavors)), key=lambda column: table.flavors[column])
     count = len(types) if trial.known is None else trial.known
     if not 1 <= count <= len(types):
-        at.fault(f"has {len(types)} types, of which {count} cannot be known", "use fewer, or one")
+        at.fault(
+            (f"has {len(types)} types, but {count} of them cannot be known"), "use fewer, or one"
+        )
         return Faulty(faults=tuple(at.faults))
     # As single floats, like the published matrix.
     ratios = family.ratios[np.ix_(order, flavors, order)].astype(np.float32).astype(np.float64)

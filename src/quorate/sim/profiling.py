@@ -1,8 +1,8 @@
 """Which rates are measured when not all can be: drawn as the published estimator draws.
 
-Some of the types are known; a part of the others' rates beside those is measured, and each of the
-others is matched (``quorate.policy.estimate``). There are two random generators, each with a seed
-of its own: Python's draws the known types and the measurements, numpy's the starts of
+Some types are known. Of each other type, a part of its rates together with known types is measured,
+and the type is matched (``quorate.policy.estimate``). There are two random generators, each with a
+seed of its own: Python's draws the known types and the measurements, numpy's the starts of
 factorisations.
 """
 

@@ -31,8 +31,8 @@ WITHIN: Final = 1.05
 class PublishedMakespan:
     """Shares in the middle of those with which all jobs end by a makespan near the least.
 
-    Every job counts as equally fast on all flavors: as fast as on the first of ``gpus`` on which it
-    moves. A job that moves on none has no share.
+    Every job is taken to be equally fast on all flavors: as fast as on the first of ``gpus`` on
+    which it makes progress. A job that moves on none has no share.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ GAIN_LEAST: Final = 1.0
 
 
 class PublishedIsolated:
-    """An equal part of all GPUs for each job, within its own time.
+    """Each job gets an equal part of all GPUs during its own time.
 
     It has no memory, and differs from the policy of the table in the last bit of some shares. That
     bit breaks ties between jobs, so that it is visible in published runs.

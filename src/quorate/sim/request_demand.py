@@ -85,7 +85,7 @@ def _token_wishes(chance: Random, size: Size, until_ms: int) -> list[Wish]:
 
 
 def _last_tokens(chance: Random, world: World) -> Iterator[Wish]:
-    """Yield tokens for tenants that are removed soon after, if they can be."""
+    """Yield tokens for tenants that are removed soon afterwards, if their removal is possible."""
     for number, wish in enumerate(world.wishes):
         if isinstance(wish.command, RemoveOwner):
             at_ms = wish.at_ms - chance.randrange(1, HOUR_MS)

@@ -44,11 +44,11 @@ _SHORTEN: Final = "make the jobs shorter, or the rounds longer"
 
 
 class RoundsStuckError(ValueError):
-    """Jobs are left that no round will ever run, or none within a reasonable time."""
+    """Some jobs will never run in any round, or not within a reasonable time."""
 
 
 class NeverRunError(RoundsStuckError):
-    """``jobs`` are left that no round will ever run; the simulation is otherwise over."""
+    """No round will ever run ``jobs``; all other jobs have ended."""
 
     def __init__(self, jobs: tuple[str, ...]) -> None:
         self.jobs = jobs
@@ -219,7 +219,7 @@ class Play:
     def rounds(self) -> Iterator[Round]:
         """Yield every round as it begins, the last of which is empty, until all jobs have ended.
 
-        Raises ``RoundsStuckError`` when jobs are left that no round will run.
+        Raises ``RoundsStuckError`` when no round will ever run the remaining jobs.
         """
         idle = 0
         for _ in range(ROUNDS_MAX):

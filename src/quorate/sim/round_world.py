@@ -1,4 +1,4 @@
-"""Random worlds with a pool that shares in rounds, beside one that binds.
+"""Random worlds with one pool of discipline rounds and one of discipline bind.
 
 They are the other random worlds with one pool changed: half of the runs share that pool, with rates
 that may be true or not, and everything else stays the same.
@@ -86,7 +86,7 @@ def _table() -> tuple[FlavorRates, ...]:
 
 
 def _typed(chance: Random, arrival: Arrival, owners: Sequence[str]) -> Arrival:
-    """Return an arrival in the pool as one of a known type, whose rates may be true or not.
+    """Return an arrival in the pool as one of a known type; its declared rates may be wrong.
 
     It belongs to one of ``owners``, and mostly has the same size as others, so that two can share
     GPUs.
@@ -114,7 +114,7 @@ def _typed(chance: Random, arrival: Arrival, owners: Sequence[str]) -> Arrival:
 
 
 def _nodes(chance: Random) -> tuple[Node, ...]:
-    """Return nodes of two flavors for the pool, beside those that it may have already."""
+    """Return additional nodes of two flavors for the pool."""
     return tuple(
         Node(
             name=f"shared-{flavor.lower()}-{number}",

@@ -93,7 +93,9 @@ def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
 def _check(asked: Scenario) -> None:
     if (asked.trace is None) == (asked.generate is None):
         raise ScenarioError(
-            "trace, generate", "exactly one of them is needed", "name a file, or say what to draw"
+            "trace, generate",
+            "exactly one of them is needed",
+            ("name a file, or state the jobs to generate"),
         )
     if asked.cluster is None:
         raise ScenarioError("cluster", "is missing", "say how many GPUs: v100=36,p100=36,k80=36")
@@ -103,7 +105,7 @@ def _check(asked: Scenario) -> None:
     if needs_policy and asked.policy is None:
         raise ScenarioError("policy", "is missing", "name one of `quorate policy list`")
     if not needs_policy and asked.policy is not None:
-        raise ScenarioError("policy", "is of rounds", "leave it out, or share in rounds")
+        raise ScenarioError("policy", "is of rounds", "leave it out, or use the discipline rounds")
     if (asked.strict or asked.generate is not None) and asked.throughputs is None:
         raise ScenarioError("throughputs", "is missing", "name a table of rates")
     _check_numbers(asked)
@@ -132,7 +134,7 @@ def _check_effects(asked: Scenario, options: Collection[str]) -> None:
     for name in options:
         why = None
         if asked.strict and name in _ENGINE_ONLY:
-            why = "the published mechanism does not know it"
+            why = "the published mechanism does not support it"
         elif is_bind and name == "round_s":
             why = "there are no rounds under bind"
         elif asked.generate is not None and name in ("format", "columns"):
@@ -169,7 +171,7 @@ def measured_of(asked: Scenario) -> tuple[int, int] | None:
     if not (colon and begin.isdecimal() and end.isdecimal() and int(begin) < int(end) <= JOBS_MAX):
         raise ScenarioError(
             "measure",
-            f"is {asked.measure!r}, no FROM:TO of jobs",
+            f"is {asked.measure!r}, which is not FROM:TO",
             f"write 4000:5000, with at most {JOBS_MAX} jobs",
         )
     return int(begin), int(end)
@@ -193,7 +195,7 @@ def drawn_of(text: str, seed: int) -> Drawn:
         if not equals or name not in GENERATE_KEYS or name in found:
             raise ScenarioError(
                 "generate",
-                f"has {part!r}, which is no KEY=VALUE, or there twice",
+                f"has {part!r}, which is not KEY=VALUE or is given twice",
                 f"keys are {', '.join(GENERATE_KEYS)}",
             )
         found[name] = value

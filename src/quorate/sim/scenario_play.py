@@ -185,8 +185,8 @@ def staged(
         if priceless:
             raise ScenarioError(
                 "policy",
-                f"weighs what GPUs cost, and no price of {priceless[0]} is known",
-                f"use flavors of {', '.join(COSTS)}, or a policy that does not",
+                f"weighs the cost of GPUs, but {priceless[0]} has no known price",
+                f"use only the flavors {', '.join(COSTS)}, or a policy that ignores costs",
             )
     measured = measured_of(asked)
     if asked.strict:

@@ -68,9 +68,9 @@ itself."""
 class SimExecutor:
     """Runs simulated work in ``timeline``; ``truth_of`` returns the real behaviour of a run.
 
-    A broken run is reported by itself after ``notice_ms``, unless the ledger deals with it before.
-    Without ``saves_at_stop`` work checkpoints only at its own times, and a stop loses the work
-    since. ``lost_gpu_ms`` is all the work that was ever lost and has to be done again.
+    The executor reports a broken run after ``notice_ms``, unless the ledger deals with the run
+    before. Without ``saves_at_stop`` work checkpoints only at its own times, and a stop loses the
+    work since. ``lost_gpu_ms`` is all the work that was ever lost and has to be done again.
     """
 
     def __init__(  # noqa: PLR0913 - how the work and the machines are
@@ -232,7 +232,7 @@ class SimExecutor:
 
         The timeline has its timers.
         """
-        assert not self._touched, "between two steps nothing is under way"
+        assert not self._touched, "no step may be under way between two steps"
         return SavedRoom(
             leases=tuple(
                 SavedLease(
@@ -340,7 +340,7 @@ class SimExecutor:
         for slot in slots_of(fact):
             other = self._by_slot.get(slot)
             if other is not None:
-                self.wrongs.append(f"{fact.lease} is started on {slot}, which {other} has")
+                self.wrongs.append(f"{fact.lease} is started on {slot}, which {other} still uses")
             self._by_slot[slot] = fact.lease
         self._use(fact)
         gpus = sum(mask.bit_count() for _, mask in fact.slots)
@@ -408,7 +408,7 @@ class SimExecutor:
             self._plan(delay_ms, LeaseStops(order.lease, stops))
 
     def _hasten(self, order: StopLease, held: HeldLease) -> None:
-        """Bring the deadline of a stop forward; it ends by then, or sooner if it would have."""
+        """Bring the deadline of a stop forward; the work ends by then, or earlier as planned."""
         held.stop_by_ms = order.deadline_ms
         self._let_go_in(order, held)
 

@@ -122,7 +122,7 @@ class StrictPlay:
                 )
             if job.steps is None:
                 raise TraceError(
-                    0, "steps", f"of job {job.name} are not known", "rounds count steps; add them"
+                    0, "steps", f"of job {job.name} are not known", "rounds need steps; add them"
                 )
             self.jobs[job.name], self._types[job.name] = job, kind
             deadline_s = inf

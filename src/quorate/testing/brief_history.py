@@ -1,9 +1,9 @@
 """Brief random histories of planned starts: one small fleet, decided by the core alone.
 
 No engine and no store, so that a thousand of them take minutes; the history itself confirms that
-leases have stopped, at once, at their deadlines or late. Runs take a tenth to ten
-times what they declared, need no time to stop or much, and begin and end at the same instants as
-others. Some are decoys, which are cancelled while they wait. Nodes are drained and lost, budgets
+leases have stopped, at once, at their deadlines or late. Runs take between a tenth and ten times
+their declared duration, stop at once or slowly, and begin and end at the same instants as other
+runs. Some are decoys, which are cancelled while they wait. Nodes are drained and lost, budgets
 replaced, owners moved, and the clock jumps back. Every decision is entered into the books of
 promises.
 """
@@ -46,7 +46,7 @@ TENTHS: Final = (1, 5, 9, 10, 10, 10, 10, 15, 20, 30, 100)
 
 
 class BriefHistory:
-    """The history of ``seed``. If it ``is_honest``, every run takes what it declared."""
+    """The history of ``seed``. If it ``is_honest``, every run takes its declared duration."""
 
     def __init__(self, seed: int, *, is_honest: bool = False) -> None:
         self.seed = seed
@@ -159,7 +159,7 @@ class BriefHistory:
         self._do(command, at_ms)
 
     def _do(self, command: Command, at_ms: int) -> None:
-        """Decide a command; what is refused changes nothing."""
+        """Decide a command; a refused command changes nothing."""
         self.books.looked(at_ms)
         decision = decide(self._state, command, now_ms=at_ms, actor="test", has_executor=True)
         self._now_ms = max(self._now_ms, at_ms)
@@ -167,7 +167,7 @@ class BriefHistory:
             self._enter(list(decision.events))
 
     def _confirmed_ms(self, event: LeaseEnding) -> int:
-        """Return when the work of a stopping lease is gone; of honest work, at the deadline."""
+        """Return when the work of a stopping lease ends; honest work ends at the deadline."""
         if self._is_honest:
             return event.deadline_ms
         late_ms = event.deadline_ms + STEP_MS // 2

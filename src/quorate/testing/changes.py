@@ -1,4 +1,4 @@
-"""When objects were last changed, so that a cause cannot name one that has not changed."""
+"""The last change of each object, to check that a cause only names objects that have changed."""
 
 from __future__ import annotations
 

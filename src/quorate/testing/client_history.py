@@ -19,9 +19,9 @@ explains:
 of a newer one, and a lease is started at most once. Quotas and slots in every prefix of the ledger
 are checked by ``core/audit/history_audit.py``.
 
-Linearizability holds for a whole if it holds for each of its keys, so each run is checked by
-itself. The search keeps every state that the answers so far allow, with the pending requests that
-are already carried out in it.
+A history is linearizable if it is linearizable for each key, so each run is checked separately. The
+search keeps every state that the answers so far allow, with the pending requests that are already
+carried out in it.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def check_history(operations: Sequence[Operation], events: Sequence[Event]) -> l
 def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
     """Return the operation about one run whose answer no order explains; None if there is none.
 
-    Of several it is the one that was answered first. All ``operations`` are about that run.
+    If there are several, it is the one that was answered first. All ``operations`` are about that
+    run.
     """
     moments = [(each.sent, 0, number) for number, each in enumerate(operations)]
     moments += [
@@ -184,7 +185,8 @@ def check_orders(obeyed: Iterable[Obeyed]) -> list[str]:
     for each in obeyed:
         if each.term < newest:
             found.append(
-                f"lease {each.lease}: an order of term {each.term} was obeyed after one of {newest}"
+                f"lease {each.lease}: an order of term {each.term} was obeyed after an order of "
+                f"term {newest}"
             )
         newest = max(newest, each.term)
         if each.is_start:

@@ -185,7 +185,7 @@ class ExecutorContract(ABC):
         return _exits(executor)[run]
 
     def until_gone(self, executor: ServedExecutor, lease: str) -> None:
-        """Return when ``lease`` is reported gone."""
+        """Return when the end of ``lease`` is reported."""
         self.until(executor, lambda: LeaseGone(lease) in executor.reports(), f"{lease} goes")
 
     def until_refused(self, executor: ServedExecutor, order: Callable[[], None]) -> None:

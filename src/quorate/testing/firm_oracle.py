@@ -33,11 +33,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """The objects put back for a trial: leases taken as gone, nodes as ready, limits as unbounded.
+    """The objects put back for a trial: leases taken as ended, nodes as ready, limits as unbounded.
 
     ``limits`` are named by (kind, name), and so are domains whose nodes have changed.
     ``unrecalled`` are recalled leases that count until their declared ends, as if not recalled.
-    ``gone_ms`` has leases that are gone from an instant on.
+    ``gone_ms`` has leases that have ended from an instant on.
     """
 
     leases: frozenset[str] = frozenset()
@@ -394,9 +394,9 @@ def _expected_ms(view: StateView, lease: Lease, back: PutBack) -> int:
 def is_counted(view: StateView, place: Place) -> bool:
     """Return whether a place that lacks nothing by counting certainly holds its run.
 
-    Not if the run or a payer selects racks, nor in whole nodes of several sizes, nor under a quota
-    of shared nodes: there it matters which GPUs of the domain are free, and the run may not start
-    although enough of them are.
+    False if the run or a payer selects racks, in a pool of whole nodes of several sizes, or under a
+    quota of shared nodes: there it matters which GPUs of the domain are free, and the run may not
+    start although enough of them are.
     """
     run = view.runs[place.run].spec
     lines = [view.envelopes[share.payer].spec.selector for share in place.payers]

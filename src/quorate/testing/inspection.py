@@ -234,7 +234,7 @@ class Inspection:
             for name, lease in state.leases.items()
             if lease.ending is not None and lease.ending.at_ms < long_ago_ms
         ]
-        assert not hanging, ("told to stop long ago", hanging)
+        assert not hanging, ("was ordered to stop long ago", hanging)
 
     def _count(self, events: Sequence[Event]) -> None:
         happened = self.findings.happened

@@ -289,7 +289,7 @@ class PromiseBooks:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
         elif code is MoveCode.LOANS_RECALLED:
             if all(promise.made.run != each.waiting_run for each in self._recalled):
-                yield f"{event.reservation} moves for loans, and none was recalled for it"
+                yield f"{event.reservation} moves because of loans, but no loan was recalled for it"
         elif is_later and not promise.by_conflict:
             yield from self._moved_later(event, promise, view)
         elif planned_ms is not None and start_ms is not None and start_ms < planned_ms:
@@ -310,7 +310,7 @@ class PromiseBooks:
         self.moved_later += 1
         what = f"{event.reservation} moves from {promise.planned_ms} to {event.planned_start_ms}"
         if event.cause.code in (*_CALLED_OFF, MoveCode.AS_RECORDED, MoveCode.FOUND_AGAIN):
-            yield f"{what} for {event.cause}, which is no cause for one that counts on no conflict"
+            yield f"{what} for {event.cause}, but that is no cause for a start without a conflict"
             return
         planned_ms = promise.planned_ms
         assert planned_ms is not None, promise
@@ -330,11 +330,11 @@ class PromiseBooks:
         # Loans recalled since, for another run, come back to that run.
         with_loans = PutBack(began, unrecalled=self._unrecalled(promise.made.run, view))
         if is_counted_on and not lacking(view, place, delayed, with_loans):
-            yield f"{what} for {event.cause} though its place stands"
+            yield f"{what} for {event.cause}, although its place is still free"
         back = self._put_back(event, promise, view)
         is_real = back != PutBack() or self._is_behind(event, view)
         if not is_real and promise.missed_ms is None:
-            yield f"{what} for {event.cause}, and nothing of that has changed"
+            yield f"{what} for {event.cause}, but nothing of that kind has changed"
         cured = replace(back, leases=back.leases | began)
         left = lacking(view, place, beside, cured)
         if left:
@@ -344,7 +344,7 @@ class PromiseBooks:
             if lacking(view, place, others, with_loans):
                 left = lacking(view, place, others, cured)
         if left and promise.missed_ms is None:
-            yield f"{what} for {event.cause}, and without that it lacks {left}"
+            yield f"{what} for {event.cause}, but even without that it lacks {left}"
         is_by_older = any(self._took.get(name, 0) < promise.recorded for name in back.leases)
         younger = self._younger(promise, view) - began
         if promise.missed_ms is None and is_by_older and younger:
@@ -355,7 +355,8 @@ class PromiseBooks:
     def _younger(self, promise: _Promise, view: StateView) -> frozenset[str]:
         """Return the leases that took room after a firm start was last recorded.
 
-        Without those that are late themselves, and those whose runs had a firm start before it.
+        Leaves out leases that are late themselves, and leases whose runs had a firm start before
+        it.
         """
         return frozenset(
             name
@@ -447,7 +448,10 @@ class PromiseBooks:
         bundle = (view.leases[name] for name in view.runs[lease.fact.run].leases)
         grace_ms = max(each.grace_ms for each in bundle)
         if self._before_ms >= recall.due_ms - grace_ms:
-            yield f"{event.lease} must be gone by {event.deadline_ms}, due {recall.due_ms}"
+            yield (
+                f"{event.lease} must end by {event.deadline_ms}, but its recall is due at "
+                f"{recall.due_ms}"
+            )
 
     def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
         """Yield a fault if backfill is stopped without a near firm start that allows it.
@@ -467,15 +471,15 @@ class PromiseBooks:
             and any(seq >= self._waiting.get(name, 0) for seq in started)
             for name, promise in self._promises.items()
         ):
-            yield f"{event.lease} is stopped for a start, and none is due by {deadline_ms}"
+            yield f"{event.lease} is stopped for a start, but no start is due by {deadline_ms}"
 
     def _feasible(self, view: StateView) -> Iterator[str]:
         """Yield firm places that cannot all be kept, and leases that overstay in front of them.
 
         Each place must fit beside running leases and all other places. Leases that may be stopped
-        for it do not count: they are stopped one grace before. Nor do leases that are stopped for a
-        place beside it, from its start on: that place is short if both do not fit. A missed start
-        is checked again after the next decision.
+        for it do not count: they are stopped one grace before. Leases that are stopped for another
+        place do not count from that place's start on either: that place is short if both do not
+        fit. A missed start is checked again after the next decision.
         """
         places = places_of(view)
         for place in places:
@@ -483,8 +487,7 @@ class PromiseBooks:
             if self._promises[promise].missed_ms is not None:
                 continue
             yield from (
-                f"{lease} stands in front of {promise}"
-                for lease in overstaying(view, place, places)
+                f"{lease} is in the way of {promise}" for lease in overstaying(view, place, places)
             )
             left = lacking(view, place, places, PutBack(stoppable(view, place)))
             if left:
@@ -519,7 +522,7 @@ class PromiseBooks:
                 yield f"conflict {event.conflict} draws by {event.seed}, fixed was {seed}"
             drawn = [(each.owner, each.run) for each in event.draws]
             if drawn != _redrawn(declared, event.seed)[: len(drawn)]:
-                yield f"conflict {event.conflict} draws {drawn}, which its seed does not"
+                yield f"conflict {event.conflict} draws {drawn}, but its seed gives other draws"
         if event.outcome is ConflictOutcome.CLEARED and declared.reservation in self._promises:
             leases = tuple(lease for cut in event.cuts for lease in cut.leases)
             self._made_room[declared.reservation] = event.conflict
@@ -542,7 +545,10 @@ class PromiseBooks:
                 if bundle in (0, cut.bundle)
                 for waiting_seq in waiting
             ):
-                yield f"conflict {event.conflict} cuts {cut.run}, which overstays in front of none"
+                yield (
+                    f"conflict {event.conflict} cuts {cut.run}, which is in the way of no firm "
+                    "start"
+                )
 
 
 def _begun(events: Sequence[Event]) -> frozenset[str]:
@@ -620,7 +626,7 @@ def _was_late(view: StateView, name: str) -> bool:
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:
     """Yield runs that could be drawn, are small enough, and did not enter.
 
-    Only clear cases are checked: runs of one lease that the cuts do not reach.
+    Only clear cases are checked: runs with one lease that is not cut.
     """
     if not declared.tokens:
         return

@@ -30,7 +30,7 @@ class RequestBooks:
         decision = receipt.decision
         if decision.repeats is not None:
             if decision.events or decision.changes or decision.refusals:
-                yield f"request {key} is repeated, and does something"
+                yield f"request {key} is repeated, but has an effect"
             yield from self._compare(key, engine.answer_kept(decision.repeats))
         elif not decision.refusals:
             self._given[receipt.first_seq + len(decision.events) - 1] = receipt
@@ -53,13 +53,13 @@ class RequestBooks:
         if known is not None and kept.at_ms - known[0].at_ms <= REQUESTS_KEPT_MS:
             yield f"request {kept.key} is carried out twice"
         if len(events) != kept.count + 1:
-            yield f"request {kept.key} says {kept.count} events, and has {len(events) - 1}"
+            yield f"request {kept.key} states {kept.count} events, but has {len(events) - 1}"
         changes = tuple((kind, name, Change(change)) for kind, name, change in kept.changes)
         decision = Decision(events, (), changes, kept.warnings)
         receipt = Receipt(decision, head, seq - kept.count)
         self._first[kept.key] = (kept, receipt)
         if self._given.pop(seq, receipt) != receipt:
-            yield f"request {kept.key} was answered otherwise than the ledger says"
+            yield f"the answer to request {kept.key} differs from the ledger"
 
     def look(self, view: StateView, engine: Engine) -> Iterator[str]:
         """Yield requests whose response is not, or no longer, the first."""
@@ -69,4 +69,4 @@ class RequestBooks:
     def _compare(self, key: str, answer: Receipt) -> Iterator[str]:
         known = self._first.get(key)
         if known is None or known[1] != answer:
-            yield f"request {key} is answered {answer}, and was answered {known}"
+            yield f"request {key} is answered {answer}, but was first answered {known}"

@@ -1,7 +1,7 @@
 """Hypothesis strategies for specs that a document can state: all of them valid.
 
-``any_spec()`` draws one of any kind. Values that belong together agree: windows are not inverted,
-caps bound envelopes that exist, widths are on the grid. Amounts of GPU-hours are multiples of 9 ms,
+``any_spec()`` draws one of any kind. Related values are consistent: windows are not inverted, caps
+bound envelopes that exist, widths are on the grid. Amounts of GPU-hours are multiples of 9 ms,
 because no other number of milliseconds is a decimal number of hours.
 """
 

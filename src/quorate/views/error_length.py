@@ -54,7 +54,7 @@ def _fitting(lines: Sequence[str]) -> list[str]:
     for line in lines:
         size += len(line)
         if size > LINES_CHARS_MAX:
-            return [*found, f"and {len(lines) - len(found)} more; mend these first"]
+            return [*found, f"and {len(lines) - len(found)} more; correct these first"]
         found.append(line)
     return found
 

@@ -29,7 +29,9 @@ def text_of(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, QuorateError) and error.strerror:
         return f"{error.filename or 'the output'}: {error.strerror}; check path, rights and space"
     if isinstance(error, CorruptLedgerError) and error.remedy == RESTORE:
-        return f"{error}; `quorate ledger verify` shows how much of it is intact; {RESTORE}"
+        return (
+            f"{error}; `quorate ledger verify` shows which part of the ledger is intact; {RESTORE}"
+        )
     return str(error)
 
 

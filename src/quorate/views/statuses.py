@@ -64,9 +64,11 @@ STATUSES: Final[dict[str, Status]] = {
     "method-not-allowed": _refused(405, "UNIMPLEMENTED", "The method is not allowed here"),
     "not-acceptable": _refused(406, "INVALID_ARGUMENT", "The media type is not available"),
     "unsupported-media-type": _invalid("The media type of the body is not supported", 415),
-    "too-slow": Status(408, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "The request came too slowly"),
+    "too-slow": Status(408, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "The request arrived too slowly"),
     TIMED_OUT: Status(504, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "There was no answer in time"),
-    "slow-watcher": Status(503, "ABORTED", Exit.UNUSABLE, "Events were left unread for too long"),
+    "slow-watcher": Status(
+        503, "ABORTED", Exit.UNUSABLE, ("The watcher left events unread for too long")
+    ),
     "uri-too-long": _invalid("The address is too long", 414),
     "headers-too-large": _invalid("The headers are too large", 431),
     TOO_LARGE: _invalid("The request is too large", 413),

@@ -114,7 +114,7 @@ def test_a_notice_of_a_lottery_that_is_drawn_at_once_asks_for_nothing_before_it(
     for each in told:
         assert each.facts["due"] == time_text(announced.due_ms)
         assert "before then" not in each.text
-        assert "gets a stop, and has its checkpoint time to save. Details:" in each.text
+        assert "is stopped, with its checkpoint time to save its work. Details:" in each.text
 
 
 def test_an_owner_sees_its_own_runs_of_an_announcement_and_no_other_name() -> None:
@@ -172,7 +172,7 @@ def test_a_conflict_that_is_not_wanted_any_more_is_called_off() -> None:
     assert (withdrawn.reservation, withdrawn.runs) == ("d@1", ("a", "b", "c", "c2"))
     told = [each for each in notices(life) if each.kind is NoticeKind.CONFLICT_WITHDRAWN]
     assert [each.owner for each in told] == ["ada", "ben", "cy"]
-    assert "is called off" in told[0].text
+    assert "is cancelled" in told[0].text
     assert not life.state.announced
 
 

@@ -147,7 +147,7 @@ def test_a_claim_that_may_not_be_spread_lies_in_one_domain() -> None:
     nodes = {name: record.spec for name, record in life.state.nodes.items()}
     assert list(check_shape(claim, facts, nodes, ())) == []
     (found,) = check_shape(replace(claim, cross_group_spread=False), facts, nodes, ())
-    assert str(found) == "I5: c: may not be spread and lies in ['r/c/A', 'r/c/B']"
+    assert str(found) == "I5: c: may not be spread, but is in ['r/c/A', 'r/c/B']"
 
 
 def claimed() -> Life:

@@ -387,7 +387,7 @@ class TestWiping:
         assert held[0].subject == "claim 'd' of dr-x still has node 'n0'"
         life.do(Release("d"))
         late = life.ask(Wiped("n0", is_clean=True, claim="c")).refusals
-        assert late[0].subject == "node 'n0' has nothing to be wiped after claim 'c'"
+        assert late[0].subject == "node 'n0' needs no wipe after claim 'c'"
         life.do(Wiped("n0", is_clean=True, claim="d"))
         assert life.state.unwiped == {}
 
@@ -396,7 +396,7 @@ class TestWiping:
         life.do(Submit(run("r", 8, "team")))
         life.do(Complete("r"))
         (refusal,) = life.ask(Wiped("n0", is_clean=True)).refusals
-        assert refusal.subject == "node 'n0' has nothing to be wiped"
+        assert refusal.subject == "node 'n0' needs no wipe"
         life.do(Submit(run("s", 8, "team")))
         assert life.phase("s") is Phase.RUNNING
 

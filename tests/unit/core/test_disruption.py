@@ -82,7 +82,7 @@ def test_a_rate_of_nothing_allows_nothing_nor_does_an_older_budget_of_nothing() 
         (Quota(gpu_ms_budget=0), "ben has used 100 % of its budget"),
         (Quota(fair_share_target_ppm=0), "it would take ben beyond its target share of H100"),
         (Quota(fair_share_target_ppm=1_000_000), ""),
-        (Quota(nodes_max=0), "its owner's hard quota is what it waits for"),
+        (Quota(nodes_max=0), "it waits for its owner's hard quota"),
     ],
 )
 def test_soft_and_hard_quotas_keep_their_owner_from_asking(quota: Quota, says: str) -> None:

@@ -225,4 +225,4 @@ def test_the_audit_finds_an_array_with_more_tasks_than_its_limit() -> None:
     ]
     (found,) = audit(forged)
     assert (found.rule, found.subject) == ("I6", "w_1")
-    assert "2 tasks of w, which may have 1 at once" in found.found
+    assert "2 tasks of w, which may run 1 at once" in found.found

@@ -114,6 +114,6 @@ def test_a_hand_over_that_nobody_takes_is_seen_by_the_audit() -> None:
     spoiled = [event for event in life.events if event is not started]
     assert spoiled[-1] is ended
     found = audit([*spoiled, RunEnded(ended.at_ms, "t", "r", Outcome.COMPLETED)])
-    assert ("I6", "r", "is handed over, and not as it was") in {
+    assert ("I6", "r", "is handed over with other slots or another role") in {
         (violation.rule, violation.subject, violation.found) for violation in found
     }

@@ -363,7 +363,7 @@ def test_a_shape_with_more_spares_than_asked_for_or_a_group_in_two_domains_is_wr
     assert [v.found for v in fewer] == [f"group {n} has 1 spare GPUs" for n in range(2)]
     torn = [replace(f, slots=(("b0000", 128),)) if f.role is Role.SPARE else f for f in facts]
     found = [v.found for v in check_shape(spec, torn, nodes, ())]
-    assert found[0] == "group 0 lies in ['r/c/A', 'r/c/B']"
+    assert found[0] == "group 0 is in several domains: ['r/c/A', 'r/c/B']"
 
 
 def test_a_run_that_waits_is_tried_or_parked() -> None:
@@ -374,9 +374,9 @@ def test_a_run_that_waits_is_tried_or_parked() -> None:
     assert sweep(state) == []
     state.queued_counts["default", "team"] = 2
     assert [str(violation) for violation in sweep(state)] == [
-        "I8: queue: is not what is counted of it"
+        "I8: queue: differs from the count of its leases"
     ]
     state.queued.pop("waits")
     assert [str(violation) for violation in sweep(state)] == [
-        "I8: queue: is not those that are tried and those that are parked"
+        "I8: queue: differs from the runs that are tried plus those that are parked"
     ]

@@ -242,11 +242,11 @@ _FORGED: Final[dict[str, tuple[Callable[[ConflictResolved], ConflictResolved], s
     ),
     "another seed": (
         lambda shown: structs.replace(shown, seed="00" * 32),
-        "the seed is not the one its parts give",
+        "the seed does not follow from its parts",
     ),
     "a beacon": (
         lambda shown: structs.replace(shown, beacon="round 8"),
-        "a beacon is shown, and none may be used",
+        "a beacon is shown, but beacons are not in use",
     ),
     "draws in another order": (
         lambda shown: structs.replace(shown, draws=shown.draws[::-1]),
@@ -287,7 +287,7 @@ _FORGED: Final[dict[str, tuple[Callable[[ConflictResolved], ConflictResolved], s
     ),
     "a seed although nothing was drawn": (
         lambda shown: structs.replace(shown, draws=(), cuts=()),
-        "nothing was drawn, but",
+        "no token was drawn, but",
     ),
 }
 

@@ -53,13 +53,13 @@ def test_a_link_that_was_not_revealed_is_named_again() -> None:
     assert faults(history) == []
     skipped = declaration(2, conflict="c-2", at_ms=START_MS + 10**7)
     found = faults([*opening(), first, nothing_needed(first), skipped])
-    assert any("names link 2 after 0" in fault for fault in found)
+    assert any("names link 2, but 0" in fault for fault in found)
 
 
 def test_a_link_that_was_revealed_is_not_named_again() -> None:
     first, second = declaration(1), declaration(1, conflict="c-2")
     found = faults([*opening(), first, outcome(first), second])
-    assert any("names link 1 after 1" in fault for fault in found)
+    assert any("names link 1, but 1" in fault for fault in found)
     assert any("last public link" in fault for fault in found)
 
 
@@ -83,7 +83,7 @@ def test_a_chain_ends() -> None:
         declaration(1), preimage_index=LENGTH + 1, commitment=link(LENGTH).hex(), conflict="c"
     )
     assert faults([*history, beyond]) == [
-        f"I9: c: names link {LENGTH + 1} after {LENGTH} of {LENGTH}"
+        f"I9: c: names link {LENGTH + 1}, but {LENGTH} of {LENGTH} links are revealed"
     ]
     anew: list[Event] = [
         LotteryCommitted(START_MS, "root", link(0).hex(), LENGTH),
@@ -95,7 +95,7 @@ def test_a_chain_ends() -> None:
 def test_a_new_chain_before_the_end_of_the_last_is_found() -> None:
     committed = LotteryCommitted(0, "root", "ab" * 32, 10)
     assert faults([*opening(), committed]) == [
-        f"I9: a lottery chain: begins when 0 of {LENGTH} links of the last are used"
+        f"I9: a lottery chain: begins when only 0 of {LENGTH} links of the previous chain are used"
     ]
 
 
@@ -131,8 +131,8 @@ def test_a_conflict_is_declared_once_and_resolved_once() -> None:
     declared_again: list[Event] = [*opening(), first, outcome(first), declaration(2)]
     assert faults(declared_again) == ["I9: c-1: is declared a second time"]
     resolved_again: list[Event] = [*opening(), first, outcome(first), nothing_needed(first)]
-    assert faults(resolved_again) == ["I9: c-1: is resolved and was not open"]
-    assert faults([outcome(first)]) == ["I9: c-1: is resolved and was not open"]
+    assert faults(resolved_again) == ["I9: c-1: is resolved, but was not open"]
+    assert faults([outcome(first)]) == ["I9: c-1: is resolved, but was not open"]
 
 
 def _settled() -> tuple[list[Event], ConflictDeclared]:
@@ -144,7 +144,7 @@ def test_the_faults_of_an_outcome_are_faults_of_the_history() -> None:
     history, declared = _settled()
     forged = structs.replace(outcome(declared), seed="00" * 32)
     (found,) = faults([*history, forged])
-    assert found.startswith("I9: c-1: the seed is not the one")
+    assert found.startswith("I9: c-1: the seed does not follow")
 
 
 def test_a_victim_loses_its_own_leases_only() -> None:
@@ -166,7 +166,7 @@ def test_nobody_but_a_victim_is_preempted_at_random() -> None:
         shown.at_ms, "clock", f"lease of {spared}", EndReason.RANDOM_PREEMPT, 0, shown.seed
     )
     assert faults([*history, shown, end]) == [
-        f"I9: lease of {spared}: is preempted at random and was not drawn"
+        f"I9: lease of {spared}: is preempted at random, but was not drawn"
     ]
 
 

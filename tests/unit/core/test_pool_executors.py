@@ -49,7 +49,7 @@ def test_a_run_in_a_cluster_does_not_say_which_gpus_its_pods_see() -> None:
 def test_an_image_is_refused_where_no_pods_are_run() -> None:
     for pool in (LOCAL, Pool(name="default")):
         (refusal,) = submitted(state_with(pool), run("r", 1, image="i")).refusals
-        assert "runs no images" in refusal.subject
+        assert "does not run images" in refusal.subject
 
 
 def test_a_pool_with_runs_keeps_its_executor_and_its_cluster() -> None:

@@ -51,14 +51,18 @@ def test_the_audit_finds_who_started_beyond_a_quota_of_its_family(owner: str) ->
     ledger.do(Submit(run("b", 16, "low")))
     for quota, broken in (
         (Quota(nodes_max=3, concurrent_runs_max=2), []),
-        (Quota(nodes_max=2), [("b/0", f"brings {owner} to 3 nodes of 2")]),
-        (Quota(concurrent_runs_max=1), [("b", f"brings {owner} to 2 running of 1")]),
+        (Quota(nodes_max=2), [("b/0", f"brings {owner} to 3 nodes, above its limit of 2")]),
+        (
+            Quota(concurrent_runs_max=1),
+            [("b", f"brings {owner} to 2 running runs, above its limit of 1")],
+        ),
     ):
         assert found(limited(ledger.events, owner, quota)) == broken
 
 
 @pytest.mark.parametrize(
-    ("is_clean", "broken"), [(True, []), (False, [("r/0", "brings top to 2 nodes of 1")])]
+    ("is_clean", "broken"),
+    [(True, []), (False, [("r/0", ("brings top to 2 nodes, above its limit of 1"))])],
 )
 def test_a_node_that_was_claimed_counts_until_it_is_clean(
     is_clean: bool,  # noqa: FBT001

@@ -123,8 +123,8 @@ def test_a_node_with_work_is_not_removed() -> None:
     assert refused(life, remove(Removable.NODE, first)) == [
         (
             RefusalCode.CONFLICT,
-            f"node {first!r} has GPUs of r",
-            f"stop the work on it first: quorate node drain {first}",
+            f"node {first!r} has GPUs in use by r",
+            f"stop its work first: quorate node drain {first}",
         )
     ]
     life.do(Drain(first))
@@ -238,7 +238,7 @@ def test_a_budget_that_keeps_a_filled_spare_is_not_removed() -> None:
         (
             RefusalCode.CONFLICT,
             "envelope b/e keeps 4 GPUs for spares of spared that others use",
-            "wait for their end, or stop them: quorate cancel spared",
+            "wait until they end, or stop them: quorate cancel spared",
         )
     ]
 

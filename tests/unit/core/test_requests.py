@@ -90,7 +90,7 @@ def test_the_same_key_for_another_request_is_refused() -> None:
     (refusal,) = decision.refusals
     assert refusal.code is RefusalCode.KEY_REUSED
     assert sentence(refusal) == "the idempotency key 'k' was used for another request"
-    assert "choose a new key: one is known for 24 hours" in refusal.remedy
+    assert "choose a new key: a key is remembered for 24 hours" in refusal.remedy
     assert life.do(keyed(Submit(run("b", 4)), key="new", digest="other")).events
 
 

@@ -491,4 +491,4 @@ def test_a_published_beacon_is_a_fault_even_when_the_seed_fits_it() -> None:
     shown = outcome(declared, beacon="round 7")
     parts = seed_parts(declared, bytes.fromhex(shown.preimage), "round 7")
     assert seed_of(parts).hex() == shown.seed
-    assert check_draws(declared, shown) == ["a beacon is shown, and none may be used"]
+    assert check_draws(declared, shown) == ["a beacon is shown, but beacons are not in use"]

@@ -89,8 +89,14 @@ def test_shares_go_by_the_table_and_the_round_says_so() -> None:
     [
         ("vgg", 1, ("k80",), "('vgg', 1) is not in the throughputs of pool 'shared'", "use a type"),
         ("resnet", 2, ("k80",), "('resnet', 2) is not in", "ask for totalGPUs: 1 or 4"),
-        ("resnet", 1, ("k80", "v100"), "'resnet' has no rate of v100 in", "leave v100 out"),
-        ("still", 1, ("k80", "a100"), "'still' runs on none of what it asks for", "ask for"),
+        (
+            "resnet",
+            1,
+            ("k80", "v100"),
+            ("'resnet' has no rate of v100 in"),
+            "remove v100 from gpuTypes",
+        ),
+        ("still", 1, ("k80", "a100"), "'still' runs on none of the flavors", "ask for"),
     ],
 )
 def test_a_type_that_the_table_does_not_have_is_refused_at_the_door(

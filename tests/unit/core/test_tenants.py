@@ -288,7 +288,7 @@ def test_an_owner_that_holds_nothing_goes_and_its_budgets_with_it() -> None:
     assert decision.events == (OwnerRemoved(life.now_ms, "test", "team", "over"),)
     assert decision.changes == (("Owner", "team", Change.REMOVED),)
     assert decision.warnings == (
-        "budget b pays no more; what was paid stays recorded",
+        "budget b pays no more; payments stay recorded",
         (
             "lending.to of s still names team: an owner of that name that is created later may "
             "borrow there"
@@ -332,12 +332,12 @@ def test_running_and_waiting_runs_are_in_the_way_and_so_is_what_pays_for_them() 
     assert [(subject, remedy) for _, subject, remedy in told] == [
         (
             "owner 'team' has 2 running runs: first, second",
-            "wait for the end of what runs, or stop it: quorate cancel first",
+            "wait until they end, or stop them: quorate cancel first",
         ),
-        ("owner 'team' has 1 waiting run: third", "withdraw what waits: quorate cancel third"),
+        ("owner 'team' has 1 waiting run: third", "withdraw waiting runs: quorate cancel third"),
         (
             "its envelope b/e pays for 16 GPUs of first, second",
-            "wait for the end of what runs, or stop it: quorate get leases -o wide",
+            "wait until they end, or stop them: quorate get leases -o wide",
         ),
     ]
     for name in ("third", "first", "second"):
@@ -364,8 +364,11 @@ def test_money_held_for_a_promised_start_is_in_the_way() -> None:
     told = [(subject, remedy) for _, subject, remedy in refused(life, RemoveOwner("stranger"))]
     assert told == [
         (
-            "its envelope s/e holds 8.27 GPU-hours for promised starts or filled spares",
-            "cancel the runs it is held for, or wait: quorate get reservations -o wide",
+            "its envelope s/e holds 8.27 GPU-hours for firm starts or filled spares",
+            (
+                "cancel the runs that the hours are held for, or wait: quorate get reservations "
+                "-o wide"
+            ),
         )
     ]
     life.do(Cancel("later"))

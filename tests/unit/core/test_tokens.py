@@ -61,18 +61,21 @@ def test_every_role_can_be_given(role: TokenRole) -> None:
     [
         (IssueToken("t1", DIGEST, "auditor", "", ""), ["already-exists: there is a token 't1'"]),
         (IssueToken("n", DIGEST, "user", "x", "ada"), ["unknown-name: there is no owner 'x'"]),
-        (IssueToken("n", DIGEST, "user", "", "ada"), ["invalid: tenant: the role user needs one"]),
+        (
+            IssueToken("n", DIGEST, "user", "", "ada"),
+            [("invalid: tenant: the role user needs a tenant")],
+        ),
         (
             IssueToken("n", DIGEST, TokenRole.TENANT_ADMIN, "", "ada"),
-            ["invalid: tenant: the role tenant-admin needs one"],
+            ["invalid: tenant: the role tenant-admin needs a tenant"],
         ),
         (
             IssueToken("n", DIGEST, "admin", "team", "ada"),
-            ["invalid: tenant: the role admin is of no tenant, and 'team' was given"],
+            ["invalid: tenant: the role admin belongs to no tenant, but 'team' was given"],
         ),
         (
             IssueToken("n", DIGEST, "auditor", "x", "ada"),
-            ["invalid: tenant: the role auditor is of", "unknown-name: there is no owner 'x'"],
+            ["invalid: tenant: the role auditor belongs", "unknown-name: there is no owner 'x'"],
         ),
         (IssueToken("n", DIGEST, "root", "", "ada"), ["invalid: role: there is no role 'root'"]),
         (

@@ -18,7 +18,7 @@ ENVELOPE: list[tuple[str, list[tuple[str, str, str]]]] = [
                     "must be at most what concurrency 10 over the window can use, 240 GPU-hours, "
                     "got 240.5"
                 ),
-                "use 240 or less, or leave it out",
+                "use 240 or less, or leave the field out",
             )
         ],
     ),
@@ -106,7 +106,7 @@ def test_an_empty_envelope_is_told_everything_it_lacks() -> None:
             14,
             "spec.envelopes[1].flavor",
             "is required",
-            "say which GPUs, e.g. flavor: H100-80GB",
+            "name the kind of GPU, e.g. flavor: H100-80GB",
         ),
         Told(
             14,
@@ -118,7 +118,7 @@ def test_an_empty_envelope_is_told_everything_it_lacks() -> None:
             14,
             "spec.envelopes[1]",
             "has no start and no end: start and end are both required",
-            "add both; an envelope grants GPUs from one time to another",
+            "add both; an envelope grants GPUs from a start to an end",
         ),
         Told(
             14,
@@ -202,7 +202,7 @@ def test_every_fault_of_a_cap_is_told() -> None:
             "spec.aggregateCaps[1].maxGPUHours",
             "must be at most what maxConcurrency 5 over the windows of its envelopes can use, "
             "120 GPU-hours, got 121",
-            "use 120 or less, or leave it out",
+            "use 120 or less, or leave the field out",
         ),
         Told(17, "spec.aggregateCaps[2].flavor", "is required", "name the flavor of its envelopes"),
         Told(
@@ -215,7 +215,7 @@ def test_every_fault_of_a_cap_is_told() -> None:
             17,
             "spec.aggregateCaps[2].maxConcurrency",
             "is required",
-            "say how many GPUs they may use together",
+            "state how many GPUs these envelopes may use together",
         ),
         Told(18, "spec.aggregateCaps[3].envelopes", 'lists "west" more than once', "list it once"),
     ]
@@ -231,7 +231,7 @@ def test_a_faulty_envelope_is_still_known_to_caps() -> None:
 
 def test_a_budget_has_an_owner_and_envelopes() -> None:
     assert faults(headed("Budget", "spec: {envelopes: []}\n")) == [
-        Told(5, "spec.owner", "is required", "say whose budget it is, e.g. owner: rai"),
+        Told(5, "spec.owner", "is required", "name the owner of the budget, e.g. owner: rai"),
         Told(5, "spec.envelopes", "must not be empty", "add at least one envelope"),
     ]
 

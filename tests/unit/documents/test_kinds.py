@@ -152,7 +152,7 @@ def test_every_fault_of_an_owner_is_told() -> None:
         Told(
             9,
             "spec.quota.max_nodes",
-            "is maxNodes again, in another spelling",
+            "repeats maxNodes in another spelling",
             "keep one of the two",
         ),
         Told(11, "spec.quota.maxConcurrentRuns", "must not be negative, got -1", "use 0 or more"),
@@ -278,7 +278,7 @@ def test_weights_say_how_much_of_a_share_is_what_an_owner_has_now() -> None:
             "{decayedShare: 0.5}",
             ".decayedShare",
             "unknown field 'decayedShare'",
-            "write 1 minus it as instantShare",
+            "write 1 minus this value as instantShare",
         ),
         ("0.5", "", "must be a mapping, got 0.5", "write its fields as name: value"),
     ],
@@ -460,7 +460,7 @@ def test_a_name_is_used_once_per_kind() -> None:
         Told(
             26,
             "metadata.name",
-            '"train" is the name of another Run, on line 1',
+            '"train" is also the name of another Run, on line 1',
             "give each document its own name, or remove one of the two",
         )
     ]

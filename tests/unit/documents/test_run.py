@@ -77,7 +77,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
             ("malleable.stepGPUs", "must be at most 1048576, got 1048577", "use 1048576 or less"),
         ],
     ),
-    ("malleable:", [("malleable", "has no value", "give it one or remove the field")]),
+    ("malleable:", [("malleable", "has no value", "give it a value or remove the field")]),
     (
         "priority: 5",
         [
@@ -97,7 +97,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
             (
                 '["<<"]',
                 "unknown field '<<'",
-                "merge keys are not part of YAML 1.2; write the fields out",
+                "merge keys are not part of YAML 1.2; write out the fields",
             )
         ],
     ),
@@ -247,7 +247,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
         [
             (
                 "env.A",
-                "must not hold a NUL or half of a surrogate pair",
+                "must not contain a NUL or half of a surrogate pair",
                 "remove that character",
             )
         ],
@@ -265,7 +265,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
     ("command: [python, 3]", [("command[1]", "must be text, got 3", 'write "3" in quotes')]),
     (
         "command: []",
-        [("command", "must begin with a program", "name one, or leave command out")],
+        [("command", "must begin with a program", "name a program, or leave command out")],
     ),
     ("pool: a/b", [("pool", f'{NAME_RULE}, got "a/b"', NAME_REMEDY)]),
     (
@@ -280,7 +280,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
     ),
     (
         "workingDir: ''",
-        [("workingDir", 'must not be empty, got ""', "name a folder or leave it out")],
+        [("workingDir", 'must not be empty, got ""', "name a folder, or leave the field out")],
     ),
     (
         f"nonce: {'n' * 129}",
@@ -292,7 +292,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
             (
                 "throughputs.v100",
                 "must be 0, or from 0.000001 to 1000000 steps a second, got -1",
-                "count larger or smaller steps, in all rates alike; 0 means that it cannot run",
+                "use larger or smaller steps as the unit of all rates; 0 means that it cannot run",
             ),
             ("throughputs.p100", "must be a finite number, got Infinity", "write a number"),
         ],
@@ -400,7 +400,7 @@ def test_rounds_work_has_one_source_of_rates() -> None:
             9,
             "spec.throughputs",
             "is set beside jobType",
-            "keep jobType to use the table's rates, or throughputs",
+            "keep jobType to use the rates of the table, or keep throughputs",
         )
     ]
 

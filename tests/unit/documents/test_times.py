@@ -43,7 +43,7 @@ def test_a_time_is_read(written: str, ms: int) -> None:
         ),
         (
             "2026-01-01T00:00:00",
-            'must say its offset from UTC, got "2026-01-01T00:00:00"',
+            'must have an offset from UTC, got "2026-01-01T00:00:00"',
             "write 2026-01-01T00:00:00Z for UTC, or an offset such as 2026-01-01T00:00:00+02:00",
         ),
         (

@@ -28,8 +28,8 @@ def test_a_name_and_the_number_of_it_are_the_same_user() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("root", "is root; name one that is not"),
-        ("0", "is root; name one that is not"),
+        ("root", "is root; name another user"),
+        ("0", "is root; name another user"),
         ("no-such-user-here", "create it (useradd --system no-such-user-here)"),
         (str(ID_MAX + 1), "is no user id"),
         ("9" * 5_000, "is no user id"),

@@ -155,7 +155,7 @@ def test_lines_that_the_disk_does_not_take_are_counted_and_leave_no_half(tmp_pat
     assert lines(tmp_path) == [b"one"]
     writer.take(A, b"four\n", 4)
     writer.close()
-    note = b"quorate: 3 lines were lost: the disk did not take them"
+    note = b"quorate: 3 lines were lost: the disk did not accept them"
     assert lines(tmp_path) == [b"one", note, b"four"]
 
 
@@ -183,5 +183,5 @@ def test_what_is_in_the_way_of_output_is_told_and_waited_for(tmp_path: Path) -> 
     folder.unlink()
     writer.take(A, b"two\n", 2)
     writer.close()
-    note = b"quorate: 1 lines were lost: the disk did not take them"
+    note = b"quorate: 1 lines were lost: the disk did not accept them"
     assert lines(folder) == [note, b"two"]

@@ -170,7 +170,7 @@ def test_time_that_runs_back_inside_a_block_is_found_when_events_are_read() -> N
     found = verify_blocks(blocks, deep=True)
     assert isinstance(found, Broken)
     assert found.seq == 3
-    assert "time runs back from 6 to 4" in found.what
+    assert "the time goes back from 6 to 4" in found.what
 
 
 def test_time_that_runs_back_between_blocks_is_found() -> None:
@@ -178,7 +178,7 @@ def test_time_that_runs_back_between_blocks_is_found() -> None:
     found = verify_blocks(blocks, deep=True)
     assert isinstance(found, Broken)
     assert (found.height, found.seq) == (2, 2)
-    with pytest.raises(CorruptLedgerError, match="time runs back"):
+    with pytest.raises(CorruptLedgerError, match="the time goes back"):
         list(open_blocks(blocks))
 
 

@@ -35,12 +35,12 @@ def test_a_ledger_may_begin_at_time_zero_and_no_earlier() -> None:
     assert open_block(zero, after=GENESIS) == at(0)
     assert [events for _, events in open_blocks([zero])] == [at(0)]
     assert isinstance(verify_blocks([zero], deep=True), Verified)
-    with pytest.raises(CorruptLedgerError, match="time runs back from 0 to -1"):
+    with pytest.raises(CorruptLedgerError, match="the time goes back from 0 to -1"):
         open_block(earlier, after=GENESIS)
-    with pytest.raises(CorruptLedgerError, match="time runs back from 0 to -1"):
+    with pytest.raises(CorruptLedgerError, match="the time goes back from 0 to -1"):
         list(open_blocks([earlier]))
     assert verify_blocks([earlier], deep=True) == Broken(
-        height=1, seq=1, what="time runs back from 0 to -1"
+        height=1, seq=1, what="the time goes back from 0 to -1"
     )
 
 
@@ -50,9 +50,9 @@ def test_the_last_time_of_a_block_is_the_earliest_of_the_next() -> None:
     assert len(list(open_blocks(sound))) == 2
     broken = chained(at(5, 7, 9), at(8))
     assert verify_blocks(broken, deep=True) == Broken(
-        height=2, seq=4, what="time runs back from 9 to 8"
+        height=2, seq=4, what="the time goes back from 9 to 8"
     )
-    with pytest.raises(CorruptLedgerError, match="time runs back from 9 to 8"):
+    with pytest.raises(CorruptLedgerError, match="the time goes back from 9 to 8"):
         list(open_blocks(broken))
 
 
@@ -66,7 +66,7 @@ def test_a_fault_names_what_was_expected_and_what_was_found() -> None:
         height=2, seq=3, what="block 2 is missing: block 3 is in its place"
     )
     assert verify_blocks([first, replace(second, first_seq=7)]) == Broken(
-        height=2, seq=3, what="the block says it begins at sequence 7, not 3"
+        height=2, seq=3, what="the block begins at sequence 7, not 3"
     )
     assert verify_blocks([first, replace(second, count=4)]) == Broken(
         height=2,

@@ -47,7 +47,7 @@ def test_a_file_that_was_cut_short_is_found() -> None:
 
 def test_other_blocks_than_the_name_says_are_found() -> None:
     segment, file = pack(CHAIN)
-    with pytest.raises(CorruptLedgerError, match="other blocks than its name says"):
+    with pytest.raises(CorruptLedgerError, match="other blocks than those in its name"):
         unpack(replace(segment, last_height=7), file)
 
 
@@ -58,5 +58,5 @@ def test_a_chain_that_is_not_sound_is_not_archived() -> None:
         with pytest.raises(CorruptLedgerError, match="segment 000000000001-"):
             check(segment, file)
     segment, file = pack(CHAIN)
-    with pytest.raises(CorruptLedgerError, match="lead to the head"):
+    with pytest.raises(CorruptLedgerError, match="is not the expected one"):
         check(replace(segment, last_hash=bytes(32)), file)

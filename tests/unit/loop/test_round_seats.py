@@ -94,7 +94,7 @@ def test_what_fits_nowhere_costs_nobody_a_round_and_is_told_why(why: str) -> Non
     assert not any(found.view.in_rounds["a0"].entitled_ms.values())
     told = between_rounds(found.view, record, found.timeline.now_ms)
     assert told is not None
-    assert "its share is nothing: it would not fit even if the pool were empty" in told.subject
+    assert "its share is 0: it would not fit even if the pool were empty" in told.subject
     assert told.also is not None
     assert told.also.wanted == record.spec.gpus
     found.look_back()

@@ -290,10 +290,10 @@ def test_what_cannot_be_in_rounds_is_refused_by_name() -> None:
     subjects = " ".join(refusal.subject for refusal in room.ask(Submit(wrong)).refusals)
     for field in ("spec.malleable", "spec.sparesPerGroup", "spec.sensitive"):
         assert f"{field}: pool 'shared' shares in rounds" in subjects
-    assert "says nothing of k80" in subjects
-    assert "has a rate of tpu" in subjects
+    assert "has no rate for k80" in subjects
+    assert "has a rate for tpu" in subjects
     (plain,) = room.ask(Submit(run("two", "ant", rounds=None))).refusals
-    assert "say how fast it is" in plain.subject
+    assert "state its rate on each flavor" in plain.subject
 
 
 def test_a_deadline_is_taken_only_where_its_owners_share_keeps_it() -> None:
@@ -387,7 +387,7 @@ def test_a_policy_is_asked_for_fewer_runs_where_there_are_more_flavors() -> None
     room.rounds(1)
     shared = room.view.rounds[POOL].shared
     assert shared.causes == (RoundCause(RoundCode.TOO_MANY_RUNS, "odd", 4, limit=3),)
-    assert "odd takes too long for 4 runs: 3 are the most" in round_text(shared)
+    assert "odd takes too long for 4 runs: its maximum is 3" in round_text(shared)
 
 
 @pytest.mark.heavy
@@ -397,8 +397,11 @@ def test_a_policy_is_asked_for_fewer_runs_where_there_are_more_flavors() -> None
         (Weighing("odd", solve=_falls_over), "the policy failed; choose another policy"),
         (Weighing("odd", solve=_gives_all_twice), "the policy failed; choose another policy"),
         (Weighing("odd", solve=_names_one_after_another), "1 run left out (a run is not liked;"),
-        (Weighing("odd", jobs_max=5), "odd takes too long for 6 runs: 5 are the most"),
-        (Weighing("odd", jobs_per_gpu_max=1), "odd takes too long for 6 runs on 3 GPUs: 1 a GPU"),
+        (Weighing("odd", jobs_max=5), "odd takes too long for 6 runs: its maximum is 5"),
+        (
+            Weighing("odd", jobs_per_gpu_max=1),
+            "odd takes too long for 6 runs on 3 GPUs: its maximum is 1 per GPU",
+        ),
     ],
 )
 def test_where_a_policy_has_no_answer_all_share_by_weight_and_are_told(
@@ -431,7 +434,7 @@ def test_a_run_that_a_policy_cannot_plan_is_left_out_and_told_and_the_others_sha
     shared = room.view.rounds[POOL].shared
     assert shared.policy == "allox"
     told = share_words(room.view, room.view.runs["w1"])
-    assert told.startswith("its share is nothing: 3 runs left out (a run takes 2 GPUs at a time;")
+    assert told.startswith("its share is 0: 3 runs left out (a run takes 2 GPUs at a time;")
     assert "leave it out, or choose another policy" in told
     # Each owner has access to its own runs alone, and the causes name none of the others.
     names = {each.name for each in (*wide, *narrow)} | {"ant", "bee"}
@@ -496,7 +499,7 @@ def test_runs_that_crowd_a_flavor_are_counted_by_its_gpus() -> None:
     shared = room.view.rounds[POOL].shared
     assert shared.causes == (RoundCause(RoundCode.TOO_CROWDED, "odd", 7, 2, 3),)
     text = round_text(shared)
-    assert "odd takes too long for 7 runs on 2 GPUs: 3 a GPU are the most" in text
+    assert "odd takes too long for 7 runs on 2 GPUs: its maximum is 3 per GPU" in text
     assert shared.policy == "by_weight"
 
 
@@ -584,7 +587,9 @@ def test_where_a_flavor_has_no_cost_all_share_by_weight_and_are_told() -> None:
     room.submit_together(run("r", "ant"))
     shared = room.view.rounds[POOL].shared
     assert shared.policy == "by_weight"
-    assert "flavor v100 has no cost above 0; say what a GPU of v100 costs" in round_text(shared)
+    assert ("flavor v100 has no cost above 0; give the cost of an hour of one v100") in round_text(
+        shared
+    )
 
 
 def test_a_round_says_of_how_many_its_policy_could_not_say_all() -> None:

@@ -35,13 +35,13 @@ def test_a_scenario_of_as_many_steps_as_may_be_is_played() -> None:
     [
         (
             {"steps": [{"tick": True}] * (STEPS_MAX + 1)},
-            f"steps: has {STEPS_MAX + 1} entries, and a service plays {STEPS_MAX} at most",
+            f"steps: has {STEPS_MAX + 1} entries, and a service computes {STEPS_MAX} at most",
         ),
         (
             {"nodes": nodes(THINGS_MAX + 1)},
             (
                 f"world: has {THINGS_MAX + 1} nodes, runs, documents, "
-                f"and a service plays with {THINGS_MAX} at most"
+                f"and a service computes with {THINGS_MAX} at most"
             ),
         ),
     ],
@@ -52,9 +52,7 @@ def test_a_scenario_that_would_hold_up_others_is_refused_with_what_to_do(
     with pytest.raises(CommandError) as caught:
         ask(desk_for(ADMIN), "calc", scenario(**world))
     assert caught.value.fault == "invalid"
-    assert caught.value.lines == (
-        f"{says}; play it on your machine: quorate calc scenario -f FILE",
-    )
+    assert caught.value.lines == (f"{says}; run it on your machine: quorate calc scenario -f FILE",)
 
 
 def test_a_world_that_is_none_is_told_as_ever() -> None:
@@ -67,5 +65,8 @@ def test_a_recording_is_played_where_one_is() -> None:
         ask(desk_for(ADMIN), "calc", Calculate(kind="rounds", world={}))
     assert caught.value.fault == "invalid"
     assert caught.value.lines == (
-        "kind: a service plays no recordings; play it on your machine: quorate calc rounds -f FILE",
+        (
+            "kind: a service does not replay recordings; run it on your machine: quorate calc "
+            "rounds -f FILE"
+        ),
     )

@@ -144,7 +144,7 @@ def test_receipts_and_checkpoints_are_looked_up() -> None:
     with pytest.raises(CommandError) as raised:
         # The ledger of these tests names no key.
         ask(bare(), "verify-ledger-against", against)
-    assert "x.db is not what kept.json signed (other-key)" in str(raised.value)
+    assert "x.db does not match the checkpoint in kept.json (other-key)" in str(raised.value)
     broken = VerifyAgainst(checkpoints=(KeptCheckpoint(checkpoint={"kind": "x"}, file="f"),))
     with pytest.raises(CommandError) as raised:
         ask(bare(), "verify-ledger-against", broken)
@@ -167,7 +167,7 @@ def test_a_ledger_agrees_with_what_its_key_signed() -> None:
 
 def test_without_the_key_nothing_is_signed() -> None:
     for context in (bare(), desk_for(ADMIN, ENGINE)):
-        with pytest.raises(CommandError, match="signing key is not here") as raised:
+        with pytest.raises(CommandError, match="has no signing key") as raised:
             ask(context, "sign-checkpoint", Nothing())
         assert raised.value.fault == "no-key"
 

@@ -15,7 +15,7 @@ NO_MAIL = (
     "or have its operator set mail.server and mail.domains"
 )
 ELSEWHERE = (
-    "warning: mail: this service sends no mail to addresses of lab.example; it does to those of: "
+    "warning: mail: this service sends no mail to addresses of lab.example, only to addresses of: "
     "a.example, b.example"
 )
 

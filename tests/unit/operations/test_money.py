@@ -219,7 +219,7 @@ def test_an_earlier_month_has_the_same_walls(ledger_thread: LedgerThread) -> Non
         (GetStatement(month="2027-13"), "month: must be a month like 2026-11"),
         (GetStatement(prices=("H100",)), "prices: must be a flavor"),
         (GetStatement(prices=("H100=1", "H100=2")), "prices: H100 has two prices"),
-        (GetStatement(month="2199-01"), "2199-01 is still to come"),
+        (GetStatement(month="2199-01"), "2199-01 has not begun"),
         (GetStatement(month="2001-01"), "the ledger had not begun before 2001-02-01"),
         (GetStatement(prices=("H10=1",)), "there is no flavor 'H10'; did you mean 'H100'?"),
     ],

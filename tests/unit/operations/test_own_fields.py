@@ -20,7 +20,7 @@ from tests.unit.operations.stage import ADMIN, OF_LAB, ask, desk_for, engine_at_
 
 WORKLOAD = "job.batch/quorate-other/train@12345678-1111"
 NAME = "train-12345678"
-FIELD = f"Run/{NAME}: spec.workload: Quorate alone writes it"
+FIELD = f"Run/{NAME}: spec.workload: only Quorate writes it"
 PODS = Pool(
     name="pods",
     selector=selector_of({"cluster": "west"}),
@@ -84,7 +84,7 @@ def test_the_run_of_a_workload_cannot_be_changed_or_copied() -> None:
     engine.execute(Submit(spec), actor="kubernetes/west")
     changed: dict[str, Any] = render(spec)
     changed["spec"]["resources"]["totalGPUs"] = 1
-    with pytest.raises(CommandError, match="Quorate alone writes it"):
+    with pytest.raises(CommandError, match="only Quorate writes it"):
         ask(desk_for(ADMIN, engine), "apply", ApplyDocuments(documents=(changed,)))
-    with pytest.raises(CommandError, match=r"Run/again: spec\.workload: Quorate alone"):
+    with pytest.raises(CommandError, match=r"Run/again: spec\.workload: only Quorate"):
         ask(desk_for(ADMIN, engine), "submit-run", SubmitRun(like=NAME, name="again"))

@@ -28,8 +28,8 @@ def test_a_pool_with_many_runs_is_not_given_a_policy_that_takes_long_for_them() 
     check_policies(room.view, [pool(policy=SLOW)])
     room.submit_together(run("late", "ant"))
     assert _refusal(room, pool(policy=SLOW)) == (
-        f"Pool/shared: spec.policy: {SLOW} takes too long for {most + 1} runs, which the pool has: "
-        f"{most} are the most; use another policy"
+        f"Pool/shared: spec.policy: {SLOW} takes too long for the {most + 1} runs of the pool: "
+        f"its maximum is {most}; use another policy"
     )
     check_policies(room.view, [pool(policy="max_min_fairness_perf")])
 
@@ -40,8 +40,8 @@ def test_a_policy_that_weighs_costs_needs_those_of_every_flavor_of_the_pool() ->
     costs = (("a100", 4_000_000), ("k80", 500_000))
     said = _refusal(room, pool(policy=name, costs_micros=costs))
     assert said == (
-        f"Pool/shared: spec.costs: {name} weighs what GPUs cost, and no cost of v100 is given; "
-        "add what an hour of one GPU costs, such as costs: {v100: 2.48}"
+        f"Pool/shared: spec.costs: {name} weighs the cost of GPUs, but no cost of v100 is given; "
+        "add the cost of an hour of one GPU, such as costs: {v100: 2.48}"
     )
     every = pool(policy=name, costs_micros=(*costs, ("v100", 2_000_000)))
     check_policies(room.view, [every])

@@ -208,8 +208,8 @@ def test_a_batch_that_may_not_go_on_is_refused_whole(
     started = max(0, most - 4)
     starts = f"{started} start" + ("s" if started != 1 else "")
     assert (
-        f"deciding 4 at once takes longer than others may wait, and was given up after {starts}"
-        in str(refused)
+        "deciding 4 in one request would make other requests wait too long, and was stopped "
+        f"after {starts}" in str(refused)
     )
     assert "nothing was recorded; send them in parts of at most 100" in str(refused)
     assert (engine.head, snapshot(engine)) == (before, state)

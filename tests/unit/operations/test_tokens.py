@@ -192,7 +192,7 @@ def test_a_token_does_not_outlive_the_one_it_was_issued_with(engine: Engine, lif
     found = answer(RequestContext(engine, brief), OPERATIONS["issue-token"], asked)
     given = found.tree()["token"]
     assert engine.view.tokens[given["id"]].issued.expires_ms == until_ms
-    assert found.notes == (f"note: it expires when yours does, at {given['expires']}",)
+    assert found.notes == (f"note: it expires together with your own token, at {given['expires']}",)
     # An admin may give what it was not given: it could issue itself another.
     admin = replace(ADMIN, until_ms=until_ms)
     kept = _issue(engine, admin, Role.AUDITOR, lifetime="never")["token"]

@@ -99,12 +99,15 @@ def test_the_known_are_those_without_gaps_among_each_other() -> None:
 
 def test_what_cannot_be_estimated_is_named() -> None:
     assert faults(table_of(RATIOS)) == [
-        "\"('twin', 1)\": was measured beside no type that is known; measure it beside ('small', 1)"
+        (
+            "\"('twin', 1)\": was not measured together with any known type; "
+            "measure it together with ('small', 1)"
+        )
     ]
     (none,) = faults(table_of({("small", "large"): (0.8, 0.4)}))
-    assert none.startswith("no type of 1 GPUs was measured beside itself on every flavor; measure")
+    assert none.startswith("no type of 1 GPUs was measured together with itself on")
     still = table_of({**RATIOS, ("twin", "large"): (0.0, 0.0), ("twin", "small"): (0.0, 0.0)})
-    assert faults(still)[0].startswith("\"('twin', 1)\": makes no progress beside any type")
+    assert faults(still)[0].startswith("\"('twin', 1)\": makes no progress together with any type")
 
 
 def test_a_type_without_a_rate_alone_is_named() -> None:
@@ -115,8 +118,8 @@ def test_a_type_without_a_rate_alone_is_named() -> None:
     table = read_throughputs(json.dumps(data).encode())
     assert isinstance(table, ThroughputTable)
     assert faults(table) == [
-        "slow.\"('a', 1)\": has no rate alone; measure it: estimates are parts of it",
-        "fast.\"('b', 1)\": has no rate alone; measure it: estimates are parts of it",
+        "slow.\"('a', 1)\": has no rate alone; measure it: estimates are fractions of this rate",
+        "fast.\"('b', 1)\": has no rate alone; measure it: estimates are fractions of this rate",
     ]
 
 

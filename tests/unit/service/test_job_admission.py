@@ -464,7 +464,7 @@ def test_a_job_whose_template_names_other_nodes_is_suspended() -> None:
     world.change(name, template=template(), suspend=False)
     world.compare()
     assert world.is_suspended(name)
-    assert "its template does not name exactly the nodes of its run: n0" in world.note(name)
+    assert "its pod template must name exactly the nodes of its run: n0" in world.note(name)
 
 
 def test_pods_that_outlive_the_deadline_of_a_stop_are_killed() -> None:

@@ -117,7 +117,9 @@ def test_an_address_that_does_not_exist_is_given_up_at_once_and_delays_no_other(
     assert (world.count("given-up"), world.count("delivered")) == (1, 1)
     assert world.outbox.waiting(world.sink.name).parcels == 0
     (line,) = (each for each in caplog.messages if "is given up" in each)
-    assert "it will never be accepted: the server refuses the address: 550 5.1.1 no such" in line
+    assert (
+        "the receiver rejects it for good: the server refuses the address: 550 5.1.1 no such"
+    ) in line
 
 
 def test_an_address_that_is_refused_now_is_tried_again_and_delays_no_other(world: World) -> None:

@@ -99,10 +99,13 @@ def test_a_wrong_field_is_named_with_its_place(changes: dict[str, Any], words: s
 
 def test_names_are_there_once_and_there_are_not_too_many() -> None:
     twice = mail_receivers_of([GOOD, GOOD], "q.toml")[1]
-    assert twice == ["q.toml: mail.receivers: 'ops' is given twice; each needs a name of its own"]
+    assert twice == ["q.toml: mail.receivers: 'ops' is given twice; each needs its own name"]
     many = [GOOD | {"name": f"n{number}"} for number in range(MAIL_RECEIVERS_MAX + 1)]
     assert mail_receivers_of(many, "q.toml")[1] == [
-        f"q.toml: mail.receivers: there may be {MAIL_RECEIVERS_MAX}, got {MAIL_RECEIVERS_MAX + 1}"
+        (
+            f"q.toml: mail.receivers: at most {MAIL_RECEIVERS_MAX} are allowed, "
+            f"got {MAIL_RECEIVERS_MAX + 1}"
+        )
     ]
     assert mail_receivers_of("ops", "q.toml")[1] == [
         "q.toml: mail.receivers: must be tables: [[mail.receivers]]"

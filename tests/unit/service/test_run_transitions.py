@@ -92,7 +92,7 @@ def test_each_turn_of_a_run_is_told_once(
 def test_messages_name_the_gpus_the_reason_and_the_end() -> None:
     assert transitions(WAITS, RUNS) == [Transition("Admitted", "it has 8 GPUs: r-0")]
     (cut,) = transitions(WORKS, DRAINED)
-    assert cut.message == "it gives its GPUs back and waits again: Drained: n1"
+    assert cut.message == "it releases its GPUs and waits again: Drained: n1"
     (done,) = transitions(WORKS, DONE)
     assert done.message == "the run is completed"
     (failed,) = transitions(WORKS, FAILED)

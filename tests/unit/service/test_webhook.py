@@ -103,10 +103,10 @@ def test_names_are_there_once_and_there_is_an_end_of_them() -> None:
     many = [GOOD | {"name": f"hook-{n}"} for n in range(WEBHOOKS_MAX)]
     assert webhooks_of(many, "q.toml")[1] == []
     assert webhooks_of([*many, GOOD], "q.toml")[1] == [
-        f"q.toml: webhooks: there may be {WEBHOOKS_MAX}, got {WEBHOOKS_MAX + 1}"
+        f"q.toml: webhooks: at most {WEBHOOKS_MAX} are allowed, got {WEBHOOKS_MAX + 1}"
     ]
     assert webhooks_of([GOOD, GOOD], "q.toml")[1] == [
-        "q.toml: webhooks: 'ops' is given twice; each needs a name of its own"
+        "q.toml: webhooks: 'ops' is given twice; each needs its own name"
     ]
 
 

@@ -191,7 +191,7 @@ def test_a_text_of_no_form_is_refused_with_the_forms() -> None:
 
 def test_an_empty_ledger_is_no_trace() -> None:
     events: list[Event] = []
-    with pytest.raises(TraceError, match="no run that worked"):
+    with pytest.raises(TraceError, match="no run that got GPUs"):
         ledger_trace(events)
 
 

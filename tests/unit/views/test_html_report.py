@@ -68,7 +68,7 @@ def test_a_comparison_names_both_policies_and_what_is_not_shown(outcome: Outcome
     page = html_report(every, title="t", comparison=compare(every))
     assert "Comparison" in page
     if any(run.cost for run in outcome.runs):
-        assert "not shown: the interval holds 0" in page or "cost" not in page
+        assert "not significant: the interval contains 0" in page or "cost" not in page
     assert page.count("Work by domain: a") <= 2
 
 

@@ -150,7 +150,7 @@ def test_a_lottery_that_nobody_is_drawn_for_is_told_to_be_off() -> None:
         ("50-0", NoticeKind.LOTTERY_WON, "a"),
         ("50-1", NoticeKind.LOTTERY_WON, "b"),
     ]
-    assert "no run was drawn: nothing was missing any more" in found[0].text
+    assert "no run was drawn: no GPUs were missing any more" in found[0].text
     assert "lottery verify" not in found[0].text
 
 
@@ -189,7 +189,7 @@ def test_money_that_has_ended_is_told_with_what_comes_next() -> None:
     short = run("train", 8, "lab", expected_duration_ms=30 * MINUTE_MS)
     engine = played(base(money=5), Submit(short), HOUR_MS, Tick())
     found = only(engine, NoticeKind.MONEY_ENDED)
-    assert "BudgetExhausted, no envelope that may pay has anything left" in found.text
+    assert "BudgetExhausted, no envelope that may pay has GPU-hours left" in found.text
     assert found.facts["waitsAgain"]
     assert found.text.endswith("quorate explain train")
 
@@ -215,7 +215,7 @@ def test_a_run_that_a_quota_holds_is_told_with_the_numbers() -> None:
             "shrunk",
             "it continues with fewer GPUs",
         ),
-        ({}, "requeued", "it waits again in its old place"),
+        ({}, "requeued", "it waits again, in its old place in the queue"),
     ],
 )
 def test_a_lost_node_is_told_with_how_its_runs_go_on(
@@ -282,7 +282,7 @@ def test_a_threshold_that_is_left_again_says_so() -> None:
     event = ThresholdCrossed(0, "x", "lab", 80, is_above=False, used_ppm=700_000)
     (found,) = notices_of(7, [event], KnownFew({}, {}))
     assert (
-        "has used 70.0 % of a budget of hours in its quota, and is clearly below 80 %" in found.text
+        "has used 70.0 % of an hours budget of its quota, and is clearly below 80 %" in found.text
     )
 
 

@@ -92,7 +92,7 @@ def test_a_cause_for_unknown_readers_counts_its_objects() -> None:
     node = MoveCause(MoveCode.NODE_LOST, (("node", "a0000"),))
     assert unnamed(node) == "a node failed"
     clearing = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", "1"),))
-    assert unnamed(clearing) == "a conflict makes room for it"
+    assert unnamed(clearing) == "a conflict makes room for the start"
 
 
 def test_a_cause_of_an_old_ledger_for_unknown_readers_names_no_run() -> None:
@@ -339,7 +339,7 @@ def test_why_a_run_has_no_planned_start_is_told_unless_it_names_others(
     redaction: Redaction, upstream: str
 ) -> None:
     waits = "waiting alone will not help; see the remedies below"
-    follows = f"it is planned once it need not wait for others: waiting for run {upstream}"
+    follows = f"it is planned once it no longer waits for other runs: waiting for run {upstream}"
     state = redaction.view.overlay()
     follower = replace(run("follower", 4, "me"), follow=Follow(after=(upstream,)))
     for submitted in (run("alone", 64, "me"), follower):

@@ -94,7 +94,7 @@ class WaldurAccounting:
             return request()
         except httpx.HTTPError as error:
             what = str(error) or type(error).__name__
-            raise AccountingDownError(f"{self._url} cannot be asked: {what}") from error
+            raise AccountingDownError(f"{self._url} cannot be queried: {what}") from error
         except UnexpectedStatus as error:
             raise _refused(self._url, error) from error
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:

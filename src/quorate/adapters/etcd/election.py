@@ -46,7 +46,7 @@ _PAUSE_S: Final = 0.2
 
 
 class Leases(KeyValues, Protocol):
-    """What an election asks of etcd about leases."""
+    """The operations on leases of etcd that an election needs."""
 
     def grant(self, ttl_s: int) -> int:
         """Return the id of a new lease."""
@@ -149,7 +149,7 @@ class Election:
         self._thread.start()
 
     def step_down(self) -> None:
-        """Give up the leadership with the next turn; stand for election again after a while."""
+        """Give up the leadership in the next turn; become a candidate again after a while."""
         with self._changed:
             self._is_asked_to_step_down = True
             self._changed.notify_all()

@@ -32,7 +32,7 @@ class Timers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """Another candidate leads, or none; this one stands for election from ``stands_from_s``."""
+    """This candidate does not lead; it tries again from ``stands_from_s`` on."""
 
     leader: LeaderRecord | None
     stands_from_s: float = 0.0
@@ -80,7 +80,7 @@ Step = Campaign | Renew | Await | GiveUp
 
 
 def next_step(standing: Standing, now_s: float, timers: Timers) -> Step:
-    """Return what a candidate does next."""
+    """Return the next action of a candidate."""
     match standing:
         case Leading(renew_s=renew_s, until_s=until_s):
             if now_s >= until_s:

@@ -107,7 +107,8 @@ class LocalExecutor:
             ) from None
         if found != ledger_id:
             raise WorkFolderError(
-                f"{self._folder} has the work of another ledger, {found}; move the folder away, "
+                f"{self._folder} contains the work of another ledger, {found}; move the folder "
+                "away, "
                 f"or name another one with --work-folder"
             )
 

@@ -72,7 +72,7 @@ def job_place(root: Path, name: str) -> Path:
 def job_folder(root: Path, name: str) -> Path:
     """Return the folder that a run's processes write to; an isolated run has one of its own.
 
-    Only root creates folders in ``jobs``, so an existing one belongs to the run.
+    Only root can create folders in ``jobs``, so an existing folder belongs to the run.
     """
     own = job_place(root, name) / JOB_FOLDER
     return own if own.is_dir() else run_folder(root, name)

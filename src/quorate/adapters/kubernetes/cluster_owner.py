@@ -61,12 +61,12 @@ class ClusterOwner:
             ) from None
         if found != ledger_id:
             raise WorkFolderError(
-                f"the cluster has the work of another ledger, {found}; when none of it is left, "
+                f"the cluster runs work of another ledger, {found}; once that work has ended, "
                 f"delete the ConfigMap {OWNER_CONFIG} in the namespace {home}"
             )
         if name != self._cluster:
             raise WorkFolderError(
-                f"kubernetes.clusters: {self._cluster} is a cluster that already has the name "
+                f"kubernetes.clusters: {self._cluster} is a cluster that is already configured as "
                 f"{name}; give each cluster one name. To rename it, end its runs, and delete the "
                 f"ConfigMap {OWNER_CONFIG} in the namespace {home}"
             )

@@ -62,19 +62,20 @@ def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
     """
     if len(gpus_of) > 1 and not job.workload.kind.by_affinity:
         return (
-            f"a {job.workload.kind.kind} can be pinned to one node only, and it was given GPUs of "
-            f"{len(gpus_of)}; use a Job for each node, or a kind that accepts a node affinity"
+            f"a {job.workload.kind.kind} can be pinned to one node only, but it was assigned GPUs "
+            f"of {len(gpus_of)} nodes; use a Job for each node, or a kind that accepts a node "
+            "affinity"
         )
     if len(gpus_of) > 1 and not is_alone:
         return (
-            f"it was given GPUs of {len(gpus_of)} nodes that it shares with other runs, and the "
+            f"it was assigned GPUs of {len(gpus_of)} nodes that it shares with other runs, and the "
             f"cluster's scheduler would choose among the nodes; use a pool with wholeNodes: true"
         )
     if not _fits(job.pod_sets, gpus_of):
         sizes = ", ".join(f"{each.pods} x {each.gpus}" for each in job.pod_sets)
         have = ", ".join(f"{gpus} on {node}" for node, gpus in sorted(gpus_of.items()))
         return (
-            f"its pods need {sizes} GPUs, and it was given {have}; ask for pods whose size "
+            f"its pods need {sizes} GPUs, but it was assigned {have}; ask for pods whose size "
             f"divides a node"
         )
     return ""

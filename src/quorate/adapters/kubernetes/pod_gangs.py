@@ -185,8 +185,8 @@ class Crew:
     def is_starting(self) -> bool:
         """Whether pods of the last start must be created or bound, and none was ordered to stop.
 
-        Pods are bound only when all of them exist. So a pod that is missing beside a bound one was
-        deleted.
+        Pods are bound only when all of them exist. So if one pod is bound and another one is
+        missing, the missing one was deleted.
         """
         newest = self.newest
         if not newest or any(each.is_over or each.stop_by_ms is not None for each in newest):

@@ -95,7 +95,7 @@ class Placement:
         return f"{self.service}-{generation}-{rank}"
 
     def without_numbers(self, text: str) -> str:
-        """Return ``text`` with each pod's name replaced by the Service's: equal for every start."""
+        """Return ``text`` with pod names replaced by the Service's name: equal for all starts."""
         return re.sub(rf"\b{re.escape(self.service)}-\d+-\d+\b", self.service, text)
 
 

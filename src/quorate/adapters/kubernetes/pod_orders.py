@@ -86,8 +86,8 @@ class PodOrders:
             record = (found["metadata"].get("annotations") or {}).get(RECORD)
             if record != manifest["metadata"]["annotations"][RECORD]:
                 raise ClusterRefusedError(
-                    f"pod {name} in namespace {namespace} belongs to another run or start; it "
-                    f"must be gone first",
+                    f"pod {name} in namespace {namespace} belongs to another run or start; that "
+                    "pod must end first",
                     status=CONFLICT,
                 ) from None
             return found

@@ -74,7 +74,7 @@ def parse_s3(text: str, credentials: Path | None, region: str = REGION) -> S3Add
     host, is_plain = match["host"], match["scheme"] == "s3+http"
     if is_plain and host != "localhost" and not host.startswith("127."):
         raise StoreUrlError(
-            f"archive={text!r}: the archive would be sent to {host} unencrypted; write {S3_FORM}"
+            f"archive={text!r}: data would be sent to {host} unencrypted; write {S3_FORM}"
         )
     if credentials is None:
         raise StoreUrlError(

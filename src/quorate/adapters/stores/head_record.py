@@ -44,8 +44,8 @@ class HeadRecord:
             self.create(head)
             if head != GENESIS:
                 _LOG.warning(
-                    "%s had no head file %s, so a truncated ledger could not be detected; created "
-                    "one at block %d, sequence %d",
+                    "%s had no head file %s, so a truncation of the ledger could not be detected; "
+                    "created one at block %d, sequence %d",
                     self._ledger,
                     head_path(self._ledger).name,
                     head.height,
@@ -65,8 +65,8 @@ class HeadRecord:
     def note(self, head: Head) -> None:
         """Record ``head`` after a durable commit.
 
-        If the write fails, the commit stands. The failure is logged, and ``catch_up`` tries again
-        before the next commit.
+        If the write fails, the commit remains valid. The failure is logged, and ``catch_up`` tries
+        again before the next commit.
         """
         self._is_behind = True
         try:
@@ -85,7 +85,7 @@ class HeadRecord:
             self._file.close()
 
     def _write(self, head: Head) -> None:
-        assert self._file is not None, "only a writer records heads"
+        assert self._file is not None, "only a writer may record the head"
         if self._signer is None:
             self._signer = EndSigner(self._ledger, self._first_block())
         record = self._signer.record(head)

@@ -55,7 +55,7 @@ class EndSigner:
             f"the signature in {name} was not made by this ledger's key, so {name} was changed or "
             f"belongs to another ledger",
             remedy=(
-                f"put back the right {name}; if you do not have it, compare the ledger with a "
+                f"restore the right {name}; if you do not have it, compare the ledger with a "
                 f"checkpoint kept elsewhere (quorate ledger verify --against CHECKPOINT), then "
                 f"move {name} away"
             ),
@@ -87,7 +87,8 @@ def other_history(ledger: Path, record: Checkpoint) -> CorruptLedgerError:
     name = head_path(ledger).name
     return CorruptLedgerError(
         f"{name} recorded that block {record.height} ends at sequence {record.seq} with hash "
-        f"{record.hash.hex()}, but the log has another block there: it was rewritten, or one of "
+        f"{record.hash.hex()}, but the log has another block there: the log was rewritten, or one "
+        "of "
         f"the two files belongs to another ledger",
         remedy=(
             f"put back the ledger and the {name} that belongs to it, or restore a backup: quorate "

@@ -76,9 +76,10 @@ def _check_equal(one: EventStore, other: EventStore, source: str, out: str) -> N
     for known, copied in zip_longest(one.blocks(), other.blocks()):
         if known != copied:
             there = known or copied
-            assert there is not None, "one of them is longer"
+            assert there is not None, "one of the ledgers is longer"
             raise StoreError(
-                f"block {there.height} of {source} differs from the one in {out}: another program "
+                f"block {there.height} of {source} differs from that block in {out}: another "
+                "program "
                 f"wrote to {source} meanwhile; stop every service of this ledger, and try again"
             )
 

@@ -244,7 +244,9 @@ class SqliteStore:
                 if kept is not None and kept[0] not in (GENESIS, self._head_at(kept[0].height)):
                     raise StoreError("it belongs to another history")
         except QuorateError as error:
-            _LOG.warning("the snapshot was ignored and the ledger is read instead: %s", error)
+            _LOG.warning(
+                ("the snapshot was ignored, and the whole ledger is read instead: %s"), error
+            )
             return None
         return kept
 

@@ -73,8 +73,8 @@ def check_only_link(ledger: Path) -> None:
     links = ledger.stat().st_nlink
     if links > 1:
         raise StoreError(
-            f"{ledger} has {links} names (hard links), and two writers that use different names "
-            f"would destroy each other's records; find the names with: find -samefile "
+            f"{ledger} has {links} names (hard links), and two writers that open it by different "
+            "names would destroy each other's records; find the names with: find -samefile "
             f"{ledger.name}; remove all but one, or copy the ledger instead: quorate ledger "
             f"backup --out NEW.db"
         )

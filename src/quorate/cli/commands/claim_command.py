@@ -41,7 +41,10 @@ _OPTIONS: Final = {
     "--gpus",
     metavar="N",
     type=click.IntRange(min=1),
-    help="The number of GPUs instead of nodes, if nodes differ; must make up whole nodes.",
+    help=(
+        "The number of GPUs, instead of --nodes, if nodes differ in size; must add up to whole "
+        "nodes."
+    ),
 )
 @click.option("--for", "duration", metavar="DURATION", required=True, help="The duration: 8h, 2d.")
 @click.option("--user", metavar="USER", help="The user who gets the nodes.  [default: the caller]")
@@ -57,7 +60,7 @@ _OPTIONS: Final = {
 @click.option(
     "--checkpoint",
     metavar="DURATION",
-    help="How long before its end the work gets the stop signal.",
+    help="The time between the stop signal to the work and the end of the claim.",
 )
 @writer
 @click.pass_obj

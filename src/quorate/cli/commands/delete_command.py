@@ -39,7 +39,7 @@ _REASON_CHARS_MAX: Final = 1000
 def delete(
     settings: Settings, *, kind: str, names: tuple[str, ...], reason: str, dry_run: bool
 ) -> None:
-    """Remove nodes, pools, budgets and owners that nothing depends on.
+    """Remove nodes, pools, budgets and owners that are not in use.
 
     KIND is node, pool, budget or owner. A node must have no work on it (quorate node drain), a pool
     must have no runs, a budget must pay for no runs, and an owner must have neither runs nor

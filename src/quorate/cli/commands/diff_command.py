@@ -34,7 +34,7 @@ _MADE: Final = ("nonce", "user")
 @ledger_options
 @click.pass_obj
 def diff(settings: Settings, files: tuple[str, ...]) -> int:
-    """Show what applying files would change.
+    """Show the changes that applying files would make.
 
     Prints a diff for each document: lines with - are in the resource only, lines with + are in the
     file only. A field that the file does not have is shown as removed, because `apply` replaces the

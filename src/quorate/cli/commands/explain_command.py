@@ -21,7 +21,7 @@ from quorate.cli.settings import Settings
 @reader
 @click.pass_obj
 def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
-    """Show why a run waits and what would start it.
+    """Show why a run waits, and which changes would start it.
 
     Each listed change starts the run now: a dry run of that command has verified it. For a run with
     a firm start, the output shows why it has that start. For a run that was cut, it shows the

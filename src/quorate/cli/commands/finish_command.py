@@ -1,4 +1,4 @@
-"""``quorate complete``, ``fail``, ``cancel`` and ``tick``: end runs, or do what is due."""
+"""``quorate complete``, ``fail``, ``cancel`` and ``tick``: end runs, or record due changes."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
 @click.option(
     "--all-users",
     is_flag=True,
-    help="With --all: the runs of all users, as far as you may see them.",
+    help="With --all: the runs of all users that you may see.",
 )
-@click.option("--yes", is_flag=True, help="Confirm --all: cancel the runs that it selects.")
+@click.option("--yes", is_flag=True, help="Confirm --all: cancel all selected runs.")
 @click.option(
     "--now",
     is_flag=True,
-    help="Kill the work at once: no grace to checkpoint, even if it is already stopping.",
+    help="Kill the work at once, without grace to checkpoint, even if it is already stopping.",
 )
 @click.option("--note", metavar="TEXT", default="", help="The reason; kept in the ledger.")
 @writer
@@ -149,7 +149,7 @@ def cancel(
 @writer
 @click.pass_obj
 def tick(settings: Settings, dry_run: bool) -> None:
-    """Carry out what is due by now.
+    """Record changes that are due, such as ends of windows and of rounds.
 
     A hold that has run out is extended, or handed over to the next payer; if no payer has money,
     the run is stopped. Runs with a firm start that is due start, and conflicts that are due are

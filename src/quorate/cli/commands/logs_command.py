@@ -39,7 +39,7 @@ _CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x
     is_flag=True,
     help="Print new lines until the run is over; wait for its start.",
 )
-@click.option("--prefix", is_flag=True, help="Begin each line with its rank, node and stream.")
+@click.option("--prefix", is_flag=True, help="Prefix each line with its rank, node and stream.")
 @click.option(
     "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="Begin at line N."
 )
@@ -47,7 +47,7 @@ _CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x
     "--tail",
     metavar="N",
     type=click.IntRange(1, TAIL_MAX),
-    help="Begin with the last N lines.",
+    help="Start with the last N lines.",
 )
 @click.option(
     "--pods",

@@ -36,7 +36,7 @@ from quorate.cli.settings import Settings
 def plan(
     settings: Settings, *, run: str | None, files: tuple[str, ...], dry_run: bool, is_exact: bool
 ) -> None:
-    """Show when a run starts, and what that depends on.
+    """Show when a run is planned to start, and the conditions for it.
 
     Shows the planned start with a countdown, the start without a conflict and by a conflict, why
     the run does not start now, who pays, and which changes would start it now (each verified by a

@@ -43,7 +43,11 @@ _DEFAULT: Final = "JobID,JobName,Partition,Account,AllocGPUS,State,ExitCode"
 @click.option("-n", "--noheader", "no_head", is_flag=True, help="Print no header.")
 @click.option("-P", "--parsable2", "is_bare", is_flag=True, help="Separate columns with |.")
 @click.option(
-    "-X", "--allocations", is_flag=True, expose_value=False, help="Accepted, and has no effect."
+    "-X",
+    "--allocations",
+    is_flag=True,
+    expose_value=False,
+    help="Accepted for compatibility; has no effect.",
 )
 @past_choice_options
 @ledger_options

@@ -150,7 +150,7 @@ _KILL: Final = ("KILL", "9")
     "-s",
     "--signal",
     metavar="KILL",
-    help="KILL stops the work at once, without grace; other signals are refused.",
+    help="KILL stops the work at once, without a grace period; other signals are refused.",
 )
 @click.option("-v", "--verbose", "is_long", is_flag=True, help="Print every recorded change.")
 @writer
@@ -177,8 +177,8 @@ def scancel(
 
     if signal is not None and signal.upper().removeprefix("SIG") not in _KILL:
         raise click.UsageError(
-            f"--signal {signal}: only KILL can be sent; without --signal the work gets SIGTERM and "
-            "its grace"
+            f"--signal {signal}: only KILL is supported; without --signal the work gets SIGTERM "
+            "and its grace period"
         )
     found = chosen(settings, jobs=jobs, **which)
     if found.is_all:

@@ -38,7 +38,7 @@ def statement(
     tenant: str | None,
     prices: tuple[str, ...],
 ) -> None:
-    """State what each envelope granted, spent, holds and lent.
+    """Show the amounts of each envelope: granted, spent, held and lent.
 
     The amounts are those at the end of the month, or now; granted is always spent + held + free.
     Below them are the users of each envelope in the month, and what was borrowed from which owner.

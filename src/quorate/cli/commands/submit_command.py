@@ -183,7 +183,7 @@ def submit(
             f"{typed[0]} is only for a run without a file; use --set with a file"
         )
     if like is not None and name is None:
-        raise click.UsageError("--like RUN and --name NEW go together")
+        raise click.UsageError("--like RUN and --name NEW need each other")
     if files and name is not None:
         raise click.UsageError("--name is not for files; use --set metadata.name=NEW")
     if is_watched and (dry_run or not settings.is_table):

@@ -93,6 +93,6 @@ def _outcome(stage: Stage) -> Lottery:
         for each in spec["tokens"]
         if (each["owner"], each["run"]) not in drawn
     ]
-    stage.check(len(drawn) == len(others) == 1, f"{drawn} were drawn, and {others} were not")
+    stage.check(len(drawn) == len(others) == 1, f"{drawn} were drawn, but {others} were not")
     (owner, victim), (spared_owner, spared) = drawn[0], others[0]
     return Lottery(victim, owner, spared, spared_owner, status["seed"])

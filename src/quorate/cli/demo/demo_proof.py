@@ -154,7 +154,7 @@ def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
         end = body.index(b"run-stopping/1", begin)
         event = body[begin:end]
         for old, new in names:
-            assert len(old) == len(new), "other lengths would have to be written elsewhere too"
+            assert len(old) == len(new), "a name of another length would change other bytes, too"
             event = event.replace(old.encode(), new.encode())
         assert event != body[begin:end], "the event names another run"
         changed = body[:begin] + event + body[end:]

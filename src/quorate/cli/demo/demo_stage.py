@@ -86,7 +86,7 @@ class Stage:
         if typed.code != expect:
             raise CommandError(
                 Exit.UNSOUND,
-                f"the demo expected exit code {int(expect)}, and got {typed.code}",
+                f"the demo expected exit code {int(expect)}, but got {typed.code}",
             )
         if typed.code:
             click.echo(f"(exit code {typed.code})")
@@ -112,7 +112,9 @@ class Stage:
         until_s = time.monotonic() + WAIT_S
         try:
             while not happened():
-                self.check(time.monotonic() < until_s, f"{WAIT_S:.0f} s were not enough: {what}")
+                self.check(
+                    time.monotonic() < until_s, (f"{WAIT_S:.0f} s were not enough for this: {what}")
+                )
                 if self.screen.is_live:
                     self.screen.draw(["", f"  ... {what}", *self._bars(color=True)])
                 time.sleep(POLL_S)

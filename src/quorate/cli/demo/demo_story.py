@@ -106,7 +106,7 @@ def _refuse(stage: Stage) -> str:
     stage.say("The owner of the budget types the last command:")
     stage.type(*proposed[-1][1:])
     phase = stage.keyboard.ask("get", "run", "detect")["status"]["phase"]
-    stage.check(phase == "Running", f"after the command that explain printed, detect is {phase}")
+    stage.check(phase == "Running", f"detect is {phase} after the command that explain printed")
     return reason
 
 
@@ -143,8 +143,9 @@ def _works(lines: list[str]) -> bool:
 def _close(stage: Stage, victim: str) -> str:
     """End all runs and the service; return the receipt of the last command that wrote."""
     stage.say(
-        """Now all runs are cancelled, the waiting one first. Each has its grace period to save its
-        work, and its end is recorded when its last process has exited. Then the service stops."""
+        """Now all runs are cancelled, the waiting one first. Each run gets its grace period to
+        save its work, and its end is recorded when its last process has exited. Then the
+        service stops."""
     )
     others = [run for run in ("detect", "listen", "grasp", "pretrain") if run != victim]
     said = [stage.type("cancel", run, pipe=("tail", "-n", "1")) for run in (victim, *others)]

@@ -53,7 +53,7 @@ def hear(peer: socket.socket) -> tuple[float, bool]:
     until_s = time.monotonic() + TOLD_S
     while not runtime.stop_requested():
         if time.monotonic() > until_s:
-            sys.exit("another process of the run has gone")
+            sys.exit("another process of the run has exited")
         time.sleep(0.02)
     sys.exit(0)
 
@@ -102,7 +102,7 @@ def main() -> None:
                 save(step, weight)
         if is_last:
             if is_first:
-                print(f"{world.run} was told to stop, and saved step {step}")
+                print(f"{world.run} received the stop signal, and saved step {step}")
             return
         time.sleep(STEP_S)
 

@@ -12,7 +12,7 @@ from quorate.views.word_forms import age, bar, percent
 BAR_WIDTH: Final = 30
 FILTER_CHARS_MAX: Final = 60
 HELP: Final = "q quit   s sort   r reverse   / filter   up/down scroll   w waiting, running, both"
-TYPING_HELP: Final = "type a text; Enter keeps the filter, Esc drops it"
+TYPING_HELP: Final = "type a text; Enter applies the filter, Esc removes it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,11 @@ _LIMITS = (
     (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; above it, runs wait longer."),
     (("--node-hours-budget",), "HOURS", "Node-hours per period; above it, runs wait longer."),
     (("--fair-share-target",), "SHARE", "The target share of the fleet, from 0 to 1."),
-    (("--burst-allowance",), "FACTOR", "How far it may exceed its share while others are idle."),
+    (
+        ("--burst-allowance",),
+        "FACTOR",
+        "How far it may exceed its target share while other owners leave GPUs idle.",
+    ),
 )
 
 

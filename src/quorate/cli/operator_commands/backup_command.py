@@ -69,7 +69,8 @@ def migrate(settings: Settings, source: str, out: str) -> None:
         click.echo(done)
         click.echo(receipt_line(head))
         click.echo(
-            f"from now on serve {shown(out)}; keep {shown(source)}, but do not serve it again"
+            f"from now on serve {shown(out)}; keep {shown(source)} as a copy, but do not serve it "
+            "again"
         )
         for line in trouble_with_secrets(out):
             click.echo(line)

@@ -258,7 +258,7 @@ def _overridden(settings: Settings) -> None:
     """Print a note if the environment chooses another service."""
     for name in ("QUORATE_SERVER", "QUORATE_CONTEXT", "QUORATE_LEDGER"):
         if settings.environ.get(name):
-            click.echo(f"note: {name} is set, and takes precedence", err=True)
+            click.echo(f"note: {name} is set and takes precedence", err=True)
             return
 
 
@@ -272,7 +272,7 @@ def _tell_current(settings: Settings, config: Config, name: str) -> None:
     if config.current is not None:
         server = config.contexts[config.current].server
         still = f"commands still use {server}, context {config.current!r}"
-    click.echo(f"{still}; to use this one: quorate context use {name}")
+    click.echo(f"{still}; to use the new one: quorate context use {name}")
 
 
 def _token_text(context: Context) -> str:

@@ -14,7 +14,7 @@ from quorate.cli.settings import Settings
 )
 @click.pass_obj
 def demo(settings: Settings, folder: str | None) -> None:
-    """Show Quorate in five scenes, with real processes on this machine.
+    """Demonstrate Quorate in five scenes, with real processes on this machine.
 
     The demo works in a new folder, with its own service. It shows a run that is paid for before it
     is placed; a run that is refused with numbers, and the command that starts it; a node that

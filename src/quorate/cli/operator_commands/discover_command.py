@@ -34,7 +34,10 @@ _REMEDIES: Final[dict[int, str]] = {
     "--flavor", metavar="NAME", help="The flavor of its GPUs; by default the name of their model."
 )
 @click.option(
-    "--gpus", metavar="N", type=int, help="The number of GPUs to declare, even if there are none."
+    "--gpus",
+    metavar="N",
+    type=int,
+    help="The number of GPUs to declare, even if the machine has none.",
 )
 @click.option("--name", metavar="NAME", help="The name of the node; by default the host's name.")
 @click.option(
@@ -123,7 +126,7 @@ def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, clu
     for each in left_out:
         click.echo(f"node {each.name} is left out: {each.why}", err=True)
     if not found:
-        why = "none offers nvidia.com/gpu; is the device plugin installed?"
+        why = "no node offers nvidia.com/gpu; is the device plugin installed?"
         if left_out:
             why = f"{len(left_out)} with GPUs are left out; correct each as listed, and try again"
         raise CommandError(
@@ -134,7 +137,7 @@ def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, clu
 
 
 def _found(flavor: str | None, gpus: int | None) -> tuple[str, int]:
-    """Return the flavor and the number of GPUs; detects what is not given."""
+    """Return the flavor and the number of GPUs; detects the one that is not given."""
     from quorate.adapters.gpus_nvml import flavors, installed
     from quorate.ports.errors import GpusUnknownError
 
@@ -148,7 +151,7 @@ def _found(flavor: str | None, gpus: int | None) -> tuple[str, int]:
     if not found:
         raise CommandError(
             Exit.REFUSED,
-            f"{why}; to declare some anyway: quorate node discover --gpus 4 --flavor H100",
+            f"{why}; to declare GPUs anyway: quorate node discover --gpus 4 --flavor H100",
         )
     kinds = sorted(set(found))
     if len(kinds) > 1 and flavor is None:

@@ -31,7 +31,7 @@ def forecast() -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="Forecast every N-th run that has to wait; each forecast computes a plan.",
+    help="Forecast only every N-th run that waits; each forecast computes a plan.",
 )
 @ledger_options
 @output_option

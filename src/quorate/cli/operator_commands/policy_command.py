@@ -101,7 +101,7 @@ def solve(
     "names",
     metavar="NAME",
     multiple=True,
-    help="Only this policy; by default all.",
+    help="Solve with this policy only; by default with all.",
 )
 @problem_options
 @output_option
@@ -141,5 +141,6 @@ def compare(
     refused = [found for _, found in answers if isinstance(found, Unsolved)]
     if len(refused) == len(answers):
         raise CommandError(
-            Exit.REFUSED, f"no policy has an answer: {refused[0].message}; {refused[0].remedy}"
+            Exit.REFUSED,
+            f"no policy found an allocation: {refused[0].message}; {refused[0].remedy}",
         )

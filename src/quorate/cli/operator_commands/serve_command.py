@@ -68,9 +68,9 @@ _FLAGS = (
     ("waldur.url", "URL", "The Waldur that owners are linked to."),
     ("waldur.token_file", "PATH", "The file with the token for Waldur."),
     ("waldur.timeout_s", "SECONDS", "The timeout of a request to Waldur."),
-    ("waldur.refresh_s", "SECONDS", "How often Waldur is asked for the remaining hours."),
-    ("waldur.stale_s", "SECONDS", "How long an answer of Waldur stays valid."),
-    ("waldur.report_s", "SECONDS", "How often usage is reported to Waldur."),
+    ("waldur.refresh_s", "SECONDS", "How often the service reads the remaining hours from Waldur."),
+    ("waldur.stale_s", "SECONDS", "How long remaining hours from Waldur stay valid."),
+    ("waldur.report_s", "SECONDS", "How often the service reports usage to Waldur."),
     ("mail.server", "HOST:PORT", "The SMTP server."),
     ("mail.tls", "WORD", "The encryption to the SMTP server: starttls, tls or none."),
     ("mail.ca", "PATH", "The CAs of the SMTP server instead of the system's."),
@@ -214,7 +214,7 @@ def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None
         )
     asyncio.run(when_free(lambda: check_free(made.listen), made.listen, "listen"))
     ledger_id, _ = create_ledger(made.ledger, clock_of(settings), actor=settings.actor())
-    click.echo(f"created ledger {ledger_id} in {path}, because there was none")
+    click.echo(f"created ledger {ledger_id} in {path}, because no ledger was there")
 
 
 def _serve(made: Configuration, token_file: str | None) -> None:

@@ -41,7 +41,7 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
     "strict",
     is_flag=True,
     default=None,
-    help="Simulate the published mechanism of Gavel, with its defects, without a ledger.",
+    help="Simulate Gavel's published mechanism including its defects, without a ledger.",
 )
 @click.option(
     "--discipline",
@@ -74,7 +74,10 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
     "--budgets",
     type=float,
     metavar="FACTOR",
-    help="Give each owner a budget by the GPU time of its jobs; 1 allocates the whole fleet.",
+    help=(
+        "Give each owner a budget in proportion to the GPU time of its jobs; at 1, the budgets "
+        "add up to the whole fleet."
+    ),
 )
 @click.option("--gpus-per-node", type=click.IntRange(1), help="[default: 8]")
 @click.option("--depth", type=click.IntRange(0), help="The number of waiting runs to plan.")
@@ -85,7 +88,7 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
 @click.option(
     "--checkpoint",
     metavar="FILE",
-    help="The new file for the state of a simulation that Ctrl-C or --pause-at pauses.",
+    help="The new file that stores a simulation when Ctrl-C or --pause-at pauses it.",
 )
 @click.option(
     "--pause-at",
@@ -96,7 +99,7 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
 @click.option(
     "--resume",
     metavar="FILE",
-    help="Resume the simulation in this file; the file has all its other options.",
+    help="Resume the simulation stored in this file, with the options stored there.",
 )
 @click.option(
     "--compare",
@@ -113,7 +116,9 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
     type=click.FloatRange(0, 0.9),
     default=0.1,
     show_default=True,
-    help="In a comparison: the first part of the submission time, whose jobs are not measured.",
+    help=(
+        "In a comparison: the initial fraction of the submission time whose jobs are not measured."
+    ),
 )
 @click.option(
     "--processes",
@@ -231,7 +236,7 @@ def _refuse_without_effect(*, is_compared: bool) -> None:
     others = {"seed": "--seed"} if is_compared else _COMPARING
     for name, option in others.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            remedy = "use --seeds" if is_compared else "it is for --compare; remove it"
+            remedy = "use --seeds" if is_compared else "it is only for --compare; remove it"
             raise click.UsageError(f"{option} has no effect: {remedy}")
 
 

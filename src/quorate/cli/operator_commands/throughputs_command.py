@@ -62,7 +62,10 @@ def check(settings: Settings, file: str) -> None:
     "--trial",
     type=click.FloatRange(0, 1),
     metavar="PART",
-    help="Hide all known rates except this part, and show the most similar type of each type.",
+    help=(
+        "Hide all known rates except this fraction, and show which type was found most similar "
+        "to each type."
+    ),
 )
 @click.option(
     "--known", type=click.IntRange(1), help="In a trial: the number of known types.  [default: all]"
@@ -143,7 +146,9 @@ def estimate(
     )
 )
 @click.argument("file", metavar="FILE")
-@click.option("--flavor", required=True, help="The flavor that the durations of jobs refer to.")
+@click.option(
+    "--flavor", required=True, help="The flavor on which jobs take their stated durations."
+)
 @click.option("--count", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option(
     "--gap",
@@ -153,7 +158,7 @@ def estimate(
     show_default=True,
     help="The mean time between two arrivals in seconds; 0: all at once.",
 )
-@click.option("--sizes", is_flag=True, help="Also draw the number of GPUs of each job.")
+@click.option("--sizes", is_flag=True, help="Also draw the number of GPUs of each job at random.")
 @click.option("--weights", is_flag=True, help="Also draw weights.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @output_option

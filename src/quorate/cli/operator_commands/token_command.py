@@ -33,7 +33,7 @@ def token() -> None:
     "--role",
     type=click.Choice(("admin", "tenant-admin", "user", "auditor", "accounting")),
     required=True,
-    help="The role, which says what the holder may do.",
+    help="The role, which determines the holder's permissions.",
 )
 @click.option(
     "--user", metavar="NAME", required=True, help="The user of the token; recorded as the actor."
@@ -42,7 +42,7 @@ def token() -> None:
     "--tenant",
     metavar="NAME",
     default="",
-    help="The tenant whose runs and budgets it gives access to.",
+    help="The tenant whose runs and budgets the token gives access to.",
 )
 @click.option(
     "--scope",

@@ -19,7 +19,7 @@ _FORM: Final = click.option(
     "--format",
     "form",
     type=click.Choice(FORMS),
-    help="The format of FILE, if its first line does not show it; `ledger` is an export.",
+    help="The format of FILE, if it is not recognised by its first line; `ledger` is an export.",
 )
 _MAP: Final = click.option(
     "--map", "columns", metavar="MAP", help="Columns of a CSV: gpus=num_gpus,arrives_s=t,..."

@@ -57,7 +57,7 @@ def whatif(
     additions: tuple[str, ...],
     policies: tuple[str, ...],
 ) -> None:
-    """Show how the results of a ledger would differ after a change.
+    """Replay a ledger with a change, and show the differences in the results.
 
     The ledger is forked at TIME and changed. Then all later requests of the ledger are decided
     again, by the same rules, up to the ledger's end. Runs take as long as they took, and are

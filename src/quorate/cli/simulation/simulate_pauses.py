@@ -87,7 +87,7 @@ def _staged(
         if resumed is not None:
             reads.must_equal(resumed.files)  # All files have been read; nothing is written.
         if asked.record is None:
-            assert resumed is not None, "called only where there is a ledger"
+            assert resumed is not None, "called only if there is a ledger"
             return MemoryStore(resumed.blocks or ())
         store = create_store(asked.record) if resumed is None else open_store(asked.record)
         return opened.enter_context(closing(store))
@@ -114,13 +114,13 @@ def _refuse(asked: Scenario, pauses: Pauses) -> None:
         )
     if pauses.kept is not None and STDIN in (asked.trace, asked.throughputs):
         raise click.UsageError(
-            "a simulation that reads standard input cannot be paused; save the trace in a file"
+            "a simulation of a trace from standard input cannot be paused; save the trace in a file"
         )
 
 
 def _keep(asked: Scenario, pauses: Pauses, stage: FleetStage, reads: HashedReads) -> None:
     """Write the checkpoint; an older checkpoint in the file is replaced atomically."""
-    assert pauses.kept is not None, "called only where there is a file"
+    assert pauses.kept is not None, "called only if there is a file"
     play = stage.play
     blocks = None if asked.record is not None else tuple(play.store.blocks())
     kept = Checkpoint(scenario=asked, files=reads.files, play=play.saved(), blocks=blocks)

@@ -102,14 +102,14 @@ def variables_of(
 ) -> dict[str, str]:
     """Return the variables that are known at submission; the job's own take precedence.
 
-    A variable that is to be copied but is not set gets a remark in ``script.said``.
+    A variable to copy that is not set gets a remark in ``script.said``.
     """
     found = {name: environ[name] for name in PATHS if script.is_all_copied and name in environ}
     for name in script.copied:
         if name in environ:
             found[name] = environ[name]
         else:
-            script.said.append(f"--export: {name}: is not set here, so nothing is copied")
+            script.said.append(f"--export: {name}: is not set in this shell, so it is not copied")
     gpus, tasks = script.gpus_total(), script.tasks_total()
     stated: dict[str, int | str | None] = {
         "SLURM_JOB_NAME": job_name,

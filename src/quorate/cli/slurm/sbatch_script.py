@@ -165,7 +165,7 @@ def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
         if line.lstrip().startswith("#"):
             continue
         for variable in sorted(set(re.findall(r"\$\{?(SLURM_\w+)", line)) - (VARIABLES - unset)):
-            script.said.append(f"{name}:{number}: {variable} is not set here")
+            script.said.append(f"{name}:{number}: {variable} is not set in this shell")
         script.uses_srun = script.uses_srun or calls_srun(line)
 
 
@@ -222,7 +222,7 @@ def _read_gres(script: Script, value: str) -> str:
 def _read_nodes(script: Script, value: str) -> str:
     low, dash, _ = value.partition("-")
     script.nodes = _whole(low)
-    note = f"taken as {low}: a run has one width; " if dash else ""
+    note = f"read as {low}: a run has one width; " if dash else ""
     if script.nodes > 1:
         note += "does not fix the number of nodes; see SLURM_NNODES"
     return note.removesuffix("; ")

@@ -10,7 +10,7 @@ from quorate.client.resources.any_resource import NoSpec, Number, Resource
 
 
 class PreActivation(Fields):
-    """What an envelope allows before its window starts."""
+    """The permissions of an envelope before its window starts."""
 
     allow_reservations: bool | None
     allow_admission: bool | None
@@ -48,7 +48,7 @@ class EnvelopeSpec(Fields):
 
 
 class EnvelopeStatus(Fields):
-    """What an envelope has spent and holds."""
+    """The amounts that an envelope has spent and holds."""
 
     owner: str
     active_gpus: int
@@ -122,7 +122,7 @@ class BudgetInfo(Resource[BudgetSpec, BudgetStatus], kw_only=True, frozen=True):
 
 
 class ChargeStatus(Fields):
-    """What one envelope pays for one run."""
+    """The part of one run that one envelope pays for."""
 
     run: str
     owner: str

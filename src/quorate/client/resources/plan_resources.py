@@ -22,7 +22,7 @@ class SliceInfo(Fields):
 
 
 class PayerShare(Fields):
-    """What one envelope pays for a planned start."""
+    """The part of a planned start that one envelope pays for."""
 
     envelope: str
     tier: str

@@ -154,7 +154,7 @@ class RunSpec(Fields):
 
 
 class TierFunding(Fields):
-    """What the payers of one tier pay."""
+    """The part that the payers of one tier pay for."""
 
     gpus: int
     spent_gpu_ms: int

@@ -71,7 +71,7 @@ class NodeTime:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no node is held, and none was since the stretches that have been forgotten."""
+        """Whether no node is held now, and none was in the stretches that are still stored."""
         return not self._nodes and self._integral.is_empty
 
     def begin(self, node: str, hold: str, from_ms: int) -> None:

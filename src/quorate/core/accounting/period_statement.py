@@ -1,10 +1,10 @@
 """The statement of a period: for each envelope what was granted, spent, held and is free.
 
-It also says who used what in the period, what was lent and what was borrowed, with sums for each
-budget, for each owner and in all. It is as of the end of the period, by the events recorded until
-then: a statement says the same whenever it is made. An event that is recorded late is in the
-statement of the period in which it was recorded, and corrects the amounts brought forward into that
-period.
+It also lists the usage of each borrower in the period, and the lent and borrowed amounts, with sums
+for each budget, for each owner and in all. It is as of the end of the period, by the events
+recorded until then: a statement says the same whenever it is made. An event that is recorded late
+is in the statement of the period in which it was recorded, and corrects the amounts brought forward
+into that period.
 
 Costs are rounded once, for each use of an envelope, to millionths; every sum is a sum of those.
 """

@@ -243,9 +243,9 @@ def cover_request(  # noqa: PLR0913 - what, when, and what is there already
 ) -> CoverRequest:
     """Return the request to the payers for a start of ``run`` now.
 
-    ``leases`` are the leases that the run keeps beside the GPUs to be covered. With an executor a
-    lease has to stop one grace before its money ends, so a payer's window must be open longer than
-    that; the payer of a claim pays to the claim's end.
+    ``leases`` are the leases that the run keeps in addition to the GPUs to be covered. With an
+    executor a lease has to stop one grace before its money ends, so a payer's window must be open
+    longer than that; the payer of a claim pays to the claim's end.
     """
     pool = view.pools[run.pool]
     duration_ms = hold_duration_ms(run, pool)
@@ -419,7 +419,7 @@ def _least_short(
     places: Mapping[str, Place],
     steps: SearchBudget,
 ) -> Refusal:
-    """Return what is short: money, with a lack of room as ``also``; or room alone.
+    """Return the refusal: of money, with a lack of room in ``also``, or of room alone.
 
     It is measured in the slice with the least deficit among ``served``, the domains where some
     envelope may pay for this run. ``places`` has the paid place of each; room in other domains is

@@ -41,7 +41,7 @@ def plan_cover(
     demands: Sequence[Demand],
     steps: SearchBudget | None = None,
 ) -> Covered | Refusal:
-    """Return the legs that pay for ``demands`` in full, or a refusal with what is short.
+    """Return the legs that pay for ``demands`` in full, or a refusal with the shortages.
 
     Family money first; sponsors join only when the family cannot pay alone.
     """

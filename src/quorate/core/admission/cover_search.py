@@ -254,8 +254,8 @@ class PaymentSearch:
     def _is_new(self) -> bool:
         """Return whether the search meets this state for the first time.
 
-        Two states are the same if as much is left to pay and as much was taken from every payer and
-        cap that still matters: the way there makes no difference to the rest.
+        Two states are the same if the same demand is left to pay and the same amount was taken from
+        every payer and cap that still matters: how the search got there does not affect the rest.
         """
         payer_list, (payers, caps) = self.payer_list, self.ahead[len(self.taken)]
         state = (

@@ -1,8 +1,8 @@
 """The node classes that a domain offers to one request.
 
-A node class is a set of nodes in one domain that are alike for this request. Usually a domain is
-one class. If an envelope or the run selects racks, each rack is a class. If the pool gives whole
-nodes, each node size is a class, and only nodes without any lease count.
+A node class is a set of nodes in one domain that this request need not distinguish. Usually a
+domain is one class. If an envelope or the run selects racks, each rack is a class. If the pool
+gives whole nodes, each node size is a class, and only nodes without any lease count.
 """
 
 from __future__ import annotations

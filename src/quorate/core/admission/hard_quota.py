@@ -181,7 +181,9 @@ def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) 
         short=current + wanted - limit,
         current=current,
         limit=limit,
-        remedy="wait for its runs to end, have the limit raised, or submit with onQuota: wait",
+        remedy=(
+            "wait until its runs end, ask an admin to raise the limit, or submit with onQuota: wait"
+        ),
     )
 
 

@@ -1,8 +1,9 @@
 """Holds: the GPU time that a start sets aside on its payer, and its renewal.
 
-Use turns held into spent, the end of the lease releases the rest, and spent + held never exceeds
-the granted amount. A lease that outlives its hold is given another quantum while money remains;
-when none is left, or the payer's window closes, its whole bundle stops at that instant.
+Time moves amounts from held to spent, the end of the lease releases the rest, and spent + held
+never exceeds the granted amount. A lease that outlives its hold is given another quantum while
+money remains; when none is left, or the payer's window closes, its whole bundle stops at that
+instant.
 """
 
 from __future__ import annotations

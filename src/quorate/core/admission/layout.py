@@ -1,8 +1,8 @@
 """How a run is cut into bundles and groups, before they are placed.
 
-A fixed run is one bundle. A malleable run's minimum is one bundle and each step above it another.
-With ``groupGPUs`` a bundle is cut into groups of that size, the last perhaps smaller; without, its
-GPUs may be divided freely, one group per domain.
+A fixed run is one bundle. A malleable run's minimum is one bundle and each step above it is another
+bundle. With ``groupGPUs`` a bundle is cut into groups of that size, the last perhaps smaller;
+without, its GPUs may be divided freely, one group per domain.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def bundles_of(run: Run, width: int) -> tuple[Bundle, ...]:
 
 
 def step_bundles(run: Run, number: int) -> tuple[Bundle, ...]:
-    """Return the bundle of step ``number`` of a malleable run, by itself."""
+    """Return only the bundle of step ``number`` of a malleable run."""
     assert run.malleable is not None, run
     gpus = run.malleable.gpus_step
     groups = None if run.group_gpus is None else cut(gpus, run.group_gpus)

@@ -59,7 +59,7 @@ class PackPlan(Struct, frozen=True, gc=False):
 
 
 def pack_gang(view: StateView, request: PackRequest) -> PackPlan | Refusal:
-    """Return the slots for ``request``, or a refusal with what is missing in which domain."""
+    """Return the slots for ``request``, or a refusal with the shortage of each domain."""
     domain_offers, steps = DomainOffers(view, request), SearchBudget()
     spread = next(spreads(domain_offers, None, steps), None)
     if spread is not None:
@@ -183,7 +183,7 @@ class _Draft:
         )
 
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
-        """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last.
+        """Take ``gpus`` slots of ``nodes``; the nodes in ``avoid`` are used last.
 
         In the result each node occurs once, in picking order.
         """

@@ -125,20 +125,20 @@ def _claim(
     gpus = sum(lease_gpus(fact.slots) for fact in facts)
     there = sum(nodes[node].gpus for node in {node for fact in facts for node, _ in fact.slots})
     if gpus != there or gpus > run.gpus:
-        yield Violation("I5", run.name, f"claims {gpus} of {there} GPUs, and asked for {run.gpus}")
+        yield Violation("I5", run.name, f"claims {gpus} of {there} GPUs, but asked for {run.gpus}")
     domains = {nodes[node].domain_key for fact in facts for node, _ in fact.slots}
     if not run.cross_group_spread and len(domains) > 1:
-        yield Violation("I5", run.name, f"may not be spread and lies in {sorted(domains)}")
+        yield Violation("I5", run.name, f"may not be spread, but is in {sorted(domains)}")
 
 
 def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
     """Yield a violation for groups and runs in too many domains, and for spares without a group."""
     for index, used in shape.domains.items():
         if len(used) != 1:
-            yield Violation("I5", run.name, f"group {index} lies in {sorted(used)}")
+            yield Violation("I5", run.name, f"group {index} is in several domains: {sorted(used)}")
     everywhere = set().union(*shape.domains.values())
     if not run.cross_group_spread and len(everywhere) > 1:
-        yield Violation("I5", run.name, f"may not be spread and lies in {sorted(everywhere)}")
+        yield Violation("I5", run.name, f"may not be spread, but is in {sorted(everywhere)}")
     groups = {index for bundle in shape.working.values() for index in bundle}
     for index, gpus in shape.spares.items():
         if index not in groups or gpus > run.spares_per_group:
@@ -152,14 +152,16 @@ def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
         least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max
     width = sum(sum(bundle.values()) for bundle in shape.working.values())
     if width + sum(shape.leaving.values()) > most:
-        yield Violation("I7", run.name, f"has more than {most} GPUs, those it leaves included")
+        yield Violation(
+            "I7", run.name, f"has more than {most} GPUs, including those that it is releasing"
+        )
     if not shape.working:
         return
     if 0 not in shape.working:
         yield Violation("I5", run.name, "its first bundle is missing")
     for number, bundle in shape.working.items():
         if number in shape.leaving:
-            yield Violation("I5", run.name, f"bundle {number} stops in part")
+            yield Violation("I5", run.name, f"bundle {number} stops only in part")
             continue
         yield from _whole(run, number, bundle, least if number == 0 else step)
     on_grid = width == least if step == 0 else (width - least) % step == 0
@@ -175,4 +177,4 @@ def _whole(run: Run, number: int, bundle: Mapping[str, int], wanted: int) -> Ite
     elif run.group_gpus is not None:
         full, rest = divmod(wanted, run.group_gpus)
         if got != [run.group_gpus] * full + [rest] * (rest > 0):
-            yield Violation("I5", run.name, f"bundle {number} is cut into {got}")
+            yield Violation("I5", run.name, f"bundle {number} has groups of {got} GPUs")

@@ -298,7 +298,7 @@ def _splits(
 
 
 def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[int]:
-    """Yield what one node class may give of ``rest``, most first.
+    """Yield how many GPUs of ``rest`` one node class may give, the largest number first.
 
     ``grain`` is 0 for the last class.
     """

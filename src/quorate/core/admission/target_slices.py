@@ -1,7 +1,7 @@
 """Slices: which domains a request would use if room were made there, and how much is missing.
 
-The deficit of a slice is the sum over its domains of max(0, wanted - free). The slice chosen is
-the one with the least deficit, ties by pack order; it is what a refusal names.
+The deficit of a slice is the sum over its domains of max(0, wanted - free). The slice chosen is the
+one with the least deficit, ties by pack order; a refusal names this slice.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> 
     remedy = ""
     if not fits_empty:
         remedy = (
-            "the empty fleet could not hold it: ask for fewer GPUs, smaller groups or another "
+            "it would not fit even on an empty fleet: ask for fewer GPUs, smaller groups or "
+            "another "
             "flavor"
         )
     short = sum(part.deficit for part in parts)
     if short == 0:
-        remedy = "enough GPUs are free, but not where its groups, as whole as they are, could go"
+        remedy = "enough GPUs are free, but no domain has enough for a whole group"
     code = RefusalCode.INSUFFICIENT_CAPACITY
     if request.one_domain:
         code = RefusalCode.NO_SINGLE_DOMAIN

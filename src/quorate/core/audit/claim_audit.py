@@ -53,12 +53,12 @@ def check_claims(view: StateView) -> Iterator[Violation]:
             leases[node] = leases.get(node, 0) + 1
             unwiped = view.unwiped.get(node)
             if unwiped is None or unwiped.claim != fact.run:
-                yield Violation("I12", fact.lease, f"is on {node}, which it did not claim")
+                yield Violation("I12", fact.lease, f"is on {node}, which the claim does not have")
     for node, unwiped in view.unwiped.items():
         if unwiped.leases != leases.get(node, 0):
             yield Violation("I8", node, f"counts {unwiped.leases} leases of a claim")
         if unwiped.leases and unwiped.user != view.runs[unwiped.claim].spec.user:
-            yield Violation("I12", node, f"is set apart for {unwiped.user}")
+            yield Violation("I12", node, f"is reserved for {unwiped.user}")
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class ClaimBooks:
                 self._status[event.node] = event.status
             case NodeRemoved():
                 if event.node in self._apart:
-                    yield Violation("I12", event.node, "is removed and was not wiped")
+                    yield Violation("I12", event.node, "is removed before it was wiped")
                 self._nodes.pop(event.node, None)
                 self._status.pop(event.node, None)
             case NodesClaimed():
@@ -126,7 +126,11 @@ class ClaimBooks:
     def _claim(self, event: NodesClaimed) -> Iterator[Violation]:
         run = self._runs.get(event.claim)
         if run is None or run.user != event.user or not event.user:
-            yield Violation("I12", event.claim, f"is claimed by {event.user!r}, who did not ask")
+            yield Violation(
+                "I12",
+                event.claim,
+                (f"is claimed by {event.user!r}, but its run is of another user"),
+            )
         for node in event.nodes:
             if self._open.get(node) or node in self._apart:
                 yield Violation("I12", event.claim, f"claims {node}, which is in use or not wiped")
@@ -134,7 +138,7 @@ class ClaimBooks:
                 yield Violation("I12", event.claim, f"claims {node}, which is not ready")
             self._apart[node] = _Apart(event)
         if self._size_max is not None and len(self._apart) > self._size_max:
-            what = f"brings claims to {len(self._apart)} nodes of {self._size_max}"
+            what = f"brings claims to {len(self._apart)} nodes, above the limit of {self._size_max}"
             yield Violation("I4", event.claim, what)
 
     def _start(self, fact: LeaseStarted) -> Iterator[Violation]:
@@ -144,14 +148,16 @@ class ClaimBooks:
             apart = self._apart.get(node)
             if apart is None:
                 if fact.role is Role.CLAIM:
-                    yield Violation("I12", fact.lease, f"takes {node} without a claim on it")
+                    yield Violation("I12", fact.lease, f"uses {node} without a claim on it")
                 continue
             if fact.role is not Role.CLAIM or fact.run != apart.claim.claim:
-                yield Violation("I12", fact.lease, f"takes {node} of claim {apart.claim.claim}")
+                yield Violation(
+                    "I12", fact.lease, f"uses {node}, which claim {apart.claim.claim} has"
+                )
             apart.leases[fact.lease] = mask
             ends_ms = fact.start_ms + fact.hold_gpu_ms // lease_gpus(fact.slots)
             if fact.tier is not Tier.OWNED or ends_ms != apart.claim.end_ms:
-                yield Violation("I12", fact.lease, f"is paid {fact.tier}, until {ends_ms}")
+                yield Violation("I12", fact.lease, f"is paid by tier {fact.tier}, until {ends_ms}")
 
     def _leave(self, event: LeaseEnding) -> None:
         fact = self._facts.get(event.lease)
@@ -168,11 +174,17 @@ class ClaimBooks:
             if node in self._apart:
                 self._apart[node].leases.pop(event.lease, None)
         if fact.role is Role.CLAIM and event.reason not in _ENDS:
-            yield Violation("I12", event.lease, f"is a claim's, and ends by {event.reason}")
+            yield Violation(
+                "I12", event.lease, f"is a lease of a claim, but ends by {event.reason}"
+            )
 
     def _wipe(self, event: NodeWiped) -> Iterator[Violation]:
         apart = self._apart.get(event.node)
         if apart is None or apart.leases or apart.claim.claim != event.claim:
-            yield Violation("I12", event.node, f"is wiped after {event.claim}, which has it or not")
+            yield Violation(
+                "I12",
+                event.node,
+                f"is reported wiped after {event.claim}, which still has it or never had it",
+            )
         elif event.is_clean:
             del self._apart[event.node]

@@ -1,4 +1,4 @@
-"""Touched: the invariants of what one decision has changed, cheap enough to check after each one.
+"""The invariants of the records that one decision has changed; cheap to check.
 
 ``sweep`` trusts no counter and examines everything; this module trusts the counters of accounts and
 examines the leases, runs, payers and nodes that the events name. ``plain_runs.py`` accepts most of

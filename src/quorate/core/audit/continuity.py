@@ -115,7 +115,7 @@ class Continuity:
         self._open[fact.lease] = _Open(fact, fact.hold_gpu_ms)
         self._started.append(fact)
         if fact.run in self._stopping:
-            yield Violation("I11", fact.lease, f"starts for {fact.run}, which is stopping")
+            yield Violation("I11", fact.lease, f"starts for {fact.run}, but that run is stopping")
         for node, _ in fact.slots:
             status = self._status.get(node, NodeStatus.READY)
             is_new = fact.reason in _NEW and status is not NodeStatus.READY
@@ -134,17 +134,19 @@ class Continuity:
             return
         self._ended.append((lease, event))
         if lease.ending not in (None, event.reason) and event.reason not in _BY_ITSELF:
-            yield Violation("I6", event.lease, f"stops by {lease.ending}, ends by {event.reason}")
+            yield Violation(
+                "I6", event.lease, f"was stopped by {lease.ending}, but ends by {event.reason}"
+            )
 
     def _stop(self, event: RunStopping) -> Iterator[Violation]:
         if self._stopping.get(event.run) is not None and event.outcome is None:
-            yield Violation("I11", event.run, "was to stop for good, and is to come back")
+            yield Violation("I11", event.run, "was to stop for good, but is now to restart")
         self._stopping[event.run] = event.outcome
 
     def _width(self) -> Iterator[Violation]:
         """Yield a violation if a run's width after a resize is not the recorded one."""
         resized, self._resized = self._resized, None
-        assert resized is not None, "asked only after a change of width"
+        assert resized is not None, "only called after a change of width"
         gpus = sum(
             lease_gpus(lease.fact.slots)
             for lease in self._open.values()
@@ -153,12 +155,14 @@ class Continuity:
             and lease.fact.role is not Role.SPARE
         )
         if gpus != resized.gpus:
-            yield Violation("I7", resized.run, f"works on {gpus} GPUs, told {resized.gpus}")
+            yield Violation(
+                "I7", resized.run, f"works on {gpus} GPUs, but was resized to {resized.gpus}"
+            )
 
     def _let_go(self, event: RunRequeued | RunEnded) -> Iterator[Violation]:
         told = self._stopping.pop(event.run, None)
         if told is not None and isinstance(event, RunRequeued):
-            yield Violation("I11", event.run, "was to stop for good, and waits again")
+            yield Violation("I11", event.run, "was to stop for good, but waits again")
 
 
 def _shrinks(event: Event) -> bool:
@@ -184,7 +188,7 @@ def _handed_over(
     }
     if before != after:
         run = (started or [ended[0][0].fact])[0].run
-        yield Violation("I6", run, "is handed over, and not as it was")
+        yield Violation("I6", run, "is handed over with other slots or another role")
 
 
 def _swapped(
@@ -201,7 +205,9 @@ def _swapped(
         for slot in _slots(fact):
             old = had.get(slot)
             if old is None:
-                yield Violation("I6", fact.lease, f"swaps in {slot}, which it did not have")
+                yield Violation(
+                    "I6", fact.lease, f"swaps in {slot}, which is not one of its spare slots"
+                )
             elif (old.fact.payer, old.fact.tier) != (fact.payer, fact.tier):
                 yield Violation("I3", fact.lease, f"swaps in {slot}, paid by {old.fact.payer}")
             elif hold_ends_ms != old.hold_ends_ms:
@@ -211,7 +217,7 @@ def _swapped(
             event.reason is EndReason.SHRINK and lease.ending is None
         )
         if gives_up and taken.isdisjoint(_slots(lease.fact)):
-            yield Violation("I6", event.lease, f"ends by {event.reason} and is not swapped in")
+            yield Violation("I6", event.lease, f"ends by {event.reason}, but was not swapped in")
 
 
 def _slots(fact: LeaseStarted) -> list[_Slot]:

@@ -42,7 +42,7 @@ class DurationBooks:
     buckets: dict[str, list[int]] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``; yields nothing, because no event is wrong by itself."""
+        """Record ``event``; yields nothing, because a single event cannot be wrong."""
         match event:
             case PoolApplied():
                 self.pools[event.pool.name] = event.pool

@@ -76,7 +76,7 @@ class FollowBooks:
                 yield Violation(
                     "I6",
                     name,
-                    f"started as one of {len(started)} tasks of {run.array.name}, which may have "
+                    f"started as one of {len(started)} tasks of {run.array.name}, which may run "
                     f"{run.array.at_once_max} at once",
                 )
 

@@ -182,7 +182,11 @@ class _Books:
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Record ``event``, and yield the violations of it and of the state after it."""
         if event.at_ms < self.at_ms:
-            yield Violation("I6", f"event at {event.at_ms}", f"comes after one at {self.at_ms}")
+            yield Violation(
+                "I6",
+                f"event at {event.at_ms}",
+                f"is earlier than the event before it, at {self.at_ms}",
+            )
         self.at_ms = max(self.at_ms, event.at_ms)
         yield from self.settle(self._run_of(event))
         if self.tightening and not _is_of_an_apply(event):
@@ -211,7 +215,7 @@ class _Books:
                 yield from self._node(event.node)
             case NodeRemoved():
                 if self.taken.get(event.node):
-                    yield Violation("I1", event.node, "is removed with slots that are leased")
+                    yield Violation("I1", event.node, "is removed while its slots are leased")
                 self.nodes.pop(event.node, None)
             case SpareFilled() | PledgeClosed():
                 self._pledge(event)
@@ -302,7 +306,9 @@ class _Books:
             keys = [envelope_id(budget.name, name) for name in cap.envelopes]
             members = [self.lines[key] for key in keys if key in self.lines]
             if len(members) < len(keys):
-                yield Violation("I2", cap_id(budget.name, cap.name), "is over an unknown envelope")
+                yield Violation(
+                    "I2", cap_id(budget.name, cap.name), "is a cap over an unknown envelope"
+                )
             tally = Tally(
                 gpus=sum(line.tally.gpus for line in members),
                 gpu_ms=sum(line.tally.gpu_ms for line in members),
@@ -320,7 +326,7 @@ class _Books:
         for envelope in self._retire(name):
             key = envelope_id(name, envelope.name)
             if any(lease.fact.payer == key for lease in self.open.values()):
-                yield Violation("I3", key, "is removed and pays for leases")
+                yield Violation("I3", key, "is removed while it pays for leases")
         self.budgets.pop(name, None)
 
     def _retire(self, name: str) -> tuple[Envelope, ...]:
@@ -400,7 +406,7 @@ class _Books:
             self._set_aside(*self.pledges.pop(event.pledge), -1)
 
     def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
-        """Count (-1: no longer) what the payer of a filled spare keeps for its return.
+        """Add the pledge of a filled spare to its payer, or with -1 remove it.
 
         Its limits are checked when the spare's own lease, which counts until then, has ended.
         """
@@ -461,7 +467,7 @@ class _Books:
 
     def _submit(self, event: RunSubmitted) -> Iterator[Violation]:
         if event.run.name in self.runs:
-            yield Violation("I6", event.run.name, "is submitted a second time")
+            yield Violation("I6", event.run.name, "is submitted twice")
         self.runs[event.run.name] = event.run
 
     def _let_go(self, event: RunEnded | RunRequeued) -> Iterator[Violation]:
@@ -478,9 +484,9 @@ class _Books:
         old = self.nodes.get(node.name)
         self.nodes[node.name] = node
         if taken & ~all_slots(node.gpus):
-            yield Violation("I1", node.name, "lost slots that are leased")
+            yield Violation("I1", node.name, "loses slots that are leased")
         if taken and old is not None and old.domain_key != node.domain_key:
-            yield Violation("I5", node.name, "moved to another domain under its leases")
+            yield Violation("I5", node.name, "is moved to another domain while it has leases")
 
 
 def _is_of_an_apply(event: Event) -> bool:

@@ -105,7 +105,7 @@ def sweep(view: StateView) -> list[Violation]:
 
 @dataclass(slots=True)
 class _Seen:
-    """What all runs of a state come to, read once: most of them are in the archive."""
+    """The sums over all runs of a state, computed once, because most runs are in the archive."""
 
     charges: dict[tuple[EnvelopeId, Tier], int] = field(default_factory=dict)
     leases: dict[str, set[str]] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class _Seen:
 
     @classmethod
     def of(cls, view: StateView) -> _Seen:
-        """Return what the runs of ``view`` come to."""
+        """Return the sums over the runs of ``view``."""
         found = cls()
         for record in view.runs.values():
             found.add(record)
@@ -295,7 +295,7 @@ def _money(view: StateView, seen: _Seen) -> Iterator[Violation]:
         if kept != counted or lent != (tally.lent_gpus, tally.lent_gpu_ms):
             yield Violation("I8", key, f"counts {kept} and lent {lent}, leases say {tally}")
     for key in accounts:
-        yield Violation("I3", key, "pays and does not exist")
+        yield Violation("I3", key, "pays, but does not exist")
     yield from _caps(view, tallies)
 
 
@@ -336,16 +336,18 @@ def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
     if seen.reservations != promised:
         yield Violation("I8", "reservations", "are not those of the runs")
     if not promised.keys() <= view.pending.keys():
-        yield Violation("I11", "reservations", "are kept for runs that do not wait")
+        yield Violation("I11", "reservations", "are stored for runs that do not wait")
     if dict(view.pending) != seen.waiting:
-        yield Violation("I8", "queue", "is not the runs that are pending")
+        yield Violation("I8", "queue", "differs from the set of pending runs")
     yield from check_rounds(view, seen.in_rounds)
     yield from _ends(view)
     yield from _rooms(view)
     yield from check_plan(view)
     yield from _tenancy(view)
     if seen.held != set(view.held_runs):
-        yield Violation("I8", "held runs", "are not those that were cut, or refused at their start")
+        yield Violation(
+            "I8", "held runs", "differ from the runs that were cut or refused at their start"
+        )
     yield from _arrays(view)
 
 
@@ -360,18 +362,20 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
     if any(gpus < 0 for gpus in rooms.values()) or rooms != {
         name: gpus for name, gpus in recounted.holdings.room.items() if gpus
     }:
-        yield Violation("I8", "holdings", f"leave {rooms} GPUs of their nodes to others")
+        yield Violation("I8", "holdings", f"leave {rooms} GPUs of their nodes to other runs")
     if recounted.holdings.held() != view.holdings.held():
-        yield Violation("I8", "holdings", "are not what leases and runs add up to")
+        yield Violation("I8", "holdings", "differ from the sums over leases and runs")
     yield from _crossings(view)
     parked = {name for names in view.parked.values() for name in names}
     if parked | set(view.queued) != set(view.pending) or parked & set(view.queued):
-        yield Violation("I8", "queue", "is not those that are tried and those that are parked")
+        yield Violation(
+            "I8", "queue", "differs from the runs that are tried plus those that are parked"
+        )
         return
     tried = [view.runs[name].spec for name in view.queued]
     counts = Counter((run.pool, run.owner) for run in tried)
     if counts != dict(view.queued_counts):
-        yield Violation("I8", "queue", "is not what is counted of it")
+        yield Violation("I8", "queue", "differs from the count of its leases")
     yield from _kept_of_queue(view)
 
 
@@ -391,7 +395,7 @@ def _arrays(view: StateView) -> Iterator[Violation]:
         if limit is None:
             continue
         if sorted(known.released) != sorted(phases)[:limit]:
-            yield Violation("I8", f"array {name}", "lets other tasks run than the first ones")
+            yield Violation("I8", f"array {name}", "does not run its tasks in their order")
         running = {task for task, phase in phases.items() if phase is Phase.RUNNING}
         if not running <= known.released.keys():
             yield Violation("I8", f"array {name}", "has tasks running beyond its limit")
@@ -402,11 +406,11 @@ def _kept_of_queue(view: StateView) -> Iterator[Violation]:
     fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
     fresh.forget_waiting()
     if view.follower_index.entries() != fresh.follower_index.entries():
-        yield Violation("I8", "queue", "does not know what its followers wait for")
+        yield Violation("I8", "queue", "does not list what its followers wait for")
     if view.waiting.entries() != fresh.waiting.entries():
-        yield Violation("I8", "queue", "is not indexed as it waits")
+        yield Violation("I8", "queue", "is not in the index of waiting runs as it should be")
     if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):
-        yield Violation("I8", "queue", "does not stand in the order of its ranks")
+        yield Violation("I8", "queue", "is not in the order of its ranks")
 
 
 def _crossings(view: StateView) -> Iterator[Violation]:
@@ -417,7 +421,7 @@ def _crossings(view: StateView) -> Iterator[Violation]:
     if known.until(view, until_ms) != found.until(fresh, until_ms) or next(
         known.rising(view), None
     ) != next(found.rising(fresh), None):
-        yield Violation("I8", "crossings", "are not what the owners' use comes to")
+        yield Violation("I8", "crossings", "differ from the owners' use")
 
 
 def _ends(view: StateView) -> Iterator[Violation]:
@@ -455,7 +459,9 @@ def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:
     if account.retired:
         yield Violation("I3", fact.lease, f"its payer {fact.payer} is retired")
     if lease.hold_ends_ms > account.spec.end_ms:
-        yield Violation("I3", fact.lease, f"is held for beyond the window of {fact.payer}")
+        yield Violation(
+            "I3", fact.lease, f"has a hold that extends beyond the window of {fact.payer}"
+        )
     if fact.start_ms > view.at_ms or fact.reason not in START_REASONS:
         yield Violation("I6", fact.lease, f"started at {fact.start_ms} by reason {fact.reason}")
     if lease.ending is not None and lease.ending.reason not in END_REASONS:
@@ -467,7 +473,7 @@ def check_run_record(view: StateView, record: RunRecord) -> Iterator[Violation]:
     name = record.spec.name
     if record.phase is Phase.RUNNING:
         if not record.leases and record.spec.rounds is None:
-            yield Violation("I11", name, "is running and has nothing")
+            yield Violation("I11", name, "is running, but has no leases")
         leases = [view.leases[lease] for lease in record.leases if lease in view.leases]
         nodes = {node: view.nodes[node].spec for lease in leases for node, _ in lease.fact.slots}
         ending = {lease.fact.lease for lease in leases if lease.ending is not None}

@@ -74,7 +74,10 @@ class Lotteries:
         if self._revealed < self._length:
             # An operator who could begin a new chain at will could choose it after the tokens are
             # known.
-            text = f"begins when {self._revealed} of {self._length} links of the last are used"
+            text = (
+                f"begins when only {self._revealed} of {self._length} links of the previous "
+                "chain are used"
+            )
             yield Violation("I9", "a lottery chain", text)
         self._begin(event)
 
@@ -96,7 +99,9 @@ class Lotteries:
             yield Violation("I9", "a lottery chain", "is committed while another one waits")
         if self._revealed >= self._length:
             # An operator who commits it now knows the tokens that will be drawn by it.
-            yield Violation("I9", "a lottery chain", "is committed when the last is used up")
+            yield Violation(
+                "I9", "a lottery chain", "is committed only when the previous chain is used up"
+            )
         self._next = event
 
     def _declare(self, declared: ConflictDeclared) -> Iterator[Violation]:
@@ -108,7 +113,10 @@ class Lotteries:
         elif declared.commitment != self._public:
             yield Violation("I9", name, "does not name the last public link as its commitment")
         if declared.preimage_index != self._revealed + 1 or self._revealed >= self._length:
-            text = f"names link {declared.preimage_index} after {self._revealed} of {self._length}"
+            text = (
+                f"names link {declared.preimage_index}, but {self._revealed} of {self._length} "
+                "links are revealed"
+            )
             yield Violation("I9", name, text)
         for token in declared.tokens:
             if self._submitted.get(token.run) != (token.owner, token.nonce):
@@ -120,7 +128,7 @@ class Lotteries:
         name = resolved.conflict
         declared = self._open.pop(name, None)
         if declared is None:
-            yield Violation("I9", name, "is resolved and was not open")
+            yield Violation("I9", name, "is resolved, but was not open")
             return
         self._settled.add(name)
         for fault in check_draws(declared, resolved):
@@ -142,7 +150,7 @@ class Lotteries:
         if event.reason is EndReason.RANDOM_PREEMPT:
             seed = self._seeds.get(event.lease)
             if seed is None:
-                yield Violation("I9", event.lease, "is preempted at random and was not drawn")
+                yield Violation("I9", event.lease, "is preempted at random, but was not drawn")
             elif seed not in event.detail:
                 yield Violation("I9", event.lease, f"does not name the seed that drew it, {seed}")
         if isinstance(event, LeaseEnded):

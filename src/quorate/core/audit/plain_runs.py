@@ -25,7 +25,7 @@ _BORROWED: Final = Tier.BORROWED
 
 
 class _Tables(NamedTuple):
-    """What runs are compared with, read from a view once for all of them."""
+    """The values that runs are compared with, read from a view once for all runs."""
 
     leases: Mapping[str, Lease]
     envelopes: Mapping[EnvelopeId, EnvelopeAccount]

@@ -25,6 +25,10 @@ def check_plan(view: StateView) -> Iterator[Violation]:
         mine = kept.pins.get(name) or kept.entries.get(name)
         anew = found.pins.get(name) or found.entries.get(name)
         if mine != anew:
-            yield Violation("I8", name, f"is planned as {mine}, and found anew as {anew}")
+            yield Violation(
+                "I8", name, f"is planned as {mine}, but computing it again gives {anew}"
+            )
     if kept.log.events != found.log.events:
-        yield Violation("I8", "plan", "starts or promises other runs than when it is found anew")
+        yield Violation(
+            "I8", "plan", "starts or reserves for other runs than when it is computed again"
+        )

@@ -94,7 +94,7 @@ class PledgeBooks:
     def enter(self, event: Event) -> Iterator[Violation]:
         """Record ``event``, and yield a violation if it does not follow from the events before."""
         if self._filled is not None and not _ends(event, self._filled):
-            yield Violation("I6", self._filled, "is filled and does not end next")
+            yield Violation("I6", self._filled, "is filled, but does not end next")
             self._filled = None
         if not isinstance(event, LeaseStarted | PledgeClosed):
             self._closed.clear()
@@ -119,7 +119,7 @@ class PledgeBooks:
         fact = self._open.get(event.lease)
         slots = _slots(event.slots)
         if fact is None or fact.role is not Role.SPARE or event.pledge in self._pledges:
-            yield Violation("I6", event.pledge, f"fills {event.lease}, which is no spare")
+            yield Violation("I6", event.pledge, f"fills {event.lease}, but that is no spare")
             return
         if fact.run == event.filler or not set(slots) <= set(_slots(fact.slots)):
             yield Violation("I6", event.pledge, f"{event.filler} fills {slots} of {event.lease}")
@@ -133,7 +133,7 @@ class PledgeBooks:
     def _close(self, event: PledgeClosed) -> Iterator[Violation]:
         known = self._pledges.pop(event.pledge, None)
         if known is None:
-            yield Violation("I6", event.pledge, "is closed and is not open")
+            yield Violation("I6", event.pledge, "is closed, but was not open")
             return
         for slot in _slots(known[0].slots):
             self._pledged.pop(slot, None)
@@ -160,7 +160,7 @@ class PledgeBooks:
             pledge, was = closed
             here = (fact.run, fact.comp_path, fact.bundle, fact.payer, fact.tier)
             if here != (was.run, was.comp_path, was.bundle, was.payer, was.tier):
-                yield Violation("I3", fact.lease, f"does not come back as {was.lease} was")
+                yield Violation("I3", fact.lease, f"comes back different from {was.lease}")
             kept = pledge.hold_gpu_ms * lease_gpus(fact.slots)
             if fact.hold_gpu_ms * lease_gpus(pledge.slots) > kept:
                 text = f"holds more than the pledge {pledge.pledge} kept for it"

@@ -49,14 +49,14 @@ class Promises:
                 if event.run in self.of_run:
                     yield Violation("I11", event.run, f"ends and has {self.of_run[event.run]}")
             case RunStopping() if event.run in self.of_run:
-                yield Violation("I11", event.run, "is stopped and waits for its start")
+                yield Violation("I11", event.run, "is stopped, but still waits for its start")
             case _:
                 return
 
     def settle(self) -> Iterator[Violation]:
         """Yield the runs whose reservation was activated and that never started."""
         for run in self.activated:
-            yield Violation("I6", run, "was to start and did not")
+            yield Violation("I6", run, "was to start, but did not")
 
     def _make(self, event: ReservationMade) -> Iterator[Violation]:
         if event.reservation in self.open or event.run in self.of_run:
@@ -79,7 +79,7 @@ class Promises:
     def _close(self, event: ReservationClosed) -> Iterator[Violation]:
         made = self.open.pop(event.reservation, None)
         if made is None:
-            yield Violation("I6", event.reservation, "is closed and was not open")
+            yield Violation("I6", event.reservation, "is closed, but was not open")
             return
         del self.of_run[made.run]
         if event.outcome is ReservationOutcome.ACTIVATED:

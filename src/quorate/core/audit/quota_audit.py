@@ -89,13 +89,18 @@ class Quotas:
             if quota.nodes_max is not None:
                 held = {node for member in family for node in self.uses.get(member, ())}
                 if len(held) > quota.nodes_max:
-                    what = f"brings {name} to {len(held)} nodes of {quota.nodes_max}"
+                    what = (
+                        f"brings {name} to {len(held)} nodes, above its limit of {quota.nodes_max}"
+                    )
                     yield Violation("I4", event.lease, what)
             if begins and event.run not in self.claims and quota.concurrent_runs_max is not None:
                 running = (run for run in self.running if run not in self.claims)
                 count = sum(self.owner_of.get(run) in family for run in running)
                 if count > quota.concurrent_runs_max:
-                    what = f"brings {name} to {count} running of {quota.concurrent_runs_max}"
+                    what = (
+                        f"brings {name} to {count} running runs, above its limit of "
+                        f"{quota.concurrent_runs_max}"
+                    )
                     yield Violation("I4", event.run, what)
 
     def _take(self, name: str, run: str, nodes: Iterable[str]) -> None:

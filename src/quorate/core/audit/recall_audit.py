@@ -62,7 +62,7 @@ class RecallBooks:
                 self.recalls[event.run, event.bundle] = event
             case RecallWithdrawn():
                 if self.recalls.pop((event.run, event.bundle), None) is None:
-                    yield Violation("I6", event.run, "goes on and was not recalled")
+                    yield Violation("I6", event.run, "continues, but was recalled")
             case LeaseEnding():
                 self.stopping.add(event.lease)
                 if event.reason is EndReason.RECALLED:
@@ -84,7 +84,12 @@ class RecallBooks:
         waiting = self.runs.get(event.waiting_run)
         if waiting is None or waiting.owner != owner or self.held_by.get(event.waiting_run):
             yield Violation(
-                "I6", what, f"is recalled for {event.waiting_run}, which is not {owner}'s or runs"
+                "I6",
+                what,
+                (
+                    f"is recalled for {event.waiting_run}, which is not a run of {owner} or "
+                    "already runs"
+                ),
             )
         held = [self.leases[name] for name in self.held_by.get(event.run, ())]
         lent = [
@@ -93,7 +98,7 @@ class RecallBooks:
             if (fact.bundle, fact.payer, fact.tier) == (event.bundle, event.payer, Tier.BORROWED)
         ]
         if not lent:
-            yield Violation("I3", what, f"is recalled and borrows nothing from {event.payer}")
+            yield Violation("I3", what, f"is recalled, but borrows nothing from {event.payer}")
         notice_ms = None if line is None else line.lending.recall_notice_ms
         if notice_ms is None or event.due_ms - event.at_ms < notice_ms:
             yield Violation("I6", what, f"is recalled for {event.due_ms}, which breaks its terms")
@@ -103,7 +108,7 @@ class RecallBooks:
         fact = self.leases.get(event.lease)
         recall = None if fact is None else self._recall_of(fact)
         if fact is None or recall is None:
-            yield Violation("I6", event.lease, "is stopped and was not recalled")
+            yield Violation("I6", event.lease, "is stopped as recalled, but was not recalled")
             return
         first_ms = recall.due_ms - self.graces_ms[self.runs[fact.run].pool]
         if event.deadline_ms < recall.due_ms or event.at_ms < first_ms:
@@ -115,7 +120,7 @@ class RecallBooks:
             return
         del self.held_by[fact.run][event.lease]
         if event.reason is EndReason.RECALLED and self._recall_of(fact) is None:
-            yield Violation("I6", event.lease, "has gone as recalled and was not")
+            yield Violation("I6", event.lease, "has ended as recalled, but was not recalled")
         # A hand-over or a swap ends a lease that was not stopping, and the bundle continues.
         is_over = event.lease in self.stopping or event.reason is EndReason.SHRINK
         self.stopping.discard(event.lease)

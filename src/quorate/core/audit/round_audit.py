@@ -16,9 +16,9 @@ def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
     grant waits only for a run that exists.
     """
     if set(view.in_rounds) != set(runs):
-        yield Violation("I8", "rounds", "are not of the runs that are in them")
+        yield Violation("I8", "rounds", "belong to other runs than those that they contain")
     if Counter(member.pool for member in view.in_rounds.values()) != dict(view.round_sizes):
-        yield Violation("I8", "rounds", "are not counted as they are")
+        yield Violation("I8", "rounds", "are counted wrongly")
     yield from _grants(view)
     yield from _partners(view)
 
@@ -36,14 +36,14 @@ def _partners(view: StateView) -> Iterator[Violation]:
             continue
         shared = view.in_rounds[partner].lease if partner in view.in_rounds else None
         if shared not in view.runs[lease.fact.run].leases:
-            yield Violation("I8", name, f"is shared with {partner}, which does not know of it")
+            yield Violation("I8", name, f"is shared with {partner}, but {partner} shares no lease")
     for partner, name in beside.items():
         first = view.runs[view.leases[name].fact.run].spec
         if view.runs[partner].spec.owner != first.owner:
-            yield Violation("I1", name, f"is shared with {partner}, which is another's")
+            yield Violation("I1", name, f"is shared with {partner}, which shares another lease")
     for name, member in view.in_rounds.items():
         if member.lease and view.runs[name].leases:
-            yield Violation("I1", name, "has a lease of its own and shares another")
+            yield Violation("I1", name, "has its own lease and shares another")
         if member.lease and (member.lease not in view.leases or name not in beside):
             yield Violation("I8", name, f"shares {member.lease}, which is not open")
 
@@ -59,7 +59,7 @@ def _grants(view: StateView) -> Iterator[Violation]:
             if view.leases[lease].ending is not None
         }
         if set(round_.leaving) != leaving:
-            yield Violation("I8", pool, "has not noted which of its leases were told to stop")
+            yield Violation("I8", pool, "lacks the list of its leases that were ordered to stop")
         for name in round_.waiting:
             member = view.in_rounds.get(name)
             if member is None or member.pool != pool:

@@ -44,7 +44,7 @@ Payments = tuple[tuple[EnvelopeId, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """A bundle of a run that goes on under other payers."""
+    """A bundle of a run that continues with other payers."""
 
     run: str
     bundle: int

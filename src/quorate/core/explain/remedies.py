@@ -62,7 +62,7 @@ class RemedyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """One change and what it does.
+    """One change and its effect.
 
     ``command`` is the argument vector to type, ``changes`` its fields and values (None: removed).
     ``target_kind`` and ``target_name`` name what it changes: a run to copy, a budget, an owner, or

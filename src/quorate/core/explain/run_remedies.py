@@ -122,7 +122,7 @@ class _Copies:
 def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return the changes of ``run`` that would start it now, least intrusive kinds first.
 
-    The copy of a task of an array is a run by itself.
+    The copy of a task of an array is a single run.
     """
     run = alone(run)
     copies = _Copies(view, run, now_ms)

@@ -1,4 +1,4 @@
-"""Grounds: what a planned start depends on, and the conflicts that may make room for it.
+"""Grounds: the conditions of a planned start, and the conflicts that may make room for it.
 
 Parts of a forecast (``start_plan.py``), each computed from the state after everything due.
 """
@@ -37,7 +37,7 @@ DANGERS_MAX: Final = 8
 
 
 class Confidence(Word):
-    """What a start depends on."""
+    """The conditions of a planned start."""
 
     CERTAIN = "certain"
     """The start depends on no expected end: it is now, when a window opens, or when a due stop
@@ -233,7 +233,7 @@ def recourse_of(
         reservation="" if promise is None else promise.made.reservation,
     )
     if foreseen is None:
-        return Recourse(why_not="ending everything that may be ended there is not enough")
+        return Recourse(why_not="even ending all work there that may be ended would not be enough")
     lost_gpu_ms, flavor = foreseen.lost_gpu_ms, foreseen.slice.flavor
     refused = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     why_not = "" if refused is None else refused.text
@@ -242,7 +242,7 @@ def recourse_of(
         why_not = "a lottery would be needed, and this ledger's lottery chain is used up"
         covered_ms = None
     elif foreseen.start_ms >= natural.start_ms:
-        why_not = "the runs there may not be drawn before it can start by itself"
+        why_not = "by the time the runs there may be drawn, it can start by itself"
         covered_ms = None
     return Recourse(
         start_ms=foreseen.start_ms,

@@ -54,13 +54,13 @@ class Forecast:
     """The forecast of a run's start at ``now_ms``.
 
     ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is that of its
-    firm ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known
-    now. ``plan_state`` says how far the start can be relied on, None if nothing is planned;
-    ``long_walk`` is set if an exact forecast searched beyond the depth. ``place`` and ``payers``
-    are of the planned start, else of the natural one. ``deficit`` is how many GPUs are missing now
-    in ``scope``, the place where the fewest are missing. ``parked`` says why there is no firm
-    start. ``dangers`` are set while it runs. ``loans`` are its loans, or those it would get, with
-    terms; ``returning`` are the loans that its owner has recalled for it.
+    firm ``reservation``; ``natural_start_ms`` is when it could start without a conflict, as far as
+    is known now. ``plan_state`` says how far the start can be relied on, None if nothing is
+    planned; ``long_walk`` is set if an exact forecast searched beyond the depth. ``place`` and
+    ``payers`` are of the planned start, else of the natural one. ``deficit`` is how many GPUs are
+    missing now in ``scope``, the place where the fewest are missing. ``parked`` says why there is
+    no firm start. ``dangers`` are set while it runs. ``loans`` are its loans, or those it would
+    get, with terms; ``returning`` are the loans that its owner has recalled for it.
     """
 
     run: Run

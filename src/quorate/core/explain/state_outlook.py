@@ -66,8 +66,8 @@ class Outlook:
     def plan_for(self, run: str, *, is_exact: bool) -> Foresight:
         """Return the plan that has the start of a waiting run.
 
-        If ``is_exact`` and the run is beyond the depth, that is a plan that goes on up to the run;
-        it is computed again for each call.
+        If ``is_exact`` and the run is beyond the depth, that is a plan extended up to the run; it
+        is computed again for each call.
         """
         if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
             return self.plan
@@ -85,7 +85,7 @@ class Outlook:
 
     @cached_property
     def settled(self) -> State:
-        """The state after everything that time has made due."""
+        """The state after all due changes."""
         decision = decide(
             self.view, Tick(), now_ms=self.now_ms, actor=ACTOR, has_executor=self.has_executor
         )
@@ -95,5 +95,5 @@ class Outlook:
 
     @cached_property
     def after_due(self) -> Outlook:
-        """The outlook on the state after everything that time has made due."""
+        """The outlook on the state after all due changes."""
         return Outlook(self.settled, self.now_ms, has_executor=self.has_executor)

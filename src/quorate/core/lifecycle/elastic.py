@@ -71,12 +71,12 @@ def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None
 
 
 def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
-    """Start missing steps of running malleable runs, oldest run first, beside all that is planned.
+    """Start missing steps of running malleable runs, oldest first, in addition to the plan.
 
-    Waiting runs that could start were started before, and ``profile`` has what the others will
-    need, so a run that was cut for one of them does not take its steps back. A run that was cut by
-    hand grows again after one notice period. ``backfill``: a run with a planned start still waits;
-    then a run past its declared end does not grow, as it would only overstay on its steps.
+    Waiting runs that could start were started before, and ``profile`` has the needs of the others,
+    so a run that was cut for one of them does not take its steps back. A run that was cut by hand
+    grows again after one notice period. ``backfill``: a run with a planned start still waits; then
+    a run past its declared end does not grow, as it would only overstay on its steps.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
@@ -117,7 +117,7 @@ def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bo
 def _step_beside(
     log: DecisionLog, profile: Profile, record: RunRecord, step: int, end_ms: int
 ) -> Admitted | None:
-    """Return how a run gets one more step until ``end_ms`` beside the plan; None if it cannot."""
+    """Return how a run gets one more step until ``end_ms``; None if the plan leaves no room."""
     view, run = log.view, record.spec
     bundles = step_bundles(run, step)
     admitted = admit_bundles(view, record, bundles, log.now_ms, has_executor=log.has_executor)

@@ -1,4 +1,4 @@
-"""Failure: what happens to the runs on a node that is lost, or is to be emptied.
+"""Failure: the consequences for the runs on a node that is lost or drained.
 
 A bundle with enough spares in its group's domain swaps them in. If other runs fill these spares,
 the fillers stop first: until they have ended, the lost lease stays open and the run is not
@@ -79,7 +79,7 @@ def _bundles_on(view: StateView, record: RunRecord, node: str) -> set[int]:
 def _stop_bundles(
     log: DecisionLog, run: str, bundles: Iterable[int], reason: EndReason = EndReason.FAIL
 ) -> None:
-    """Stop ``bundles`` of a run; with its first one all of it stops."""
+    """Stop ``bundles`` of a run; if its first bundle is among them, the whole run stops."""
     ordered = sorted(bundles)
     for bundle in ordered[:1] if 0 in ordered else ordered:
         stop_bundle(log, run, bundle, reason)

@@ -205,7 +205,7 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 
 
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return ``used`` without the slots that free slots beside them can replace.
+    """Return ``used`` without the slots that can be replaced by free slots of the same node.
 
     Empty if no slot is free. A slot is as good as another in its domain unless racks or whole nodes
     matter, so the free ones usually serve as well.

@@ -81,9 +81,11 @@ def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Itera
     if unwiped is not None and unwiped.leases and node.gpus != old.spec.gpus:
         yield Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"Node/{node.name}: claim {unwiped.claim!r} has all of it, so it cannot change "
-            "its GPUs",
-            remedy=f"wait for its end, or have it released: quorate release {unwiped.claim}",
+            subject=(
+                f"Node/{node.name}: claim {unwiped.claim!r} has the whole node, so its number of "
+                "GPUs cannot change"
+            ),
+            remedy=f"wait until the claim ends, or end it early: quorate release {unwiped.claim}",
         )
     elif moved or node.gpus < old.spec.gpus:
         yield Refusal(

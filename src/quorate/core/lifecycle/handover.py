@@ -1,8 +1,8 @@
 """Hand-over: the same slots under other payers; the work continues undisturbed.
 
 When a payer cannot continue, the whole bundle is offered to the payers of its run in cover order,
-as if it started at that instant on the slots it has. Either all of it gets new payers, or nothing
-changes.
+as if it started at that instant on the slots it has. Either the whole bundle gets new payers, or
+nothing changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def hand_over(
 ) -> list[str]:
     """Write the hand-over of a bundle at ``at_ms``; return its new leases, none if no payer pays.
 
-    The envelopes in ``barred`` pay for none of it.
+    The envelopes in ``barred`` do not pay.
     """
     view = log.view
     record = view.runs[run]

@@ -52,7 +52,7 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
         return [
             Refusal(
                 code=RefusalCode.INVALID,
-                subject=f"Run/{run.name}: spec.workload: pool {pool.name!r} is of no cluster",
+                subject=f"Run/{run.name}: spec.workload: pool {pool.name!r} has no cluster",
                 remedy="remove workload, or name a pool with executor: kubernetes",
             )
         ]
@@ -60,7 +60,7 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
         return [
             Refusal(
                 code=RefusalCode.INVALID,
-                subject=f"{path}: pool {pool.name!r} runs no images",
+                subject=f"{path}: pool {pool.name!r} does not run images",
                 remedy="remove image and podTemplate, or name a pool with executor: kubernetes",
             )
         ]
@@ -92,5 +92,5 @@ def refused_with_runs(view: StateView, pool: Pool, change: str) -> Iterator[Refu
             subject=f"Pool/{pool.name}: {change}: {counted(runs, 'run')} of it "
             f"{'is' if runs == 1 else 'are'} there, {min(there)!r} among them",
             wanted=runs,
-            remedy="let them end or cancel them first, or make another pool",
+            remedy="wait until they end, or cancel them, or create another pool",
         )

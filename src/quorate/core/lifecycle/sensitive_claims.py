@@ -1,9 +1,9 @@
 """Sensitive claims: whole nodes for one user until a stated end, wiped before the next user.
 
 A claim is a run with ``sensitive: true``. It is granted at once or refused: it is never queued. Its
-owner's own envelopes pay for all of it in advance, work or not; nothing of it is ever shared,
-filled, cut or drawn, and no planned start counts on its nodes. The nodes, the user and the end are
-recorded before the nodes are taken. docs/adr/0018-claims.md.
+owner's own envelopes pay for the whole claim in advance, whether it works or not; a claim is never
+shared, filled, cut or drawn, and no planned start counts on its nodes. The nodes, the user and the
+end are recorded before the nodes are taken. docs/adr/0018-claims.md.
 """
 
 from __future__ import annotations
@@ -34,16 +34,20 @@ from quorate.model.state.state_view import StateView
 
 
 def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, what is wrong, remedy) of the fields that a claim may not have."""
+    """Yield (field, fault, remedy) for each field that a claim may not have."""
     if not run.user:
-        yield "user", "a claim is for one user", "say which"
+        yield "user", "a claim is for exactly one user", "say which"
     said_ms, pool = run.expected_duration_ms, view.pools.get(run.pool)
     if said_ms is None:
-        yield "runtime.expectedDuration", "a claim has a stated end", "say how long it is for"
+        yield (
+            "runtime.expectedDuration",
+            "a claim needs a stated end",
+            "state how long the claim lasts",
+        )
     elif pool is not None and said_ms <= grace_ms(run, pool):
         yield (
             "runtime.expectedDuration",
-            "is no longer than what its work gets to checkpoint",
+            "is not longer than the time that its work gets to checkpoint",
             "claim for longer, or ask for a shorter runtime.checkpoint",
         )
     if run.malleable is not None:
@@ -51,11 +55,15 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
     if run.spares_per_group:
         yield "sparesPerGroup", "a claim has no spares", "leave it out, or claim more nodes"
     if run.group_gpus is not None:
-        yield "locality.groupGPUs", "a claim is of whole nodes", "leave it out"
+        yield "locality.groupGPUs", "a claim covers whole nodes", "leave it out"
     if run.funding != Funding():
         yield "funding", "a claim is paid by its owner's own envelopes", "leave it out"
     if run.follow is not None:
-        yield "follow", "a claim is granted now or not at all", "claim when the others are done"
+        yield (
+            "follow",
+            "a claim is granted now or not at all",
+            "submit the claim once the runs that it follows are over",
+        )
     if run.on_quota is not OnQuota.REFUSE:
         yield "onQuota", "a claim is granted now or not at all", "leave it out"
 
@@ -63,7 +71,7 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
 def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
     """Return a refusal if all claims together would have too many nodes with ``nodes`` more.
 
-    A node counts until it was wiped: before that no other user gets it.
+    A node counts against the limit until it is wiped: before that no other user gets it.
     """
     limit, current = view.system.sensitive_pool_size, len(view.unwiped)
     if limit is None or current + nodes <= limit:
@@ -75,8 +83,10 @@ def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
         short=current + nodes - limit,
         current=current,
         limit=limit,
-        remedy="wait until nodes of other claims were wiped (quorate get claims), or have the "
-        "limit raised",
+        remedy=(
+            "wait until nodes of other claims are wiped (quorate get claims), or ask an admin to "
+            "raise the limit"
+        ),
     )
 
 
@@ -131,7 +141,7 @@ def release(log: DecisionLog, record: RunRecord, note: str) -> Refusal | None:
     if not record.spec.sensitive:
         return Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"run {record.spec.name!r} is no claim",
+            subject=f"run {record.spec.name!r} is not a claim",
             remedy=f"to withdraw it: quorate cancel {record.spec.name}",
         )
     stop_run(log, record, EndReason.END, Outcome.COMPLETED, note=note)
@@ -150,14 +160,14 @@ def wiped(
         last = "" if claim is None else f" after claim {claim!r}"
         return Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"node {node!r} has nothing to be wiped{last}",
+            subject=f"node {node!r} needs no wipe{last}",
             remedy="list the nodes: quorate get nodes",
         )
     if unwiped.leases:
         return Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"claim {unwiped.claim!r} of {unwiped.user} still has node {node!r}",
-            remedy=f"wait for its end, or have it released: quorate release {unwiped.claim}",
+            remedy=f"wait until the claim ends, or end it early: quorate release {unwiped.claim}",
         )
     if is_clean or not unwiped.is_quarantined or unwiped.note != note:
         log.write(

@@ -1,9 +1,9 @@
-"""Spares: slots a run keeps beside its work, and the pledges on those that other runs fill.
+"""Spares: slots that a run keeps in addition to its work, and the pledges on filled ones.
 
-A pledge keeps a filled spare's room and money on its payer, one pledge for each GPU, so that each
-comes back by itself: when its filler has left the slot, a spare starts on that slot again. A pledge
-that is no longer useful (its run is over or has lost the group, the node is lost, the payer's
-window has closed) is given up, and the filler stays.
+A pledge keeps the width and hours of a filled spare reserved on its payer. Each GPU has its own
+pledge: as soon as the filler has left that slot, a spare starts on the slot again. A pledge that is
+no longer useful (its run is over or has lost the group, the node is lost, the payer's window has
+closed) is given up, and the filler stays.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def return_spares(log: DecisionLog) -> bool:
 
 
 def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
-    """Return the domains in which the group of the spares at ``path`` works; none if it is gone.
+    """Return the domains of the group of the spares at ``path``; empty if it has ended.
 
     A run that is stopping, waits or is over has no use for spares.
     """

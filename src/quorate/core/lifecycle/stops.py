@@ -37,7 +37,7 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
     """Stop every lease of the run.
 
     Then it is over with ``outcome``, or waits again if that is None. ``end_ms`` is the instant up
-    to which it is charged if no confirmation is needed, and ``detail`` goes with the reason on
+    to which it is charged if no confirmation is needed, and ``detail`` accompanies the reason on
     every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
@@ -162,7 +162,7 @@ def stop_lease(
 
 
 def _is_fenced(view: StateView, lease: Lease) -> bool:
-    """Return whether every node of ``lease`` has failed, so that no process of it can still run."""
+    """Return whether all nodes of ``lease`` have failed, so that it has no process any more."""
     return all(view.node_status.get(node) is NodeStatus.FAILED for node, _ in lease.fact.slots)
 
 

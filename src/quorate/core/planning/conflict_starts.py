@@ -2,7 +2,7 @@
 
 A run whose natural start is farther away than its pool's notice may start at the notice by a
 conflict, if its owner may call one. When that start is due, the conflict is declared; once it is
-settled, the start waits until the leases that were cut are gone.
+settled, the start waits until the leases that were cut have ended.
 """
 
 from __future__ import annotations
@@ -267,9 +267,9 @@ def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
 
 
 def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
-    """Return when the last lease that was cut for a reservation is expected to be gone.
+    """Return when the last lease that was cut for a reservation is expected to end.
 
-    None if no lease was cut for it, or all that were cut are gone.
+    None if no lease was cut for it, or all those leases have ended.
     """
     if not record.conflict:
         return None

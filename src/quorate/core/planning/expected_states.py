@@ -38,7 +38,7 @@ class ExpectedStates:
     def would_start(
         self, run: Run, at_ms: int, *, has_executor: bool, takes_whole: bool = False
     ) -> Admitted | None:
-        """Return how ``run`` starts beside the plan in the state expected at ``at_ms``.
+        """Return how ``run`` starts in addition to the plan in the state expected at ``at_ms``.
 
         None if it does not start. With ``takes_whole``, domains in which another start is planned
         while it runs do not count.

@@ -58,7 +58,7 @@ class FirmWalk:
     ) -> None:
         """Put every firm place in; move those that no longer fit, and record why.
 
-        ``known`` are places that certainly have what they need. ``stuck`` are late runs that this
+        ``known`` are places whose needs are certainly met. ``stuck`` are late runs that this
         decision is known to move: their places end as recorded, so that none behind them moves.
         """
         self._known, self._stuck = known, stuck
@@ -149,7 +149,7 @@ class FirmWalk:
         return self._late
 
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
-        """Move a start to ``gone_ms``, when the leases cut for it are expected to be gone.
+        """Move a start to ``gone_ms``, when the leases cut for it are expected to have ended.
 
         If it has no room then, it is planned again from there on, around the firm places.
         """
@@ -174,7 +174,7 @@ class FirmWalk:
         plan.put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
-        """Move a reservation that does not fit to its next start beside all other entries."""
+        """Move a reservation that does not fit to the next start that all other entries allow."""
         self.plan.hold_hours(pin, -1)
         self.move_to(record, pin.start_ms, cause)
 

@@ -1,8 +1,8 @@
 """Forecasts: when a waiting run starts, read off a walk that is discarded.
 
 For a run within the depth, the plan has its start. For a run beyond it, the room that the plan
-leaves gives its earliest possible start; a walk that goes on up to that run, which costs more,
-gives the start.
+leaves gives its earliest possible start; a walk extended up to that run, which costs more, gives
+the start.
 """
 
 from __future__ import annotations

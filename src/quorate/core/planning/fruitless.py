@@ -1,4 +1,4 @@
-"""Runs without a start: after how many of them a walk skips other runs like them.
+"""The number of runs without a start after which a walk skips similar runs.
 
 They do not count towards the depth, so a walk would go on to every run behind them. The resource
 that one run lacks is missing for others of its line and shape too: after a few such runs the walk

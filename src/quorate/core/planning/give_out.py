@@ -4,8 +4,8 @@ In this order: overstayers, and loans whose recall is due, are stopped; the walk
 runs; due conflicts are called; running malleable runs grow into the remaining room; rounds place
 their grants.
 
-If the decision then proves to have moved a firm start needlessly, it is made anew, with what it has
-learned (``hindsight``).
+If it turns out that the decision moved a firm start needlessly, the decision is made again with
+that knowledge (``hindsight``).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def give_out(log: DecisionLog) -> None:
 
 
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
-    """Start and plan runs, with what is ``known`` from an earlier trial of the decision."""
+    """Start and plan runs; ``known`` is the knowledge from an earlier trial of the decision."""
     if known.stops:
         stop_bundles(log, known.stops)
         settle_spares(log)
@@ -170,7 +170,7 @@ def _standing(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk with all firm places put in, after stopping overstayers in front of them.
 
     A place that was moved may have other overstayers in front of it, so this is repeated while
-    places move. Where none has, the places that stood before stand again.
+    places move. If no such walk succeeds, the earlier places are restored.
     """
     known, written = dict[str, Entry](), 0
     for left in reversed(range(PASSES_MAX)):

@@ -1,4 +1,4 @@
-"""Hindsight: what a decision has learned too late to keep a firm start in its place.
+"""Hindsight: knowledge that came too late in a decision to keep a firm start in its place.
 
 Firm places are put in before all is known that the decision will do. So a start may be moved,
 
@@ -7,7 +7,8 @@ Firm places are put in before all is known that the decision will do. So a start
 - because a start right in front of it is late and therefore ends later, and that start is then
   itself moved, as it fits by counting but cannot really start.
 
-Then the decision is made anew with this knowledge, and the new one counts if it keeps such a start.
+Then the decision is made again with this knowledge, and the new decision is used if it keeps such a
+start.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Hindsight(Struct, frozen=True):
     """The late runs that were moved after a start right behind them had moved."""
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
-        """Return this with what the trial that wrote ``events`` has shown."""
+        """Return this plus the knowledge from the trial that wrote ``events``."""
         stops, stuck = set(self.stops), set(self.stuck)
         moved: list[ReservationRecord] = []
         for event in events:

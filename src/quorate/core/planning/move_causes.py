@@ -107,7 +107,7 @@ def cause_of(
 
 
 def _first(found: Collection[Found]) -> MoveCause:
-    """Return ``found`` as one cause, with the first of its codes in the order of ``MoveCode``."""
+    """Return ``found`` as one cause, whose code comes first in the order of ``MoveCode``."""
     code = min((code for code, _ in found), key=list(MoveCode).index)
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 

@@ -19,7 +19,7 @@ def parked_words(
     """
     waits = waits_for_upstream(view, run)
     if waits is not None:
-        return f"it is planned once it need not wait for others: {sentence(waits)}"
+        return f"it is planned once it no longer waits for other runs: {sentence(waits)}"
     held = held_back(view, view.runs[run.name], now_ms)
     if held is not None:
         return f"it is planned once it is not held back: {sentence(held)}"
@@ -30,7 +30,7 @@ def parked_words(
         helps = "see the remedies below" if has_remedies else _missing(run, known)
         return f"waiting alone will not help; {helps}"
     if foreseen.long_walk is None and foreseen.state is not PlanState.NOT_BEFORE:
-        return "it follows the queue until its start is near enough to become firm"
+        return "its planned start follows the queue until it is near enough to become firm"
     depth = view.pools[run.pool].reservation_depth
     planned = f"the first {depth} waiting runs of pool {run.pool} are planned"
     return f"{planned}; {_walk_words(foreseen.long_walk)}"
@@ -57,4 +57,6 @@ def _walk_words(walk: LongWalk | None) -> str:
         return "it is not one of them yet"
     if walk.has_reached:
         return f"for this answer all {walk.runs - 1:,} runs before it were planned, too"
-    return f"for this answer {walk.runs:,} runs were planned, the maximum, and it is behind them"
+    return (
+        f"for this answer {walk.runs:,} runs were planned, the maximum, and this run is behind them"
+    )

@@ -3,9 +3,9 @@
 A bundle may be stopped for a firm start if it is marked ``backfill``, started after the firm run
 began to wait, and its declared end is at least its grace before the firm start. Its leases are
 stopped one grace before that start. The newest bundles are stopped first, and no more than needed.
-For a run that was itself stopped because it overstayed, none is stopped.
-Event numbers decide which of two came first; no bundle is recorded as backfill of a certain
-reservation. So cancelling, moving or hastening one reservation changes nothing for the others.
+No lease is stopped for a run that was itself stopped because it overstayed. Event numbers decide
+which of two came first; no bundle is recorded as backfill of a certain reservation. So cancelling,
+moving or hastening one reservation changes nothing for the others.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Firm places are put in first, in the order in which they became firm; places that no longer fit are
 planned again around the others, and the cause is recorded. Then come the waiting runs in queue
 order, the first ``reservationDepth`` of each pool and every firm one: each gets the earliest start
-that quotas, payers and room allow beside all entries so far. A run that can start now does; a start
-within the pool's horizon becomes firm; any other is a forecast and is not recorded. Beyond the
-depth a bounded number of runs start in the remaining room. docs/adr/0025-planning.md.
+that quotas, payers and room allow in addition to all entries so far. A run that can start now does;
+a start within the pool's horizon becomes firm; any other is a forecast and is not recorded. Beyond
+the depth a bounded number of runs start in the remaining room. docs/adr/0025-planning.md.
 
 A reader may have the walk go on beyond the depth, up to one run (``Reach``).
 """
@@ -145,7 +145,7 @@ class Walk:
             self._next(record)
 
     def _tell_again(self) -> None:
-        """Write what runs lack that waited for the places of later runs, which have started."""
+        """Write the shortages of runs that waited for places of runs which have now started."""
         plan = self.plan
         if not plan.started:
             return
@@ -189,7 +189,7 @@ class Walk:
             self.reasons.refuse(record)
 
     def _tell_followers(self, ended: Iterable[str]) -> None:
-        """Write why the runs wait that followed ``ended``, runs and arrays: each of them once."""
+        """Write, once each, why the followers of ``ended`` (runs and arrays) wait."""
         plan = self.plan
         view = plan.log.view  # With the starts and refusals that this walk has written.
         followers = (each for name in ended for each in woken_by(view, name, plan.log.now_ms))
@@ -303,7 +303,7 @@ class Walk:
         self.reasons.refuse(record)
 
     def _start_beside(self, record: RunRecord) -> Admitted | Refusal | None:
-        """Start a run beside the plan now; return how, or the refusal (None: there is no room).
+        """Start a run now if the plan allows it; return how, or why not (None: no room).
 
         By counting it fits, or it may be divided in ways that counting does not try.
         """

@@ -2,7 +2,7 @@
 
 Loans of envelopes that state ``lending.recall.notice`` are examined, the newest first. If the run
 starts at once because other payers take bundles over, nothing is recalled. Otherwise the fewest
-bundles whose end lets the run start are recalled: each goes on until its notice is over, and the
+bundles whose end lets the run start are recalled: each continues until its notice is over, and the
 run's start is firm at that instant. Of these bundles, those that other payers can take over without
 delaying the run are handed to them instead. docs/adr/0025-planning.md.
 """
@@ -128,7 +128,7 @@ class _Trials:
         return trial if all(_hand(trial, loan) for loan in loans) else None
 
     def _starts_now(self, view: StateView) -> bool:
-        """Return whether the run really starts now in ``view``, beside all that is planned."""
+        """Return whether the run can really start now in ``view`` without moving planned starts."""
         log, run = self.log, self.run
         view = self._own_hold_free(view)
         profile, _ = self.planned.profile(view, log.now_ms)
@@ -156,7 +156,8 @@ class _Trials:
     def _divided(self, told: Sequence[Loan]) -> Recall:
         """Return which loans of ``told`` go to other payers, newest first, and which are recalled.
 
-        A bundle that is handed over keeps its room, so the run must be able to start beside it.
+        A bundle that is handed over keeps its room, so the run must be able to start in addition to
+        it.
         """
         handed, left = list[Loan](), list(told)
         for loan in told:
@@ -283,7 +284,7 @@ def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> boo
     """Stop the recalled bundles whose notice is over; return whether there were any.
 
     With an executor, they are stopped one grace before. A bundle for which there are payers by then
-    goes on, if no firm place has to move for that: ``stand`` returns whether all firm places can
+    continues, if no firm place has to move for that: ``stand`` returns whether all firm places can
     stay in the view of a log.
     """
     due = [

@@ -1,7 +1,7 @@
-"""Room now: whether a run may start at this instant, and what it lacks if not.
+"""Room now: whether a run may start at this instant, and otherwise its shortage.
 
-By counting, in the profile's view and beside its plan. In a full fleet few domains have free GPUs,
-and only these are examined.
+By counting, in the profile's view and in addition to its plan. In a full fleet few domains have
+free GPUs, and only these are examined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Lack(Word):
-    """What a run lacks to start now if no start is planned: the first of these that applies."""
+    """The reason that a run cannot start now if no start is planned: the first one that applies."""
 
     QUOTA = "quota"
     FUNDS = "funds"
@@ -62,7 +62,7 @@ class RoomNow:
         self._free_after: dict[int, _FreeIn] = {}
 
     def has_room(self, view: StateView, run: Run, duration_ms: int, known: NowFree) -> bool:
-        """Return whether ``view`` has room for ``run`` beside the plan for ``duration_ms``.
+        """Return whether ``view`` has room for ``run`` in addition to the plan for ``duration_ms``.
 
         Payers are not considered. ``view`` is the profile's view plus the runs started since.
         ``known`` caches the free GPUs of the same ``view`` and plan.
@@ -80,7 +80,7 @@ class RoomNow:
         return False
 
     def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
-        """Return whether ``view`` may have room for ``run`` beside the plan until ``until_ms``.
+        """Return whether ``view`` and the plan may leave room for ``run`` until ``until_ms``.
 
         Payers are not considered. If this is False, admission finds no room either.
         """
@@ -212,7 +212,7 @@ class RoomNow:
         return known
 
     def _free_now(self, view: StateView, run: Run, flavor: str, duration_ms: int) -> list[int]:
-        """Return the GPUs free for ``run`` beside the plan, in each domain that has any."""
+        """Return the GPUs free for ``run`` in addition to the plan, in each domain that has any."""
         now_ms, found = self._profile.now_ms, list[int]()
         for domain, room in self._open_rooms(run.pool, flavor):
             if not contradicts(run.selector, domain.labels):

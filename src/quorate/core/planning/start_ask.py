@@ -1,4 +1,4 @@
-"""The request of a start: what is placed, in which domains, and who may pay.
+"""The request of a start: the GPUs to place, the domains for them, and the possible payers.
 
 It is the same at any instant, so it is kept from one decision to the next.
 """
@@ -45,7 +45,7 @@ class Sites(Struct, frozen=True, gc=False):
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """The request of one flavor at one width: what is placed, in which domains, and who may pay.
+    """The request for one flavor and width: the GPUs to place, their domains, and possible payers.
 
     It is the same at any instant, so it is kept from one decision to the next. ``cover`` is for a
     start at 0 ms.

@@ -37,7 +37,7 @@ def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
 
 
 class StartNow:
-    """Starts runs now beside the plan of one walk."""
+    """Starts runs now in addition to the plan of one walk."""
 
     __slots__ = ("_long_search", "_plan", "has_new_spares")
 
@@ -73,7 +73,7 @@ class StartNow:
         return self.fill(record, room, answer)
 
     def start(self, record: RunRecord, admitted: Admitted) -> None:
-        """Start a run as ``admitted``; a firm start of it is kept."""
+        """Start a run as ``admitted``; its reservation is closed."""
         plan = self._plan
         log, run = plan.log, record.spec
         if record.reservation is not None:

@@ -1,4 +1,4 @@
-"""Who pays for a start beside everything that is planned, and from when on payers can."""
+"""Who pays for a start in addition to everything planned, and from when on payers can."""
 
 from __future__ import annotations
 

@@ -15,8 +15,9 @@ comes when enough GPUs are free.
 - **Several runs** end independently of each other. The odds that enough GPUs are free at an instant
   are then added up exactly, run by run (the distribution of a sum), not taken from quantiles of the
   single runs: the last of eight runs to end is later than the 90th percentile of one in 57 % of
-  cases, the first of eight almost never. Runs of one owner do often end alike. Then a start that
-  needs all of them comes sooner than is said here, and one that needs the first comes later.
+  cases, the first of eight almost never. Runs of one owner often end at similar fractions of their
+  declared time. Then a start that needs all of them comes sooner than computed here, and one that
+  needs the first comes later.
 - **Several needs** (domains of a slice, payers) are met with the product of their odds. A run that
   serves two of them makes the product too small and the start too late, never too soon.
 
@@ -87,7 +88,7 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
 
 
 class Need(Struct, frozen=True, gc=False):
-    """``gpus`` that must come free of ``releases`` before a start, beyond what is free now.
+    """``gpus`` of ``releases`` that a start needs in addition to those that are free now.
 
     ``releases`` are all runs whose GPUs serve, each once; they may free more than is needed.
     """

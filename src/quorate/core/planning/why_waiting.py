@@ -1,4 +1,4 @@
-"""Why a run waits: its refusal beside all planned starts, written if it has changed."""
+"""Why a run waits: its refusal in addition to all planned starts, written if it has changed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LACKS: Final = {
 
 
 class WhyWaiting:
-    """Computes why runs wait beside the plan of one walk."""
+    """Computes why runs wait in addition to the plan of one walk."""
 
     __slots__ = ("_plan", "_starts")
 
@@ -54,7 +54,7 @@ class WhyWaiting:
             self.tell(record, self._why(record, beside))
 
     def refuse_reserved(self, record: RunRecord) -> None:
-        """Write what a run itself lacks, if its last refusal says that others reserve its room."""
+        """Write a run's own shortage, if its last refusal says that others reserve its room."""
         known = record.refusal
         is_reserved = known is not None and known.code is RefusalCode.RESERVED
         if is_reserved and self._may_have_changed(record):
@@ -90,7 +90,7 @@ class WhyWaiting:
             log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=name, refusal=refusal))
 
     def why(self, record: RunRecord) -> Refusal:
-        """Return why a run that waits does not start now beside all planned starts."""
+        """Return why a run that waits does not start now in addition to all planned starts."""
         plan = self._plan
         waits = waits_for_upstream(plan.view, record.spec) or held_back(
             plan.view, record, plan.log.now_ms
@@ -107,7 +107,7 @@ class WhyWaiting:
         return waiting(view, run, refusal) if refusal.code in HARD else refusal
 
     def _why(self, record: RunRecord, beside: Refusal | None = None) -> Refusal:
-        """Return why a run does not start now: its own shortage, or else what the plan takes."""
+        """Return why a run does not start now: its own shortage, or the needs of the plan."""
         log, run = self._plan.log, record.spec
         own = record.reservation or ""
         if own not in log.view.reservations:

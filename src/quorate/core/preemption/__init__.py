@@ -1,6 +1,6 @@
 """Preemption: structural cuts, then a lottery; never priorities. Start at ``conflicts.py``.
 
-``goals`` defines what a conflict has to achieve, ``candidates`` the work that may end, ``resolver``
-finds the smallest change, ``lottery`` draws, ``disruption_account`` limits how much work of others
-an owner's conflicts may end.
+``goals`` defines when a conflict has made enough room, ``candidates`` the work that may end,
+``resolver`` finds the smallest change, ``lottery`` draws, ``disruption_account`` limits how much
+work of others an owner's conflicts may end.
 """

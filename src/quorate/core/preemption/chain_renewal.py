@@ -54,8 +54,11 @@ def _fault(lottery: Lottery, command: SealLottery) -> str:
         return "a chain has a link of 32 bytes, a length of 1 or more and a sealed secret"
     if command.commitment == lottery.commitment:
         if command.length != lottery.length:
-            return f"the present chain has {lottery.length} links, not {command.length}"
-        return "the secret of the present chain is sealed already" if lottery.sealed else ""
+            return (
+                f"the present chain has {lottery.length} links, but the request names "
+                f"{command.length}"
+            )
+        return "the secret of the present chain is already sealed" if lottery.sealed else ""
     if not renewal_due(lottery):
         waits = "" if lottery.next_chain is None else ", and the next chain is committed already"
         return f"the present chain has {max(0, lottery.links_left)} links left{waits}"

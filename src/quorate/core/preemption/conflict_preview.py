@@ -153,7 +153,7 @@ class _Entry:
             found = self.resolver.draw(self.tokens, sequence)
             if found is not None:
                 return found
-            assert more, "all together were found to be enough"
+            assert more, "all of it together was found to be enough"
 
 
 def _contest(  # noqa: PLR0913 - the parts of one answer

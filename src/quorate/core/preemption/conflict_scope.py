@@ -125,7 +125,7 @@ def question_of(declared: ConflictDeclared) -> Question:
 
 
 def for_reservation(view: StateView, reservation: str) -> Question:
-    """Return the question of making room for ``reservation`` in its planned place."""
+    """Return the scope of a conflict that makes room for ``reservation`` in its planned place."""
     record = view.reservations[reservation]
     pool = view.runs[record.made.run].spec.pool
     domains = tuple(sorted(domain for domain, _ in record.slice.domains))

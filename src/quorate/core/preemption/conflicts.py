@@ -174,7 +174,7 @@ def _no_chain(question: Question, resolver: Resolver) -> Refusal:
         subject=question_words(question),
         wanted=resolver.deficit,
         short=resolver.deficit,
-        remedy="this ledger has no lottery left to draw by: begin a new one with quorate init",
+        remedy="the lottery chain of this ledger is used up: create a new ledger with quorate init",
     )
 
 
@@ -204,7 +204,10 @@ def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
     if pool.discipline is Discipline.ROUNDS:
         return Refusal(
             code=RefusalCode.INVALID,
-            subject=f"pool {pool.name!r} shares in rounds: what is cut there is back next round",
+            subject=(
+                f"pool {pool.name!r} shares in rounds: runs cut there would return in the next "
+                "round"
+            ),
             remedy="cordon or drain nodes instead: quorate node cordon NODE",
         )
     answer = declare_conflict(log, question, due_ms=log.now_ms + pool.notice_ms)
@@ -301,7 +304,7 @@ def _preimage_refused(declared: ConflictDeclared, command: Draw) -> Refusal | No
     preimage = link_of(command.preimage)
     if preimage is None or chain_before(preimage).hex() != declared.commitment:
         subject = f"the preimage is not link {declared.preimage_index} of the lottery's chain"
-        return _conflict(f"{name}: {subject}", "use the secret that the ledger was made with")
+        return _conflict(f"{name}: {subject}", "use the secret that was created with the ledger")
     return None
 
 

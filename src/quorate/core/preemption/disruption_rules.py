@@ -33,7 +33,7 @@ from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
-_NO_HEADROOM: Final = "its owner's hard quota is what it waits for"
+_NO_HEADROOM: Final = "it waits for its owner's hard quota"
 _FIRST_OWNERS: Final = 3
 """How many owners are tried as the first one drawn, to compute the loss."""
 _DUMMY_DRAWS: Final = 4
@@ -86,12 +86,14 @@ def may_call(  # noqa: PLR0911 - one answer per bar
         return CallRefusal(CallBar.HEADROOM, _NO_HEADROOM)
     until_ms = view.barred.get(run.owner, 0)
     if now_ms < until_ms:
-        text = f"{run.owner} had a run end that had just started at others' cost"
+        text = f"{run.owner} ended a run shortly after conflicts had made room for it"
         return CallRefusal(CallBar.THREW_AWAY, text)
     if record.cut_ms is not None and now_ms < record.cut_ms + pool.pause_ms:
         return CallRefusal(CallBar.COOL_DOWN, "it was itself cut within the cool-down")
     if record.unstarted is not None:
-        return CallRefusal(CallBar.UNSTARTED, "its last start was refused after it had its GPUs")
+        return CallRefusal(
+            CallBar.UNSTARTED, "its last start was refused after it had received its GPUs"
+        )
     if not pool.conflict_rate_ppm:
         return CallRefusal(CallBar.NO_CONFLICTS, f"pool {pool.name} has a disruptionRate of 0")
     account = account_of(view, run.owner, pool.name, now_ms)
@@ -109,11 +111,11 @@ def _not_covered(run: Run, account: Account, costs: int) -> CallRefusal:
     else:
         lacks += f" has {hours_text(account.has)} GPU-hours"
     if costs:
-        lacks += f", and this may cost {hours_text(costs, up=True)}"
+        lacks += f", and this conflict may cost {hours_text(costs, up=True)}"
     if costs > account.size:
-        lacks += f", more than it ever holds ({hours_text(account.size)})"
+        lacks += f", more than the account can hold ({hours_text(account.size)})"
     elif covered_ms is None:
-        lacks += f"; it does not fill, as {run.owner} has no share of the pool"
+        lacks += f"; the account is not refilled, because {run.owner} has no share of the pool"
     return CallRefusal(CallBar.ACCOUNT, lacks, account, costs, covered_ms)
 
 

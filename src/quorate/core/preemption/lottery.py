@@ -254,13 +254,13 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
     if len(set(runs)) < len(runs):
         faults.append("a run entered with more than one token")
     if any(token.gpus > declared.size_max for token in declared.tokens):
-        faults.append(f"a token is larger than {declared.size_max} GPUs, which was the most")
+        faults.append(f"a token is larger than {declared.size_max} GPUs, the declared maximum")
     is_cleared = resolved.outcome is ConflictOutcome.CLEARED
     if not is_cleared and (resolved.cuts or resolved.draws):
-        faults.append(f"it cuts or draws although its outcome is {resolved.outcome}")
+        faults.append(f"it has cuts or draws although its outcome is {resolved.outcome}")
     if resolved.beacon:
         # No beacon is committed to beforehand, so the drawing party could have tried many.
-        faults.append("a beacon is shown, and none may be used")
+        faults.append("a beacon is shown, but beacons are not in use")
     drawn = [each.run for each in resolved.draws]
     victims = {each.run for each in resolved.draws if not each.spared}
     if {cut.run for cut in resolved.cuts if cut.step is CutStep.LOTTERY} != victims:
@@ -270,7 +270,7 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
     if resolved.draws:
         faults += _seed_faults(declared, resolved)
     elif resolved.preimage or resolved.seed:
-        faults.append("nothing was drawn, but a preimage or a seed is shown")
+        faults.append("no token was drawn, but a preimage or a seed is shown")
     return faults
 
 
@@ -281,7 +281,7 @@ def _seed_faults(declared: ConflictDeclared, resolved: ConflictResolved) -> list
         return ["the preimage does not hash to the commitment of the declaration"]
     seed = seed_of(seed_parts(declared, preimage, resolved.beacon))
     if seed.hex() != resolved.seed:
-        return [f"the seed is not the one its parts give, {seed.hex()}"]
+        return [f"the seed does not follow from its parts, {seed.hex()}"]
     shown = [(each.owner, each.run) for each in resolved.draws]
     sequence = list(draw(seed, tokens_by_owner(declared)))
     if shown != sequence[: len(shown)]:

@@ -95,7 +95,7 @@ class ExpectedReturns:
         return kept.expected, kept.expected_curve
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
-        """Return whether a lease of an island has passed an end expected since ``since_ms``."""
+        """Return whether a lease of an island outlasted an end expected after ``since_ms``."""
         return self._is_outlasted(self.said_of(key), since_ms)
 
     def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:

@@ -254,7 +254,7 @@ class GainedRooms:
     def has_no_less(self, pin: Entry, returns: Returns) -> bool:
         """Return whether a firm place has no less than it had when it was put in then.
 
-        It is to be asked when it is about to be put in.
+        Called when the entry is about to be inserted.
         """
         index = self.former.indexes.get(pin.run)
         if index is None or pin.run in self.former.lifted or index > self._at + STEP_MAX:

@@ -59,7 +59,7 @@ def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
 
 
 def is_told_late(view: StateView, lease: Lease) -> bool:
-    """Return whether a recalled ``lease`` was stopped too late to be gone in time.
+    """Return whether a recalled ``lease`` was stopped too late to end in time.
 
     It still gets its full grace, so its deadline is after the end of its notice. That happens if no
     decision was made when it had to be stopped, because the service was down.

@@ -24,8 +24,9 @@ from quorate.model.state.state_view import StateView
 def counted(view: StateView, entry: Entry) -> Entry:
     """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps free for that.
 
-    For whole nodes, as many as it takes of the smallest ones. For shared nodes, one for each GPU,
-    as far as there are nodes, but no more than half of what its quotas allow unless it needs more.
+    For whole nodes, as many as it takes of the smallest ones. For shared nodes: one for each GPU,
+    up to the number of nodes, but no more than half of the nodes that its quotas allow, unless it
+    needs more.
     """
     limits = [limit for _, limit in _limits(view, entry.owner)]
     if not limits:
@@ -65,8 +66,8 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
     """Return ``entry``, which is not in the profile, in a form that can be firm.
 
     None if it cannot be. Quotas must allow the nodes that it counts for as long as it takes, and
-    its domains must have the GPUs that it keeps free when it starts, beside what other firm places
-    need.
+    its domains must have the GPUs that it keeps free when it starts, in addition to the needs of
+    other firm places.
     """
     view, start_ms = profile.view, entry.start_ms
     if not view.holdings.has_bounds:

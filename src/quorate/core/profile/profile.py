@@ -120,7 +120,7 @@ class Profile:
     # --- Rooms ---
 
     def room(self, key: IslandKey) -> Resource:
-        """Return the room of the island under ``key``; an empty one if the domain has gone."""
+        """Return the room of the island under ``key``; empty if the domain no longer exists."""
         known = self._rooms.get(key)
         if known is None:
             known = self._rooms[key] = self._find_room(key)
@@ -275,7 +275,7 @@ class Profile:
         return not (self._has_caps and any(envelopes[each.payer].caps for each in entry.shares))
 
     def _take_plainly(self, entry: Entry, sign: int) -> None:
-        """Take what a plain entry needs; of rooms and payers that were not read, when they are."""
+        """Take the need of a plain entry, from rooms and payers not read yet when they are read."""
         start_ms, end_ms = entry.start_ms, entry.end_ms
         pool, flavor = entry.pool, entry.slice.flavor
         for domain, gpus in entry.slice.domains:
@@ -294,7 +294,7 @@ class Profile:
                 payer.take(start_ms, end_ms, sign * share.gpus)
 
     def _put_beside(self, entry: Entry, sign: int) -> None:
-        """Note what a firm place takes beyond its need, or (``sign`` -1) forget it."""
+        """Add the GPUs that a firm place takes beyond its need, or (``sign`` -1) remove them."""
         start_ms, end_ms = entry.start_ms, entry.end_ms
         if sign > 0:
             key, keeps = IslandKey(entry.pool, entry.slice.flavor, ""), dict(entry.keeps)
@@ -328,7 +328,7 @@ class Profile:
 
         No search may run meanwhile.
         """
-        assert self._is_shut, "only what is shut is opened"
+        assert self._is_shut, "only a closed interval can be opened"
         self._is_shut = False
         for beside in self._beside.values():
             _take_all(beside, -1)
@@ -355,7 +355,7 @@ class Profile:
         return needs
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:
-        """Count the GPU-hours of ``shares`` as taken beside the accounts, or (-1) as free."""
+        """Count the GPU-hours of ``shares`` as taken on top of the accounts, or (-1) as free."""
         for share in shares:
             gpu_ms = sign * share.gpus * share.hold_ms
             self.payer_gpu_ms[share.payer] = self.payer_gpu_ms.get(share.payer, 0) + gpu_ms
@@ -424,7 +424,7 @@ class Profile:
         return needs
 
     def gpus_total(self, key: IslandKey) -> int:
-        """Return how many GPUs an island has; 0 if the domain has gone since."""
+        """Return how many GPUs an island has; 0 if the domain no longer exists."""
         known = key.domain in self.view.domains(key.pool, key.flavor).numbers
         return self.view.island(key).gpus_total if known else 0
 

@@ -93,11 +93,11 @@ class QuotaHeadroom:
                 ends[node] = max(held_ms, until_ms)
 
     def left_on(self, owner: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int]]:
-        """Yield each node that work under ``owner`` leaves before ``until_ms``, and what is left.
+        """Yield each node that work under ``owner`` leaves by ``until_ms``, and the headroom then.
 
         A start that uses the node from ``from_ms`` until ``until_ms`` counts for the quota of
-        ``owner`` as soon as that work has left it. What is left is how many nodes the quota allows
-        all the time from then on. Nothing is yielded if the plan takes none of the quota.
+        ``owner`` as soon as that work has left it. The headroom is how many nodes the quota allows
+        at all times from then on. Nothing is yielded if the plan takes none of the quota.
         """
         resource = self._nodes.get(owner)
         if resource is not None and resource.steps_ms:

@@ -1,4 +1,4 @@
-"""Starting beside the plan: a run may use the room that firm places and earlier entries leave."""
+"""Starts in addition to the plan: a run may use the room that the plan leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.model.state.state_view import StateView
 def admit_beside(
     view: StateView, run: Run, now_ms: int, *, exempt: str = "", has_executor: bool = False
 ) -> Admitted | Refusal:
-    """Return how ``run`` starts now beside every firm place, or why it cannot.
+    """Return how ``run`` starts now in addition to every firm place, or why it cannot.
 
     ``exempt`` is its own reservation.
     """
@@ -35,7 +35,7 @@ def admit_beside(
 
 
 def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
-    """Return ``short``, the refusal of ``run`` beside the plan, as one for reserved room.
+    """Return ``short``, the refusal of ``run`` in addition to the plan, as one for reserved room.
 
     ``planned`` names the reservations, and the runs with tentative starts, that reserve it.
     """

@@ -1,4 +1,4 @@
-"""A resource over time: its free amount now, what comes back, and what the plan takes.
+"""A resource over time: its free amount now, the amounts that come back, and the plan's needs.
 
 Leases only give back, so the amount they leave free never falls; what the plan takes is a short
 list of steps. Both are kept apart: the first is shared by all plans, the second belongs to one.
@@ -40,7 +40,7 @@ class Resource:
         self.free: list[int] = []
 
     def planned_as(self, other: Resource) -> Resource:
-        """Return this resource, which has no plan, with what the plan takes of ``other``."""
+        """Return this resource, which has no plan, with the plan of ``other``."""
         self.steps_ms, self.taken = other.steps_ms, other.taken
         self.free = [
             self.unplanned(at_ms) - taken

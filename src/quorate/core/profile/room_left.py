@@ -48,7 +48,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     whole_last: bool = False,
     payers: Collection[EnvelopeId] | None = None,
 ) -> StateView:
-    """Return ``view``, as it is at ``from_ms``, without what the plan takes until ``until_ms``.
+    """Return ``view`` at ``from_ms``, without the resources that the plan takes until ``until_ms``.
 
     A run that has started in ``view`` since ``profile`` was made must be in the profile. With
     ``whole_last`` the emptiest nodes are left, and else the fullest. ``payers`` are those that may

@@ -130,7 +130,7 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
     here, flavors = view.in_rounds, len(command.flavors)
     for share in command.shares:
         if share.run not in here or len(share.shares_ppm) != flavors:
-            return _wrong(f"the share of run {share.run!r} is not of this round")
+            return _wrong(f"the share of run {share.run!r} belongs to another round")
     return None
 
 
@@ -154,7 +154,11 @@ def pair_terms(run: Run) -> Hashable:
 
 
 def _wrong(subject: str) -> Refusal:
-    return Refusal(code=RefusalCode.INVALID, subject=subject, remedy="share out what is there now")
+    return Refusal(
+        code=RefusalCode.INVALID,
+        subject=subject,
+        remedy="use the runs and GPUs of the current round",
+    )
 
 
 def step_counts(

@@ -25,7 +25,7 @@ class LeaseBounds:
         self._shares: dict[str, dict[str, RoundShare]] = {}
 
     def shared(self, run: str) -> tuple[RoundShared, RoundShare] | None:
-        """Return the round that the pool of ``run`` is in, and the run's share of it.
+        """Return the present round of the pool of ``run``, and the run's share in it.
 
         None if the run shares in no rounds, or was not there when the round began.
         """

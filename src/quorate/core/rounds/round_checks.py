@@ -1,8 +1,8 @@
 """Checks of a run in a pool that shares in rounds, and whether its deadline can be kept.
 
 An owner is promised its target share of every flavor, whatever other owners submit. A deadline is
-accepted if that share alone keeps it, beside the owner's deadlines that were accepted before: a
-deadline gets no owner a larger share.
+accepted if that share alone keeps it, together with the owner's earlier accepted deadlines: a
+deadline does not enlarge an owner's share.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
     invalid = RefusalCode.INVALID
     in_pool = f"pool {run.pool!r} shares in rounds"
     if run.rounds is None:
-        what = f"{in_pool}: say how fast it is on which flavor, or what kind of job it is"
+        what = f"{in_pool}: state its rate on each flavor, or its job type"
         yield invalid, "", what, "add throughputs, e.g. {v100: 12.5}, or jobType"
         return
     if run.malleable is not None:
         what = f"{in_pool}, where a run has all its GPUs or none"
         yield invalid, ".malleable", what, "leave it out, or use another pool"
     if run.spares_per_group:
-        what = f"{in_pool}, where nothing is kept aside"
+        what = f"{in_pool}, where spares are not possible"
         yield invalid, ".sparesPerGroup", what, "leave it out, or use another pool"
     if run.sensitive:
         what = f"{in_pool}, where a run has its nodes for one round only"
@@ -52,12 +52,12 @@ def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
     named = [flavor for flavor, _ in work.throughputs]
     for flavor in run.flavors:
         if flavor not in named:
-            what = f"says nothing of {flavor}, which it asks for"
-            remedy = f"add its rate, 0 if it cannot run there, or leave {flavor} out of gpuTypes"
+            what = f"has no rate for {flavor}, which the run asks for"
+            remedy = f"add its rate, 0 if it cannot run there, or remove {flavor} from gpuTypes"
             yield RefusalCode.INVALID, ".throughputs", what, remedy
     for flavor in named:
         if flavor not in run.flavors:
-            what = f"has a rate of {flavor}, which it does not ask for"
+            what = f"has a rate for {flavor}, which the run does not ask for"
             yield RefusalCode.INVALID, ".throughputs", what, f"add {flavor} to gpuTypes, or remove"
     if not any(rate > 0 for _, rate in work.throughputs):
         what = "all rates are 0: the run would make no progress"
@@ -82,9 +82,14 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
     for flavor, rates in by_flavor.items():
         if rates is None:
             what = f"{job_type!r} has no rate of {flavor} in {table}"
-            yield invalid, ".jobType", what, f"leave {flavor} out of gpuTypes, or have it added"
+            yield (
+                invalid,
+                ".jobType",
+                what,
+                f"remove {flavor} from gpuTypes, or ask an admin to add the rate",
+            )
     if not any(rates is not None and rates.alone > 0 for rates in by_flavor.values()):
-        what = f"{job_type!r} runs on none of what it asks for, by {table}"
+        what = f"{job_type!r} runs on none of the flavors that its run asks for, by {table}"
         yield invalid, ".jobType", what, "ask for a flavor that it runs on"
 
 
@@ -94,7 +99,7 @@ def _other_types(pool: Pool, run: Run, job_type: str) -> str:
     widths = sorted({each.gpus for each in known if each.job_type == job_type})
     if widths:
         return f"ask for totalGPUs: {' or '.join(map(str, widths))}, or give throughputs"
-    return "use a type that is there, or give throughputs"
+    return "use a type from the table, or give throughputs"
 
 
 def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
@@ -103,7 +108,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
     if work.slo_ms is None:
         return
     if work.total_steps is None:
-        what = "a deadline needs to know how much there is to do"
+        what = "a deadline needs totalSteps"
         yield RefusalCode.INVALID, ".slo", what, "add totalSteps"
         return
     pool = view.pools[run.pool]
@@ -111,7 +116,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
     if run.owner not in view.owners or not is_known:
         # A type that the table does not have is reported already.
         if run.owner in view.owners and not pool.throughputs:
-            what = "a deadline needs to know how fast the run is"
+            what = "a deadline needs the rates of the run"
             yield RefusalCode.INVALID, ".slo", what, "give throughputs instead of jobType"
         return
     short_ppm = slo_short_ppm(view, run)
@@ -119,7 +124,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
         share = target_ppm(view, run.owner)
         what = (
             f"cannot be kept: {run.owner!r} has {share / 10_000:.4g} % of every flavor of "
-            f"{run.pool!r}, which does {(PPM - short_ppm) / 10_000:.4g} % of what it takes"
+            f"{run.pool!r}, which does {(PPM - short_ppm) / 10_000:.4g} % of the rate that it needs"
         )
         yield RefusalCode.SLO_INFEASIBLE, ".slo", what, "allow more time, or leave slo out"
 

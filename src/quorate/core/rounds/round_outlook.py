@@ -16,7 +16,7 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 _QUOTAS: Final = HARD | {RefusalCode.WAITING_FOR_QUOTA}
-_HELD_BY_QUOTA: Final = "a quota of its owner, or of one above it, lets it have none"
+_HELD_BY_QUOTA: Final = "a quota of its owner, or of a parent, leaves it no GPUs"
 """The tenant and its numbers are in the refusal, which only permitted callers see."""
 _TOO_BIG: Final = "it would not fit even if the pool were empty: "
 
@@ -28,7 +28,7 @@ def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
 
 
 def share_words(view: StateView, record: RunRecord) -> str:
-    """Return which part of its time a run is to have on which flavor, as text."""
+    """Return, as text, the part of its time that a run should have on each flavor."""
     return _words(view, record, hindrance(view, record))
 
 
@@ -53,13 +53,16 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
     if not parts:
         why = "no envelope pays for it, or it cannot run on the GPUs of its pool"
         if any(share.rates):
-            why = round_text(shared) or f"{shared.policy} gives it none in this round"
+            why = round_text(shared) or f"policy {shared.policy} gives it no GPUs in this round"
         elif hindered is not None:
             why = _HELD_BY_QUOTA if hindered.code in _QUOTAS else _TOO_BIG + sentence(hindered)
-        return "; ".join(filter(None, (f"its share is nothing: {why}", _spare(view, record))))
+        return "; ".join(filter(None, (f"its share is 0: {why}", _spare(view, record))))
     measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
-    words = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
+    words = (
+        f"policy {shared.policy} gives it these parts of its time: {', '.join(parts)}; its rates "
+        f"are {by}"
+    )
     more = (
         round_text(shared),
         _spare(view, record),
@@ -92,7 +95,8 @@ def _spare(view: StateView, record: RunRecord) -> str:
     if not is_meant or not any(view.leases[name].ending is None for name in record.leases):
         return ""
     return (
-        f"it has GPUs of {grant.flavor} in this round that runs with a share of them could not use"
+        f"it has GPUs of {grant.flavor} in this round because runs with a share of them could not "
+        "use them"
     )
 
 

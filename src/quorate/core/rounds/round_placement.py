@@ -103,7 +103,7 @@ def _tried(
 
 
 def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``; only its first run if the partner is over, or exceeds a quota."""
+    """Return ``grant``, without the partner if the partner is over or exceeds a quota."""
     if grant.partner is None:
         return grant
     if grant.partner in view.in_rounds:

@@ -53,7 +53,7 @@ def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> 
 
 
 def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False) -> int | None:
-    """Return the declared rate of ``run`` on ``flavor``, by itself or by the table of ``pool``.
+    """Return the declared rate of ``run`` on ``flavor``, its own or from the pool's table.
 
     At least 0; None if there is none. ``is_spread``: its GPUs are on several nodes.
     """

@@ -1,4 +1,4 @@
-"""Room: a pool without its runs, to try which of them fit beside each other.
+"""Room: a pool without its runs, to try which of them fit together.
 
 A round should choose runs that can start, or GPUs are idle until the next round. This module tries
 the placement and the limits on nodes; money is not checked. docs/adr/0024-rounds-pools.md.

@@ -46,22 +46,25 @@ def _wrong(view: StateView, command: IssueToken, now_ms: int) -> Iterator[Refusa
         yield Refusal(
             code=RefusalCode.ALREADY_EXISTS,
             subject=f"there is a token {command.token!r} already",
-            remedy="choose another id: one that was used is never used again",
+            remedy="choose another id: an id is never used twice",
         )
     if command.role not in {role.value for role in TokenRole}:
         roles = ", ".join(role.value for role in TokenRole)
         yield _invalid(f"role: there is no role {command.role!r}", f"choose one of {roles}")
     elif command.role in _OF_TENANTS and not command.tenant:
-        yield _invalid(f"tenant: the role {command.role} needs one", "name the tenant it is for")
+        yield _invalid(
+            f"tenant: the role {command.role} needs a tenant", "name the tenant of the token"
+        )
     elif command.role not in _OF_TENANTS and command.tenant:
         yield _invalid(
-            f"tenant: the role {command.role} is of no tenant, and {command.tenant!r} was given",
+            f"tenant: the role {command.role} belongs to no tenant, but {command.tenant!r} was "
+            "given",
             f"leave the tenant out, or choose the role {TokenRole.TENANT_ADMIN.value}",
         )
     if command.role not in _OF_TENANTS and "/" in command.user:
         yield _invalid(
             f"user: {command.user!r} looks like a user of the tenant "
-            f"{command.user.partition('/')[0]!r}, and the role {command.role} is of no tenant",
+            f"{command.user.partition('/')[0]!r}, but the role {command.role} belongs to no tenant",
             "choose a name without a slash: events record users of a tenant as TENANT/USER",
         )
     if command.tenant and command.tenant not in view.owners:

@@ -173,7 +173,7 @@ def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
         code=RefusalCode.CONFLICT,
         subject=f"{where}: {least} GPU-hours are spent or held already, {hours_text(gpu_ms)} is "
         "too low",
-        remedy=f"use {least} or more; what is held and not used comes back when its runs end",
+        remedy=f"use {least} or more; held GPU-hours that are not used return when its runs end",
     )
 
 
@@ -200,5 +200,5 @@ def promise_warnings(view: StateView, specs: Sequence[Applied]) -> Iterator[str]
             scope = ",".join(f"{label}={value}" for label, value in selector)
             yield (
                 f"envelopes promise {promised} {flavor} GPUs where {scope}, "
-                f"nodes have {held}: not all of it can run at once"
+                f"nodes have {held}: not all of that work can run at once"
             )

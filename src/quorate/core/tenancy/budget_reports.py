@@ -20,7 +20,7 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
         refusal = Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"the report has no budget of {command.owner!r}",
-            remedy="report what is left of its GPU-hours or its node-hours",
+            remedy="report its remaining GPU-hours or node-hours",
         )
     if refusal is not None:
         return Decision(refusals=(refusal,))
@@ -42,7 +42,7 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
 
 
 def fall_back(log: DecisionLog, command: FallBack) -> Decision:
-    """Write that the ledger's own figures count, unless they do already; or return a refusal."""
+    """Record that the ledger's own figures are used, unless they are already; or refuse."""
     refusal = _unknown(log.view, command.owner)
     if refusal is not None:
         return Decision(refusals=(refusal,))

@@ -1,4 +1,4 @@
-"""The scores of owners: how far each is below its share of a flavor. docs/design/tenancy.md.
+"""The scores of owners: how far each is below its share of a flavor (docs/design/tenancy.md).
 
 A score is computed from an owner's present and past use, its targets and its budgets of hours; GPUs
 that a plan gives to an owner count as its share. The formula is ``share_score``.
@@ -198,7 +198,8 @@ class Scores:
     def _near_step_ms(self, line: Line, until_ms: int) -> int:
         """Return an estimated instant shortly before a score of ``line`` leaves its step.
 
-        It is ``until_ms`` if none does before. Scores are taken as straight lines until then.
+        It is ``until_ms`` if no score leaves its step before that. Scores are taken as straight
+        lines until then.
         """
         owner, flavors = line
         left_ms = span_ms = until_ms - self._now_ms

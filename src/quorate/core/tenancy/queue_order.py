@@ -153,8 +153,8 @@ def queue_order(view: StateView, now_ms: int) -> list[str]:
 def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
     """Yield the waiting runs in their present order; ``view`` must not change meanwhile.
 
-    The runs of one rank are ordered when the first of them is asked for: the first few of a long
-    queue cost no more than the number of lines.
+    The runs of one rank are ordered when the first of them is asked for: so reading the first runs
+    of a long queue costs only the number of lines.
 
     A run that waits for an upstream is placed as if it could have started at once.
     """

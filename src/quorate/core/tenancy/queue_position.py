@@ -21,7 +21,7 @@ from quorate.model.state.waiting_index import Place
 
 
 class Because(StrEnum):
-    """Why a run is ahead of another: the first of these that differs between the two."""
+    """Why a run is ahead of another: the first criterion in which the two differ."""
 
     WITHIN_BUDGET = "within-budget"
     SCORE = "score"

@@ -1,4 +1,4 @@
-"""The score: how far an owner is below its share of a flavor, less so when its budget runs out.
+"""The score: how far an owner is below its share of a flavor, reduced as its budget runs out.
 
 Whole numbers throughout, in parts of ``ONE``, so that a score is the same on every machine.
 Score = m(u) * max(0, (eff - share) / eff): docs/design/tenancy.md. Pure.
@@ -70,7 +70,7 @@ def effective(target: int, burst: int, utilisation: int) -> int:
 
 
 def deficit(share: int, eff: int) -> int:
-    """Return how far ``share`` is below ``eff``, as a part of it; 0 if it is not below."""
+    """Return how far ``share`` is below ``eff``, as a fraction of ``eff``; 0 if it is not below."""
     return max(0, eff - share) * ONE // eff if eff > 0 else 0
 
 

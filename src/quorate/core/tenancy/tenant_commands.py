@@ -144,14 +144,14 @@ def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
     if running:
         yield _held(
             f"owner {name!r} has {counted(len(running), 'running run')}: {_listed(running)}",
-            f"wait for the end of what runs, or stop it: quorate cancel {next(iter(running))}",
+            f"wait until they end, or stop them: quorate cancel {next(iter(running))}",
         )
     candidates = (*view.pending, *(run for run in view.in_rounds if run not in running))
     waiting = [run for run in candidates if view.runs[run].spec.owner == name]
     if waiting:
         yield _held(
             f"owner {name!r} has {counted(len(waiting), 'waiting run')}: {_listed(waiting)}",
-            f"withdraw what waits: quorate cancel {waiting[0]}",
+            f"withdraw waiting runs: quorate cancel {waiting[0]}",
         )
     unwiped = [
         n for n, claimed in view.unwiped.items() if view.runs[claimed.claim].spec.owner == name
@@ -172,15 +172,16 @@ def _line_holds(view: StateView, account: EnvelopeAccount, now_ms: int) -> Itera
         runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.payer_leases[key])
         yield _held(
             f"its envelope {key} pays for {counted(account.gpus_active, 'GPU')} of {_listed(runs)}",
-            "wait for the end of what runs, or stop it: quorate get leases -o wide",
+            "wait until they end, or stop them: quorate get leases -o wide",
         )
         return
     kept = account.held_gpu_ms(now_ms)
     if account.gpus_reserved or kept:
         yield _held(
-            f"its envelope {key} holds {hours_text(kept, up=True)} GPU-hours for promised starts "
-            f"or filled spares",
-            "cancel the runs it is held for, or wait: quorate get reservations -o wide",
+            f"its envelope {key} holds {hours_text(kept, up=True)} GPU-hours for firm starts or "
+            "filled spares",
+            "cancel the runs that the hours are held for, or wait: quorate get reservations -o "
+            "wide",
         )
 
 
@@ -199,7 +200,7 @@ def _retired(view: StateView, name: str) -> Iterator[str]:
     budgets = view.owner_budgets.get(name, ())
     if budgets:
         what = "budget {} pays" if len(budgets) == 1 else "budgets {} pay"
-        yield f"{what.format(_listed(budgets))} no more; what was paid stays recorded"
+        yield f"{what.format(_listed(budgets))} no more; payments stay recorded"
 
 
 def _lent_to(view: StateView, name: str) -> Iterator[str]:

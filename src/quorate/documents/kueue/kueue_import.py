@@ -217,7 +217,8 @@ def _checked(made: Iterable[tuple[Manifest, Tree | None]]) -> Iterator[Tree]:
             continue
         for problem in parsed.problems:
             manifest.at().fault(
-                f"becomes a {tree['kind']} that is refused: {problem.sentence()}", problem.remedy
+                f"would become a {tree['kind']} that is refused: {problem.sentence()}",
+                problem.remedy,
             )
 
 

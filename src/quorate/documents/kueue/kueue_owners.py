@@ -76,7 +76,7 @@ def owner_documents(
         manifest = naming[name] if cohort is None else cohort.manifest
         if owner != name:
             manifest.note(
-                (), f"cohort {name} becomes owner {owner}: a ClusterQueue has the same name"
+                (), f"cohort {name} becomes owner {owner}: because a ClusterQueue has the same name"
             )
         above = [] if cohort is None or cohort.above is None else [owners[cohort.above]]
         yield manifest, document("Owner", owner, {"parents": above})

@@ -136,8 +136,8 @@ def read_topology(spec: object, at: At, manifest: Manifest) -> Topology | None:
     advice = {
         Level.DOMAIN: f"becomes the label {DOMAIN} of each Node document",
         Level.RACK: f"becomes the label {RACK} of each Node document",
-        Level.ABOVE: f"has no counterpart of its own: a Node has {REGION}, {CLUSTER}, {DOMAIN} "
-        f"and {RACK}; its {REGION} may say it",
+        Level.ABOVE: f"has no exact counterpart: a Node has {REGION}, {CLUSTER}, {DOMAIN} "
+        f"and {RACK}; {REGION} could hold it",
     }
     for number, label in enumerate(levels):
         level = found.level(label)

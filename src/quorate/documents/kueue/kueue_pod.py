@@ -30,8 +30,10 @@ _POD_GONE: Final = {
     "priorityClassName": "has no counterpart: runs have no priority",
     "priority": "has no counterpart: runs have no priority",
     "volumes": "is not taken over: write the volumes that the run needs in its podTemplate",
-    "terminationGracePeriodSeconds": "is not taken over: runtime.checkpoint says how long the run "
-    "needs to stop cleanly, 2m unless you write it",
+    "terminationGracePeriodSeconds": (
+        "is not taken over: runtime.checkpoint states how long the run needs to stop cleanly, by "
+        "default 2m"
+    ),
 }
 _CONTAINER: Final = frozenset({"image", "command", "args", "env", "workingDir", "resources"})
 _CONTAINER_GONE: Final = {

@@ -15,7 +15,7 @@ _NO_PREEMPTION: Final = (
     "has no counterpart: no run is stopped for a priority; a pool's reservationNotice, "
     "disruptionRate and the lottery decide which runs are stopped"
 )
-_NO_CHECKS: Final = "has no counterpart: a run starts when it is paid for and placed"
+_NO_CHECKS: Final = "has no counterpart: a run starts when payers and a placement are found"
 _NO_STOP: Final = "has no counterpart: to hold an owner back, set its quota.maxConcurrentRuns to 0"
 _NO_WEIGHT: Final = "has no counterpart: set quota.fairShareTarget, a part of the fleet, instead"
 _QUEUE_GONE: Final = {
@@ -168,7 +168,7 @@ def _flavor(value: object, at: At, *, manifest: Manifest) -> tuple[FlavorQuota, 
     found = tuple(quota for quota in resources if quota is not None)
     if len(found) > 1:
         fields.at("resources").fault(
-            "has GPUs of two makers in one flavor", "give each of them a ResourceFlavor of its own"
+            "has GPUs of two vendors in one flavor", "give each of them a ResourceFlavor of its own"
         )
     return found
 
@@ -194,7 +194,7 @@ def _resource(value: object, at: At, *, manifest: Manifest, flavor: str) -> Flav
     if fields.maybe("borrowingLimit", as_it_is) is not None:
         manifest.note(
             (*at.path, "borrowingLimit"),
-            "has no counterpart: inside a family no limit applies to one borrower; limit the "
+            "has no counterpart: inside a family no limit applies to a single borrower; limit the "
             "lenders with lendingLimit, or the owner with quota.maxNodes",
         )
     if gpus is None:

@@ -54,8 +54,8 @@ def run_document(workload: Workload, name: str, fleet: Fleet, terms: Terms) -> T
     if len(flavors) > FLAVORS_MAX:
         workload.manifest.note(
             ("spec", "queueName"),
-            f"leads to {len(flavors)} flavors, and a run tries {FLAVORS_MAX}: the others are left "
-            "out",
+            f"leads to {len(flavors)} flavors, but a run tries only {FLAVORS_MAX}: the other "
+            "flavors are left out",
         )
         del flavors[FLAVORS_MAX:]
     topologies = _topologies(quotas, fleet)
@@ -93,14 +93,14 @@ def _queue(workload: Workload, fleet: Fleet) -> Queue | None:
         at.fault(
             f"names {workload.queue}, and these files have no such LocalQueue in the namespace "
             f"{workload.namespace}",
-            "import it with them: kubectl get localqueues -A -o yaml",
+            "add it to the files: kubectl get localqueues -A -o yaml",
         )
         return None
     queue = fleet.queues.get(local.cluster_queue)
     if queue is None:
         at.fault(
             f"leads to ClusterQueue {local.cluster_queue}, which is not in these files",
-            "import it with them: kubectl get clusterqueues -o yaml",
+            "add it to the files: kubectl get clusterqueues -o yaml",
         )
     return queue
 
@@ -168,7 +168,7 @@ def _malleable(workload: Workload, flavors: int) -> Tree | None:
     assert first.count_min is not None, first
     if (first.count - first.count_min) * flavors > STEPS_MAX:
         workload.manifest.note(
-            path, f"is not taken over: over all flavors it makes more than {STEPS_MAX} widths"
+            path, f"is not taken over: over all flavors there would be more than {STEPS_MAX} widths"
         )
         return None
     return {
@@ -184,7 +184,7 @@ def _runtime(workload: Workload) -> Tree | None:
     workload.manifest.note(
         ("spec", "maximumExecutionTimeSeconds"),
         "becomes the expected duration, for which the payers hold hours; a run that takes longer "
-        "goes on while it can be paid for",
+        "continues as long as its payers can pay",
     )
     return {"expectedDuration": duration_text(workload.limit_s * SECOND_MS)}
 

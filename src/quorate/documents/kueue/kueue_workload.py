@@ -124,7 +124,7 @@ def is_over(status: object, manifest: Manifest) -> bool:
     if held & _UNDER_WAY:
         manifest.note(
             ("status",),
-            "says that it was admitted: the run is submitted anew and does not take over its pods; "
+            "is already admitted: the run is submitted as new, without the pods of the Workload; "
             "delete the Workload's job before you apply the run",
         )
     return False

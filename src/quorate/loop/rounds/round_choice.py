@@ -34,12 +34,13 @@ def choose_rows(
     """Return the grants of the next round, the most deserving run first.
 
     The time that every run is owed comes from the ledger, so a choice needs no memory of its own.
-    If a run fits nowhere beside more deserving ones, or its owner's money or quotas are too small
-    for it, the next in turn is chosen in its place, and the run stays owed. GPUs left over go first
-    to chosen runs that are slower on the flavor they were chosen for, then to other runs that can
-    use them, whatever their shares; unless the policy has withheld them (``discounts``), so that no
-    run gains by misstating its rates. Then no run is given more than its share. ``is_thrifty``: the
-    policy considers prices, so no run is moved to a faster flavor that it did not choose.
+    If a run fits nowhere together with more deserving ones, or its owner's money or quotas are too
+    small for it, the next in turn is chosen in its place, and the run stays owed. GPUs left over go
+    first to chosen runs that are slower on the flavor they were chosen for, then to other runs that
+    can use them, whatever their shares; unless the policy has withheld them (``discounts``), so
+    that no run gains by misstating its rates. Then no run is given more than its share.
+    ``is_thrifty``: the policy considers prices, so no run is moved to a faster flavor that it did
+    not choose.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)

@@ -30,10 +30,10 @@ _Kind = tuple[str, int]
 def pairs_of(
     view: StateView, floor: Floor, members: Sequence[Member], pairs_max: int = PAIRS_MAX
 ) -> Pairs | None:
-    """Return the pairs of runs that can share GPUs: one owner's, alike, of types the pool pairs.
+    """Return the pairs of equal runs of one owner that can share GPUs, as their types allow.
 
-    On some flavor both runs make progress and an envelope pays for each. Two runs are no pair if a
-    limit of their owner keeps them from running at the same time, or if one of them is still
+    On some flavor both runs make progress and an envelope pays for each. Two runs are not a pair if
+    a limit of their owner keeps them from running at the same time, or if one of them is still
     stopping: no run has to wait for another.
     """
     table = _Table(floor.pool, floor.flavors)
@@ -144,7 +144,7 @@ def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     """Return the rates of two runs that share GPUs, by flavor, in steps per second.
 
     The rate that was measured for a run alone, relative to its rate in the table, scales its rate
-    beside another run.
+    when it shares GPUs.
     """
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one

@@ -106,7 +106,7 @@ class Seats:
             self._rise(held)
 
     def _find(self, chosen: Candidate) -> PackPlan | None:
-        """Return the placement of ``chosen`` beside all other runs, and take that room.
+        """Return the placement of ``chosen`` together with all other runs, and take that room.
 
         None if none.
         """

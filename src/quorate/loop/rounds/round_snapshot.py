@@ -179,7 +179,7 @@ def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _Doors:
-    """Which flavors each run can use; cached for all runs that are alike."""
+    """The flavors that each run can use; cached once for all equal runs."""
 
     def __init__(
         self, view: StateView, there: Mapping[str, int], funds: Funds, room: Room | None

@@ -1,5 +1,5 @@
-"""The live state: tables, indexes and accounts, and what each event does to them.
+"""The live state: tables, indexes and accounts, and the effect of each event on them.
 
-``state.py`` holds it, ``state_view.py`` defines what a decision may read, ``apply_event.py`` is the
-only code that changes it.
+``state.py`` holds it, ``state_view.py`` defines the part that a decision may read,
+``apply_event.py`` is the only code that changes it.
 """

@@ -1,7 +1,7 @@
 """The effect of each event on the state: the only code that changes a state.
 
 ``apply`` is total: every event a ledger can hold applies, or the ledger or this code is wrong and
-an assertion fails. It works alike on the owned state and on an overlay, because it gets every
+an assertion fails. It works the same on the owned state and on an overlay, because it gets every
 record that it changes with ``own``.
 """
 

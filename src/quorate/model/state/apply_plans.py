@@ -1,6 +1,6 @@
 """What plans and conflicts do to the state: reservations, filled spares, the lottery.
 
-Called by ``apply_event.py`` and like it: total, and alike on the owned state and on an overlay.
+Called by ``apply_event.py``; total, and the same for the owned state and an overlay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runs of a rounds pool were due, and for how long they had GPUs.
+"""The time that runs of a rounds pool were due, and the time for which they had GPUs.
 
 A round reads it five times: for the choice, in the decision and when its event is applied, and
 twice for the steps that runs have done. It is computed once: the result is kept until a lease, a
@@ -23,17 +23,17 @@ Entitlement = tuple[dict[str, int], Mapping[str, int]]
 
 
 def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
-    """Return what each run of the present round of ``pool`` was due and had up to ``until_ms``.
+    """Return the time that each run of the pool's present round was due and had by ``until_ms``.
 
-    Both count from a run's first round on. What a run is owed is bounded, as the round's event
-    says, so that a long shortage is not made up all at once. What a run is ahead by is bounded if
-    it has a grant in this round: GPUs that no other run wanted are no debt. A run that held GPUs
-    without a grant, in a grace longer than a round, kept them from other runs, so that its lead is
-    not reduced.
+    Both count from a run's first round on. The time owed to a run is bounded, as the round's event
+    says, so that a long shortage is not made up all at once. The time by which a run is ahead is
+    bounded if it has a grant in this round: GPUs that no other run wanted are no debt. A run that
+    held GPUs without a grant, in a grace longer than a round, kept them from other runs, so that
+    its lead is not reduced.
 
-    The bound on what a run is owed is lower by the time for which it had GPUs in this round. Where
-    more is due than can be given, every run is owed as much as its bound allows; a run that has
-    just had GPUs is then owed less than one that waits, and they take turns.
+    The bound on the time owed to a run is lower by the time for which it had GPUs in this round.
+    Where more is due than can be given, every run is owed as much as its bound allows; a run that
+    has just had GPUs is then owed less than one that waits, and they take turns.
     """
     cache = state.owed_cache
     found = cache.get((pool, until_ms))
@@ -94,7 +94,7 @@ def _add_waiting(
     parts: Iterable[tuple[str, int]],
     bounds_ms: tuple[int, int],
 ) -> None:
-    """Add what a run is due that waited for all of a round without a grant: only its share counts.
+    """Add the time due to a run that waited for a whole round without a grant: its share.
 
     ``bounds_ms`` are how long the round lasted, and the most that a run can be owed.
     """

@@ -28,7 +28,7 @@ class Island:
 
     ``sizes`` has the nodes of each size. ``withheld`` has, for each node that must not take work,
     the slots that would be free; ``free`` shows none there. ``stale`` says that ``gpus_free`` is
-    not yet what the index of domains shows.
+    not in the index of domains yet.
     """
 
     key: IslandKey

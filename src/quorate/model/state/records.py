@@ -233,7 +233,7 @@ class Lease(Record):
 class Unstarted(Struct, frozen=True, gc=False):
     """The starts of a run that were refused one after the other: how often, and the last one.
 
-    ``at_ms`` is when its GPUs were given back, ``why`` is what its executor said.
+    ``at_ms`` is when its GPUs were released, ``why`` is the reason that its executor gave.
     """
 
     times: int

@@ -107,7 +107,7 @@ class RoomIndex:
 
     @property
     def base(self) -> RoomIndex:
-        """The index at the bottom, which keeps everything."""
+        """The base index, which keeps all entries."""
         index = self
         while index.below is not None:
             index = index.below

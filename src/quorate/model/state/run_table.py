@@ -146,7 +146,7 @@ class _Items(ItemsView[str, RunRecord]):
 
 
 class RunTable(Table[str, RunRecord], Runs):
-    """The base: a dict of the runs in memory, over the archive.
+    """The base table: the runs in memory as a dict, and the archive below them.
 
     A run that changes after it was archived comes back into memory, and stays: the record in memory
     hides the archived one. While the table is frozen another thread reads its records, so a record

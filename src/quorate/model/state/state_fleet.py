@@ -208,7 +208,7 @@ class FleetState(PlanState):
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
         """Flip ``slots`` and return by how much the free GPUs grew.
 
-        Nodes that change alike are moved in the index together: most change as a whole.
+        Nodes with the same change are moved in the index together: most nodes change as a whole.
         """
         if len(slots) == 1:
             return self._toggle_one(*slots[0], taking=taking)

@@ -73,7 +73,7 @@ class MoneyState(WorkState):
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of renewals, built on first use so that a replay does not pay for it.
 
-        Outdated entries are dropped as they come to the top, so each is read once.
+        Outdated entries are dropped when they reach the top of the heap, so each is read once.
         """
         self._index_leases()  # From then on new leases are listed here too.
         if self._holds_due is None and self._below is not None:

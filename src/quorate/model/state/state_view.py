@@ -1,4 +1,4 @@
-"""The read view of the state: what a decision may read. It cannot change anything."""
+"""The read view of the state, for decisions. It cannot change anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StateView(FleetView, MoneyView, WorkView, PlanView, TenancyView, Protocol):
-    """What a decision may read. Its mappings are read-only."""
+    """The part of the state that a decision may read. Its mappings are read-only."""
 
     @property
     def seq(self) -> int:

@@ -369,7 +369,7 @@ class WorkState(FleetState):
             self._follower_index.add(self, record)
 
     def owed_changed(self) -> None:
-        """Forget what runs in rounds were found to be due and to have had."""
+        """Forget the amounts that runs in rounds were owed and have received."""
         self.owed_cache = {}
 
     def begin_rounds(self, record: RunRecord) -> None:

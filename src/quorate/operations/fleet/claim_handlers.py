@@ -107,7 +107,7 @@ def _node_size(view: StateView, asked: fleet_operations.ClaimNodes) -> int:
         counts = " or ".join(str(size) for size in sorted(sizes))
         raise CommandError(
             Exit.REFUSED,
-            f"nodes with {flavor} have {counts} GPUs here: say --gpus N instead",
+            f"nodes with {flavor} have {counts} GPUs here: use --gpus N instead",
             fault="conflict",
         )
     raise CommandError(

@@ -134,8 +134,8 @@ def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
     raise CommandError(
         Exit.REFUSED,
         f"no logs for run {name!r} here: its work runs in pods of the cluster {pool.cluster!r}, "
-        f"called run-{object_name(name)}-START-RANK, and their output is there; with the "
-        f"cluster's kubeconfig: quorate logs {name} --pods, or kubectl logs -n "
+        f"called run-{object_name(name)}-START-RANK, and only the cluster has their output; with "
+        f"the cluster's kubeconfig: quorate logs {name} --pods, or kubectl logs -n "
         f"quorate-{object_name(owner)} {chosen} --prefix --tail=-1",
         "if the service's kubernetes.namespace names another namespace, this finds it: "
         f"kubectl get pods --all-namespaces {chosen}",

@@ -42,7 +42,7 @@ def tick(context: RequestContext, asked: fleet_operations.Tick, operation: Opera
     due_ms = next_due_ms(
         context.recorded, has_executor=context.has_executor, after_ms=context.now_ms
     )
-    unchanged = "nothing is due, and no later time is set at which something would be"
+    unchanged = "nothing is due, now or later"
     if due_ms is not None:
         unchanged = f"nothing is due before {until(due_ms, context.now_ms)}"
     return Order(command=Tick(), unchanged=unchanged)
@@ -54,13 +54,13 @@ def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
     if asked.cap is not None:
         if flavor is not None or asked.domains or asked.regions or asked.clusters:
             raise CommandError(
-                Exit.INVALID, "cap: says which GPUs are meant; leave out flavor and places"
+                Exit.INVALID, "cap: already selects the GPUs; leave out flavor and places"
             )
         if asked.cap not in view.caps:
             raise _missing(f"there is no cap {asked.cap!r}", sorted(view.caps))
         return Resolve(asked.pool or DEFAULT_POOL, "", (), asked.deficit, asked.cap)
     if flavor is None:
-        raise CommandError(Exit.INVALID, "flavor: is required; say which GPUs, or name a cap")
+        raise CommandError(Exit.INVALID, "flavor: is required; name a flavor, or a cap")
     if asked.pool is not None and asked.pool not in view.pools:
         raise _missing(f"there is no pool {asked.pool!r}", sorted(view.pools))
     islands = {record.island for record in view.nodes.values()}

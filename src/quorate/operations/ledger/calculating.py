@@ -30,7 +30,7 @@ def calculate(context: AnyContext, asked: Calculate, operation: Operation) -> An
         # The number of rounds in a recording is known only after it has been played.
         raise CommandError(
             Exit.INVALID,
-            "kind: a service plays no recordings; play it on your machine:"
+            "kind: a service does not replay recordings; run it on your machine:"
             " quorate calc rounds -f FILE",
         )
     try:
@@ -49,17 +49,17 @@ def _check_size(world: object) -> None:
         return
     steps = _count(world.get("steps"))
     things = sum(_count(world.get(name)) for name in _THINGS)
-    remedy = "play it on your machine: quorate calc scenario -f FILE"
+    remedy = "run it on your machine: quorate calc scenario -f FILE"
     if steps > STEPS_MAX:
         raise CommandError(
             Exit.INVALID,
-            f"steps: has {steps} entries, and a service plays {STEPS_MAX} at most; {remedy}",
+            f"steps: has {steps} entries, and a service computes {STEPS_MAX} at most; {remedy}",
         )
     if things > THINGS_MAX:
         raise CommandError(
             Exit.INVALID,
-            f"world: has {things} {', '.join(_THINGS)}, and a service plays with {THINGS_MAX} at "
-            f"most; {remedy}",
+            f"world: has {things} {', '.join(_THINGS)}, and a service computes with {THINGS_MAX} "
+            f"at most; {remedy}",
         )
 
 

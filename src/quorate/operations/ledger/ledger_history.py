@@ -48,7 +48,9 @@ def list_events(context: RequestContext, asked: ListEvents, operation: Operation
     if asked.first is not None:
         found, next_seq = _first_from(context, wanted, asked.first, asked.limit)
         if next_seq <= view.seq and not found:
-            notes = (f"none up to sequence {next_seq - 1}; continue with --from {next_seq}",)
+            notes = (
+                (f"no such events up to sequence {next_seq - 1}; continue with --from {next_seq}"),
+            )
     else:
         found, notes = _last(context, wanted, asked.limit)
         next_seq = view.seq + 1
@@ -199,8 +201,8 @@ def sign_checkpoint(context: AnyContext, asked: Nothing, operation: Operation) -
     if context.signer is None:
         raise CommandError(
             Exit.REFUSED,
-            "the signing key is not here, so nothing can be signed; give the program that holds "
-            "the ledger its key file, or sign on the machine that has it: quorate ledger "
+            "this program has no signing key, so it cannot sign; put the ledger's key file beside "
+            "the ledger, or sign on the machine that has the key: quorate ledger "
             "checkpoint",
             fault="no-key",
         )

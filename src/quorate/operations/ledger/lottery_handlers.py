@@ -79,7 +79,7 @@ class Redrawn:
         return [
             f"{self.name} verifies: {counted(self.events, 'event')}",
             f"{counted(self.conflicts, 'conflict')} declared, {again}",
-            "every seed, draw and victim is as published",
+            "every seed, draw and victim matches the ledger",
         ]
 
     def tree(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def plan_run(
     """Return when a submitted run starts, and the conditions of that start."""
     del operation
     name = asked.run.removeprefix("run/")
-    check_run(context, name, more="for one that is not submitted: quorate plan -f FILE --dry-run")
+    check_run(context, name, more="for a run that is not submitted: quorate plan -f FILE --dry-run")
     found, prefix = forecast_of(context, name, is_exact=asked.exact), context.prefix
     return Answer(
         tree=lambda: forecast_tree(found, prefix),
@@ -96,8 +96,8 @@ def plan_runs(
     if asked.exact and len(asked.documents) > 1:
         raise CommandError(
             Exit.INVALID,
-            f"exact is for one run, and documents has {len(asked.documents)}; "
-            "ask for each of them by itself, or without exact",
+            f"exact is for one run, but documents has {len(asked.documents)}; plan each of them "
+            "in a request of its own, or leave exact out",
         )
     documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
     check_only_runs(documents)
@@ -107,7 +107,7 @@ def plan_runs(
     if len(runs) > most:
         raise CommandError(
             Exit.INVALID,
-            f"documents: have {len(runs)} tasks and runs, and {most} at most are planned at once; "
+            f"documents: have {len(runs)} tasks and runs, but one request plans {most} at most; "
             "plan an array of fewer tasks, such as tasks: 0-3",
         )
     if not context.caller.oversees:

@@ -104,7 +104,7 @@ class Sound:
     is_end_known: bool
 
     def lines(self) -> list[str]:
-        """Return what was checked, for people."""
+        """Return the checks that were made, as text."""
         head = self.verified.head
         events = counted(self.verified.events, "event")
         blocks = counted(self.verified.blocks, "block")
@@ -133,12 +133,12 @@ class Sound:
             else "a missing end cannot be detected"
         )
         return (
-            f"{what}: no record of the end (LEDGER.head) lies beside it; compare it with a "
+            f"{what}: there is no record of its end (LEDGER.head) beside it; compare it with a "
             "checkpoint kept elsewhere: quorate ledger verify --against CHECKPOINT"
         )
 
     def tree(self) -> dict[str, Any]:
-        """Return what was checked, for programs."""
+        """Return the checks that were made, as a tree."""
         head = self.verified.head
         return {
             "verifies": True,
@@ -155,12 +155,12 @@ class Sound:
         }
 
     def answer(self) -> Answer:
-        """Return what was checked, as an answer."""
+        """Return the checks that were made, as an answer."""
         return Answer(tree=self.tree, lines=lambda _: self.lines())
 
 
 def verify_ledger(context: AnyContext, asked: VerifyLedger, operation: Operation) -> Answer:
-    """Return what was verified; raises ``CommandError`` with every fault that was found."""
+    """Return the result of the verification; raises ``CommandError`` with every fault found."""
     del operation
     checks = Checks.of(asked)
     end = context.store.kept_end()
@@ -217,7 +217,9 @@ def verify(
     for file, checkpoint in checks.checkpoints:
         answer = compare(checkpoint, blocks())
         if isinstance(answer, Disagrees):
-            faults.append(f"{name} is not what {file} signed ({answer.kind}): {answer.detail}")
+            faults.append(
+                f"{name} does not match the checkpoint in {file} ({answer.kind}): {answer.detail}"
+            )
     if checks.deep:
         faults += _invariant_faults(blocks)
     if faults:
@@ -254,8 +256,8 @@ def _check_snapshot(store: EventStore, name: str) -> None:
         raise CommandError(
             Exit.UNSOUND,
             f"{name}: the events verify, but the snapshot kept at sequence {head.seq}, or a run "
-            "archived with it, is not what they add up to; stop what has the ledger open for "
-            "writing, remove LEDGER.archive, and start again, which derives it from the ledger",
+            "archived with it, does not match them; stop every program that has the ledger open "
+            "for writing, remove LEDGER.archive, and start again, which derives it from the ledger",
         )
 
 

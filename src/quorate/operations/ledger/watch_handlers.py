@@ -1,4 +1,4 @@
-"""What a caller watches, and its picture: the present state of a run, reservations or a pool."""
+"""The target of a watch and its picture: the present state of a run, reservations or a pool."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ROWS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What a caller watches: one run; or reservations, or everything, of one pool or of all."""
+    """The target of a watch: one run; or reservations, or everything, of one pool or of all."""
 
     run: str | None = None
     reservations: bool = False

@@ -1,4 +1,4 @@
-"""The status of links to an accounting system: which figure is used, and what waits to be sent."""
+"""The status of links to an accounting system: the figure used, and waiting reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 
 
 def accounting_status(context: RequestContext, asked: ask.Nothing, operation: Operation) -> Answer:
-    """Return the status of each linked owner and, in a linked service, what waits to be sent."""
+    """Return the status of each linked owner and, in a linked service, waiting reports."""
     del asked, operation
     return Answer(
         tree=lambda: _tree(context),

@@ -121,7 +121,7 @@ class UserUsages(Given, kw_only=True, frozen=True):
 
 
 class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
-    """What a tenant's own runs used in a period, and its soft budgets, null without one.
+    """The usage of a tenant's own runs in a period, and its soft budgets, null without one.
 
     ``fraction`` is the larger of the two used parts; it is also null for any use of a budget of 0.
     ``budget_source`` is the source of what remains: an accounting system that the tenant is linked
@@ -341,7 +341,10 @@ OPERATIONS: Final = (
     Operation(
         name="accounting-status",
         area=Area.SERVICE,
-        summary="Show the links to an accounting system, and what waits to be reported to it.",
+        summary=(
+            "Show the links to an accounting system, and the amounts that wait to be reported to "
+            "it."
+        ),
         takes=common_requests.Nothing,
         gives=AccountingStatus,
         roles=OVERSEERS,

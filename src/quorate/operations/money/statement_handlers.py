@@ -35,11 +35,11 @@ def prices_named(texts: Sequence[str], field: str) -> dict[str, int]:
         if not flavor or not _PRICE.fullmatch(price):
             raise CommandError(
                 Exit.USAGE,
-                f"{field}: must be a flavor and what a GPU-hour of it costs, with at most 6 "
+                f"{field}: must be a flavor and its price of a GPU-hour, with at most 6 "
                 f"decimals, like H100=2.40, got {text!r}",
             )
         if flavor in found:
-            raise CommandError(Exit.USAGE, f"{field}: {flavor} has two prices; give it one")
+            raise CommandError(Exit.USAGE, f"{field}: {flavor} has two prices; give it only one")
         found[flavor] = int(Decimal(price) * MICROS)
     return found
 
@@ -82,8 +82,8 @@ def _end_ms(named: Month | None, now_ms: int) -> int | None:
     if named.from_ms > now_ms:
         raise CommandError(
             Exit.REFUSED,
-            f"{named.name} is still to come: it is {time_text(now_ms)} now; ask for a month that "
-            "has begun",
+            f"{named.name} has not begun: it is {time_text(now_ms)} now; choose a month that has "
+            "begun",
             fault="invalid",
         )
     return named.until_ms

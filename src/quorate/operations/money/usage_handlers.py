@@ -76,7 +76,8 @@ def user_usage(
     if name != caller.user and not caller.oversees and caller.role is not Role.TENANT_ADMIN:
         raise CommandError(
             Exit.REFUSED,
-            f"there is no user {name!r} whose usage you may see; leave it out for your own",
+            f"there is no user {name!r} whose usage you may see; leave the name out for your own "
+            "usage",
             fault=UNKNOWN_NAME,
         )
     books, period = _books(accounts(context), asked.days)

@@ -83,7 +83,7 @@ OPERATIONS: Final = (
     Operation(
         name="watch-notices",
         area=Area.LEDGER,
-        summary="Watch your notices as they come, from a sequence on.",
+        summary="Watch your notices as they are recorded, from a sequence on.",
         takes=WatchNotices,
         gives=Notice,
         roles=ANYBODY,

@@ -95,7 +95,7 @@ def _no_owner(owner: str) -> CommandError:
 def _stale(cursor: str) -> CommandError:
     return CommandError(
         Exit.REFUSED,
-        f"cursor: {cursor!r} is not in the list any more; begin again without it",
+        f"cursor: {cursor!r} is no longer in the list; start again without a cursor",
         fault="stale-cursor",
     )
 

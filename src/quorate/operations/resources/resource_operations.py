@@ -264,7 +264,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
         yield Operation(
             name=f"delete-{kind.kind}",
             area=kind.area,
-            summary=f"Remove one {kind.kind} that nothing running depends on.",
+            summary=f"Remove one {kind.kind} that is not in use.",
             takes=DeleteThing,
             gives=common_responses.Outcome,
             roles=ADMINS,

@@ -88,8 +88,8 @@ def _mail_notes(domains: tuple[str, ...] | None, runs: list[Run]) -> tuple[str, 
         text = "this service sends no mail of runs; see the notices with: quorate notices"
         return (f"warning: mail: {text}, or have its operator set mail.server and mail.domains",)
     return tuple(
-        f"warning: mail: this service sends no mail to addresses of {domain}; "
-        f"it does to those of: {', '.join(domains)}"
+        f"warning: mail: this service sends no mail to addresses of {domain}, only to addresses "
+        f"of: {', '.join(domains)}"
         for domain in wanted
         if domain not in domains
     )
@@ -124,7 +124,7 @@ def _runs_of(context: RequestContext, documents: list[Document]) -> list[Run]:
 def _copy(context: RequestContext, like: str, name: str) -> Document:
     """Return the run ``like`` as a document with the name ``name``, and its own nonce and user.
 
-    The copy of a task is a run by itself, and the copy of an array is another array.
+    The copy of a task is a single run, and the copy of an array is another array.
     """
     view: StateView = context.recorded
     like = named(like)[0]

@@ -30,9 +30,7 @@ def create_tenant(
     del operation
     given, gone = _fields(asked)
     if gone:
-        raise CommandError(
-            Exit.INVALID, f"{gone[0]}: must be a number; leave it out to have no limit"
-        )
+        raise CommandError(Exit.INVALID, f"{gone[0]}: must be a number; leave it out for no limit")
     parents = () if asked.parents is UNSET else asked.parents
     owner = read_owner(asked.id, given, parents, is_new=True, is_typed=False)
     return Order(command=CreateOwner(owner, asked.reason), aside=_change(context, asked.id))

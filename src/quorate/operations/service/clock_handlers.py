@@ -50,4 +50,4 @@ def _answer(status: ClockStatus) -> Answer:
 def _lines(status: ClockStatus) -> list[str]:
     if status.why:
         return [f"nothing is decided: {status.why}"]
-    return [f"the clock says {time_text(status.wall_ms)}, and the service trusts it"]
+    return [f"the clock shows {time_text(status.wall_ms)}, and the service trusts it"]

@@ -73,7 +73,7 @@ class Secret:
     def lines(self, moment: Moment) -> list[str]:
         """Return the token for people; it is not shown again."""
         del moment
-        return [self.text, "keep it: it is not shown again"]
+        return [self.text, "keep the token: it is not shown again"]
 
     def tree(self, moment: Moment) -> dict[str, Any]:
         """Return the token for programs; it is not shown again."""
@@ -98,7 +98,7 @@ def issue_token(
         # Otherwise the holder of a temporary token could keep its rights for ever.
         expires_ms = caller.until_ms
         assert expires_ms is not None, caller
-        notes = (f"note: it expires when yours does, at {time_text(expires_ms)}",)
+        notes = (f"note: it expires together with your own token, at {time_text(expires_ms)}",)
     command = IssueToken(
         token=new.token,
         digest=new.digest,

@@ -19,8 +19,10 @@ from quorate.policy.files.throughputs_file import Rates, ThroughputTable
 from quorate.policy.problem import Floats
 
 _WHY: Final = {
-    UnmatchedCode.NOTHING_MEASURED: "was measured beside no type that is known",
-    UnmatchedCode.STANDS_STILL: "makes no progress beside any type that it was measured with",
+    UnmatchedCode.NOTHING_MEASURED: "was not measured together with any known type",
+    UnmatchedCode.STANDS_STILL: (
+        "makes no progress together with any type that it was measured with"
+    ),
     UnmatchedCode.NOT_SETTLED: "matches no known type, as far as it was measured",
 }
 
@@ -102,7 +104,7 @@ def estimated(table: ThroughputTable) -> Estimated | Faulty:
     at = At()
     for row, column in np.argwhere(np.isnan(table.together.alone)):
         at.below(table.flavors[column]).below(table.types[row].key).fault(
-            "has no rate alone", "measure it: estimates are parts of it"
+            "has no rate alone", "measure it: estimates are fractions of this rate"
         )
     if at.faults:
         return Faulty(faults=tuple(at.faults))
@@ -126,8 +128,8 @@ def _likes(
     if not known:
         scale = table.types[family.types[0]].scale
         at.fault(
-            f"no type of {scale} GPUs was measured beside itself on every flavor",
-            "measure some types beside themselves and each other",
+            f"no type of {scale} GPUs was measured together with itself on every flavor",
+            "measure pairs of some types, including each type with itself",
         )
         return {}
     references = np.array([family.row(place, known) for place in known])
@@ -139,7 +141,7 @@ def _likes(
         found = match(references, measured)
         if not isinstance(found, Match):
             at.below(table.types[row].key).fault(
-                _WHY[found], f"measure it beside {table.types[family.types[known[0]]].key}"
+                _WHY[found], f"measure it together with {table.types[family.types[known[0]]].key}"
             )
             continue
         like[place] = known[found.reference]

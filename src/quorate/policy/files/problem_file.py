@@ -90,7 +90,7 @@ def _costs(value: object, cluster: Cluster, at: At) -> Floats | None:
         if name in costs:
             found[column] = above_0(costs[name], at.below(name))
         else:
-            at.below(name).fault("is missing", "add what one GPU of it costs an hour")
+            at.below(name).fault("is missing", "add the cost of an hour of one GPU")
     return found
 
 

@@ -173,7 +173,7 @@ def _join(reading: _Reading, name: str, seen: dict[tuple[int, int], list[Any]], 
             remedy = "remove it; only jobs of one scale share"
         elif mirror is not None and (mirror[1], mirror[0]) != (rates[0], rates[1]):
             message = f"is {rates}, but its mirror has {mirror}"
-            remedy = "write the same two rates in both places, the other way round in one"
+            remedy = "write the same two rates in both places, in the opposite order"
         else:
             key = (one, other) if one <= other else (other, one)
             if key not in pairs:

@@ -60,7 +60,7 @@ def _as_published(problem: Problem) -> tuple[Ints, float]:
 
 
 def _by_levels(problem: Problem) -> tuple[Ints, float]:
-    """Return the same for many jobs: the GPUs of a flavor are alike, and counted together.
+    """Return the same for many jobs, with the GPUs of a flavor counted together.
 
     The longest jobs are placed first: they run last, so few others have to move. Of jobs at the
     same distance from the end the older are first on a GPU.

@@ -35,7 +35,7 @@ def evenly_mixed(
     the fastest on. Jobs that cannot run on every flavor are mixed over those on which they can, and
     are served first. If that does not leave room for all, ``found`` is the answer.
     """
-    assert (found.second == ALONE).all(), "a policy that knows no flavors knows no pairs"
+    assert (found.second == ALONE).all(), "a policy without flavors has no pairs"
     scales, moves = problem.scales.astype(np.float64), (problem.rates > 0) & (problem.gpus > 0)
     time = np.minimum(found.shares.sum(axis=1), 1.0)
     time = (least_first if raised is None else raised)(problem, time)

@@ -159,7 +159,7 @@ FIFO: Final = (
     ),
     Policy(
         name="fifo_packed",
-        goal="as fifo_perf, and those that wait share GPUs where that gains",
+        goal="like fifo_perf, but waiting jobs share GPUs of others where that is faster",
         solve=fifo_packed,
         metric=_RUNNING,
         reads_pairs=True,

@@ -96,7 +96,7 @@ def _agnostic(problem: Problem) -> Allocation | Unsolved:
 FINISH_TIME: Final = (
     Policy(
         name="finish_time_fairness",
-        goal="the job that is delayed most is delayed little, as if all flavors were the first",
+        goal="keeps the largest delay of a job small, as if all flavors were as fast as the first",
         solve=_agnostic,
         metric="greatest delay",
         is_least=True,
@@ -104,7 +104,7 @@ FINISH_TIME: Final = (
     ),
     Policy(
         name="finish_time_fairness_perf",
-        goal="the job that is delayed most is delayed as little as can be",
+        goal="makes the largest delay of a job as small as possible",
         solve=_perf,
         metric="greatest delay",
         is_least=True,
@@ -112,7 +112,7 @@ FINISH_TIME: Final = (
     ),
     Policy(
         name="finish_time_fairness_packed",
-        goal="as finish_time_fairness_perf, and two jobs may share GPUs",
+        goal="like finish_time_fairness_perf, but two jobs may share GPUs",
         solve=_packed,
         metric="greatest delay",
         is_least=True,

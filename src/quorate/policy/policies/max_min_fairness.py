@@ -93,14 +93,14 @@ MAX_MIN: Final = (
     ),
     Policy(
         name="max_min_fairness_perf",
-        goal="the job that is worst off is as fast as can be, by weight",
+        goal="makes the job that is worst off as fast as possible, by weight",
         solve=_perf,
         metric="least normalised rate",
         reads_progress=False,
     ),
     Policy(
         name="max_min_fairness_packed",
-        goal="as max_min_fairness_perf, and two jobs may share GPUs",
+        goal="like max_min_fairness_perf, but two jobs may share GPUs",
         solve=_packed,
         metric="least normalised rate",
         reads_pairs=True,

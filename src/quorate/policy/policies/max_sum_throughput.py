@@ -157,7 +157,7 @@ def _costless(problem: Problem) -> Unsolved | None:
         code=UnsolvedCode.NOT_APPLICABLE,
         subject=name,
         message=f"flavor {name} has no cost above 0",
-        remedy=f"say what a GPU of {name} costs for an hour",
+        remedy=f"give the cost of an hour of one {name} GPU",
     )
 
 
@@ -181,11 +181,11 @@ def _in_time_packed(problem: Problem) -> Allocation | Unsolved:
     return max_sum(problem, paired=True, by_cost=True, deadlines=True)
 
 
-_FOR_MONEY: Final = "sum of rates, each over what a GPU costs"
+_FOR_MONEY: Final = "sum of rates, each divided by the cost of a GPU"
 MAX_SUM: Final = (
     Policy(
         name="max_sum_throughput_perf",
-        goal="the most steps per second in all",
+        goal="the largest sum of steps per second",
         solve=_plain,
         metric="sum of rates",
         jobs_max=3_000,
@@ -193,7 +193,7 @@ MAX_SUM: Final = (
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_perf",
-        goal="the most steps for the money",
+        goal="the most steps per unit of cost",
         solve=_by_cost,
         metric=_FOR_MONEY,
         reads_costs=True,
@@ -202,7 +202,7 @@ MAX_SUM: Final = (
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_perf_SLOs",
-        goal="the most steps for the money, with deadlines kept",
+        goal="the most steps per unit of cost, with deadlines kept",
         solve=_in_time,
         metric=_FOR_MONEY,
         reads_steps=True,
@@ -212,7 +212,7 @@ MAX_SUM: Final = (
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_packed_SLOs",
-        goal="the most steps for the money, with deadlines kept and two jobs on the same GPUs",
+        goal="the most steps per unit of cost, with deadlines kept and two jobs on the same GPUs",
         solve=_in_time_packed,
         metric=_FOR_MONEY,
         reads_steps=True,

@@ -60,7 +60,7 @@ def reference_rates(problem: Problem) -> Floats:
 MIN_TOTAL_DURATION: Final = (
     Policy(
         name="min_total_duration",
-        goal="the last job ends early, as if all flavors were as fast as the first",
+        goal="the last job ends early, computed as if all flavors were as fast as the first",
         solve=_agnostic,
         metric="makespan_s",
         is_least=True,
@@ -68,7 +68,7 @@ MIN_TOTAL_DURATION: Final = (
     ),
     Policy(
         name="min_total_duration_perf",
-        goal="the last job ends as early as can be",
+        goal="the last job ends as early as possible",
         solve=_perf,
         metric="makespan_s",
         is_least=True,
@@ -76,7 +76,7 @@ MIN_TOTAL_DURATION: Final = (
     ),
     Policy(
         name="min_total_duration_packed",
-        goal="as min_total_duration_perf, and two jobs may share GPUs",
+        goal="like min_total_duration_perf, but two jobs may share GPUs",
         solve=_packed,
         metric="makespan_s",
         is_least=True,

@@ -97,7 +97,7 @@ def _failed(missing: float) -> Unsolved:
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED,
         subject="solver",
-        message=f"the largest product is known only to {missing:.1e}",
+        message=f"the largest product is known only up to {missing:.1e}",
         remedy="give rates that are less far apart",
     )
 
@@ -105,7 +105,7 @@ def _failed(missing: float) -> Unsolved:
 STRATEGY_PROOF: Final = (
     Policy(
         name="max_min_fairness_strategy_proof",
-        goal="leave no job a reason to misstate its rates",
+        goal="no job gains by misstating its rates",
         solve=strategy_proof,
         metric="geometric mean of scale x rate / (weight x rate on an equal share), undiscounted",
         # Every job is left out once: a thousand take twelve seconds.

@@ -118,7 +118,7 @@ def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation
 
 
 def _alike(problem: Problem) -> Classes | None:
-    """Return the classes of jobs that are filled alike, if there are much fewer than jobs.
+    """Return the classes of jobs that are filled equally, if there are far fewer classes than jobs.
 
     Jobs of one entity that divides fairly are; in a queue each has its own place.
     """
@@ -220,7 +220,7 @@ def _fill(
         if stuck.all():
             return Filled(filled, shares, tuple(walls.each), _rows(unsure))
         path = Path(problem, groups.without(stuck), filled, tops)
-    return _failed("jobs are left that neither rise nor are stuck")
+    return _failed("some jobs neither rise nor are stuck")
 
 
 def _by_prices(space: Space, gauge: Gauge, path: Path, walls: Walls) -> Filled | None:
@@ -295,8 +295,8 @@ def _allocation_of(space: Space, found: Filled, pace: Floats) -> Allocation:
 def _evened(space: Space, found: Filled) -> Floats:
     """Return the time of each job, spread evenly over the GPUs that can run it, as far as it fits.
 
-    To a policy that knows no rates all flavors are alike; to the jobs they are not, and an even
-    spread is the fairest one without rates. If the demand for a flavor is too high, all jobs on it
+    A policy without rates cannot tell flavors apart, but the jobs run faster on some; without
+    rates, an even spread is the fairest one. If the demand for a flavor is too high, all jobs on it
     are cut in proportion, and get the rest on other flavors.
     """
     gpus = space.problem.gpus.astype(np.float64)
@@ -351,7 +351,7 @@ _METRIC: Final = "least level: scale x rate / (weight x rate on an equal share o
 WATER_FILLING: Final = (
     Policy(
         name="max_min_fairness_water_filling",
-        goal="raise the worst-off job, then the next, by GPU time alone",
+        goal="raise the worst-off job, then the next, comparing GPU time only",
         solve=_agnostic,
         metric="least level: scale x GPU time / weight",
         reads_entities=True,
@@ -360,7 +360,7 @@ WATER_FILLING: Final = (
     ),
     Policy(
         name="max_min_fairness_water_filling_perf",
-        goal="raise the worst-off job, then the next, by how fast each flavor makes it",
+        goal="raise the worst-off job, then the next, comparing progress on each flavor",
         solve=_perf,
         metric=_METRIC,
         reads_entities=True,
@@ -369,7 +369,7 @@ WATER_FILLING: Final = (
     ),
     Policy(
         name="max_min_fairness_water_filling_packed",
-        goal="raise the worst-off job, then the next, two jobs on the same GPUs where it helps",
+        goal="like max_min_fairness_water_filling_perf, but two jobs may share GPUs",
         solve=_packed,
         metric=_METRIC,
         reads_pairs=True,

@@ -36,7 +36,7 @@ def center(times: Floats, scales: Ints, gpus: Ints) -> Floats:
     Every flavor counts the same for a job. Limits are the jobs' time, the GPUs of each flavor and
     the sign of each share; there must be shares inside them all (``has_inside``).
     """
-    assert has_inside(times, scales, gpus), "there is no inside to have a middle"
+    assert has_inside(times, scales, gpus), "the region has no interior, so it has no center"
     inside = _Inside(times, scales.astype(np.float64), gpus.astype(np.float64))
     shares = inside.start()
     for _ in range(STEPS_MAX):

@@ -33,7 +33,7 @@ class Gauge:
         self._take(units)
 
     def grown(self, filled: Floats) -> bool:
-        """Return whether jobs had outgrown their units; if so, they get larger ones."""
+        """Return whether jobs needed larger units; if so, the units are enlarged."""
         if not np.any(filled > OUTGROWN * self.units):
             return False
         self._take(np.maximum(filled, self.units))

@@ -163,7 +163,7 @@ def _idle(problem: Problem) -> Unsolved | None:
     return Unsolved(
         code=UnsolvedCode.NEVER_RUNS,
         subject=job,
-        message=f"job {job} runs on no flavor that has GPUs, so that no level can be held for all",
+        message=f"job {job} runs on no flavor that has GPUs, so no common level is possible",
         remedy="leave the job out, or give a rate above 0 on a flavor that has GPUs",
         jobs=problem.names(np.logical_not(moves)),
     )

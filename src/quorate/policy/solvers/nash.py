@@ -50,8 +50,9 @@ class Products:
 class Point:
     """Shares, spare time and spare GPUs, and the prices of each of them; all above 0.
 
-    The spare amounts are stored: computed as the rest of 1 they would soon be only rounding. They
-    may be less than the true rest, if a job was removed; the difference is given out on the way.
+    The spare amounts are stored, because computing them as 1 minus the used part would soon leave
+    only rounding errors. They may be less than the true rest, if a job was removed; the difference
+    is given out on the way.
     """
 
     shares: Floats

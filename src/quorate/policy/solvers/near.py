@@ -173,8 +173,8 @@ def _edges(demand: Demand, prices: Floats, need: Floats) -> _Edges:
 def _balanced(demand: Demand, edges: _Edges) -> _Edges:
     """Return edges with jobs moved from flavors that are too full to others that are not.
 
-    Only jobs with idle time, for which it makes little difference. Many jobs that are alike all
-    choose alike; without this the simplex method moves them one by one.
+    Only jobs with idle time, for which it makes little difference. Many equal jobs make equal
+    choices; without this the simplex method moves them one by one.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)

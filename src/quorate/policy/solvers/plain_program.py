@@ -1,4 +1,4 @@
-"""The highest level for all jobs as a linear program of all shares: the oracle and last resort.
+"""The highest common level of all jobs, as one linear program: oracle and fallback.
 
 Needs that are not linear in the level are replaced by their tangents, which lie below them: the
 level of the program is then a bound, and the next tangents touch at the level that its shares

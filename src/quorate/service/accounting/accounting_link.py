@@ -1,7 +1,7 @@
-"""A link to an accounting system: it reads what is left of limits, and reports usage.
+"""A link to an accounting system: it reads the remaining hours of limits, and reports usage.
 
-``step`` does what is due and returns when to call it again; it has no thread and no clock. Reports
-go through the outbox; changed answers go into the ledger (docs/adr/0022).
+``step`` carries out due work and returns when to call it again; the link has no thread and no
+clock. Reports go through the outbox; changed answers go into the ledger (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Link:
         self.status = LinkStatus()
 
     def step(self, now_ms: int) -> int:
-        """Do what is due at ``now_ms``; return when the next step is due.
+        """Carry out the work due at ``now_ms``; return when the next step is due.
 
         Raises ``StoreError`` if the ledger or the outbox cannot be used, or if the outbox belongs
-        to another ledger. Nothing is lost then, and the link still reads what is left.
+        to another ledger. Nothing is lost then, and the link still reads the remaining hours.
         """
         self._note_time(now_ms)
         if now_ms >= self._ask_ms:
@@ -106,7 +106,7 @@ class Link:
     # --- What is left ---
 
     def _ask(self, now_ms: int) -> None:
-        """Read what is left for each owner, and record changes."""
+        """Read the remaining hours of each owner, and record changes."""
         news: list[News] = []
         down = ""
         for link in self._owners:
@@ -132,7 +132,9 @@ class Link:
         owner = link.owner
         if self.status.troubles.get(owner) != why:
             _LOG.warning(
-                "the accounting system did not say how much is left for %s: %s", owner, why
+                "the remaining hours of %s could not be read from the accounting system: %s",
+                owner,
+                why,
             )
         self.status.failures += 1
         self.status.troubles[owner] = why
@@ -227,8 +229,8 @@ class Link:
         if any(link.resource == resource for link in self._owners):
             return
         _LOG.warning(
-            "the last report of %s, to which no owner is linked any longer, is not sent until the "
-            "next start",
+            "the last report of %s, to which no owner is linked any longer, is sent only after "
+            "the next start",
             parcel.line,
         )
         self._ends.outbox.given_up(self.sink, parcel.key)
@@ -259,7 +261,12 @@ def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str])
     known = [each for each in news if each.owner in owners]
     told = {each.owner for each in known}
     begun: list[News] = [
-        FallBack(owner, SINK, "it is linked, and Waldur was not asked yet", resource=resource)
+        FallBack(
+            owner,
+            SINK,
+            ("it is linked, but its remaining hours were not read from Waldur yet"),
+            resource=resource,
+        )
         for owner, resource in sorted(linked.items())
         if owner in owners and owner not in reports and owner not in told
     ]
@@ -270,7 +277,7 @@ def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str])
 
 
 def is_news(record: ReportRecord | None, news: News) -> bool:
-    """Return whether ``news`` differs from what the ledger has."""
+    """Return whether ``news`` differs from the figures in the ledger."""
     if isinstance(news, FallBack):
         return record is None or record.answers or record.resource != news.resource
     return record is None or (record.source, record.gpu, record.node, record.resource) != (

@@ -65,7 +65,7 @@ def linked_surface(
 
 def read_token(path: Path) -> str:
     """Return the token in a file that no other user may read; raises ``KeyFileError``."""
-    what = "without it Waldur does not answer; write its token there"
+    what = "write the access token for Waldur into this file"
     text = read_private(path, "token file of Waldur", what).decode("utf-8", "replace").strip()
     if not text or len(text) > TOKEN_BYTES_MAX or not text.isprintable() or " " in text:
         raise CommandError(

@@ -159,10 +159,10 @@ def endpoints_of(answer: bytes, issuer: str) -> Endpoints:
     """Return the endpoints of an issuer's description; raises ``ValueError`` if unusable."""
     tree = _object_of(answer)
     if tree is None:
-        raise ValueError("its description is not a JSON object")
+        raise ValueError("the issuer's metadata is not a JSON object")
     if tree.get("issuer") != issuer:
         said = _line(repr(tree.get("issuer")))
-        raise ValueError(f"its description names another issuer, {said}; correct oidc.issuer")
+        raise ValueError(f"the issuer's metadata names another issuer, {said}; correct oidc.issuer")
     methods = tree.get("code_challenge_methods_supported")
     if isinstance(methods, list) and "S256" not in methods:
         raise ValueError("it does not support challenges with the method S256")
@@ -175,7 +175,7 @@ def endpoints_of(answer: bytes, issuer: str) -> Endpoints:
 
 
 def _address_in(tree: Mapping[str, Any], name: str) -> str:
-    """Return an address of the description, which must use TLS or be on this machine."""
+    """Return an address from the issuer's metadata, which must use TLS or be on this machine."""
     said = tree.get(name)
     try:
         parts = urlsplit(said if isinstance(said, str) else "")
@@ -209,7 +209,7 @@ def _secret_of(client: OidcClient) -> str:
     if not client.secret_file:
         return ""
     path, what = Path(client.secret_file), "secret of the OIDC client"
-    secret = read_private(path, what, "without it no user can sign in at the issuer").strip()
+    secret = read_private(path, what, "users cannot sign in at the issuer without it").strip()
     if not secret or not secret.isascii() or not secret.decode("ascii").isprintable():
         raise KeyFileError(f"the {what} {path} must be one line of ASCII; write it again")
     return secret.decode("ascii")

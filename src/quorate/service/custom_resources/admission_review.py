@@ -111,8 +111,8 @@ def _fault_of_change(writing: Writing, old: Resource, new: Resource) -> str:
         )
     if old.is_held and not new.is_held and not writing.is_admin:
         return (
-            f"metadata.finalizers: {FINALIZER} stays until the ledger has ended what the resource "
-            f"declares; delete the resource, and Quorate removes the finalizer"
+            f"metadata.finalizers: {FINALIZER} is removed only after the ledger has ended what "
+            "the resource declares; delete the resource, and Quorate removes the finalizer"
         )
     return ""
 

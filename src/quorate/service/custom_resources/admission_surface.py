@@ -173,7 +173,7 @@ class Admission:
 async def _body(receive: Receive, held: HeldBody) -> bytes | None:
     """Return the body of a request; None if it is too long, or the client has disconnected.
 
-    Raises ``CommandError`` if the client's share of memory, or all of it, is used up.
+    Raises ``CommandError`` if the client's share of memory, or the whole memory, is used up.
     """
     parts: list[bytes] = []
     size = 0

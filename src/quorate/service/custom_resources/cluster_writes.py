@@ -102,7 +102,10 @@ class ClusterWrites:
         """Log why an Event was not written, once for each reason."""
         why = "" if error is None else type(error).__name__
         if error is not None and why != self._unposted:
-            _LOG.warning("Events of runs cannot be written; nothing else waits for them: %s", error)
+            _LOG.warning(
+                ("Events of runs cannot be written to the cluster; everything else continues: %s"),
+                error,
+            )
         self._unposted = why
 
     def _happened(self, now: str, before: Resource, status: Mapping[str, Any]) -> None:

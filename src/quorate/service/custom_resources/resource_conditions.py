@@ -176,7 +176,7 @@ def eviction_conditions(
     if status["phase"] == Phase.PENDING.value and told["status"] == "True":
         return (
             met(EVICTED, PODS_READY_TIMEOUT, message),
-            met(REQUEUED, BACKOFF_FINISHED, "it starts again in its old place"),
+            met(REQUEUED, BACKOFF_FINISHED, "it keeps its place in the queue and starts again"),
         )
     return (unmet(EVICTED, ADMITTED, message), met(REQUEUED, BACKOFF_FINISHED))
 
@@ -188,7 +188,9 @@ def _wait(status: Mapping[str, Any]) -> tuple[str, str]:
     reservation = status.get("reservation")
     if reservation is not None and reservation["byConflict"]:
         start = reservation.get("plannedStart")
-        return PREEMPTION_PENDING, f"other runs make room until {start}; {message}".rstrip("; ")
+        return PREEMPTION_PENDING, (
+            f"other runs release GPUs for it until {start}; {message}"
+        ).rstrip("; ")
     if refusal is None:
         return PENDING, "it is about to start"
     limit, wanted = refusal.get("limit") or 0, refusal["wanted"]

@@ -1,6 +1,6 @@
 """Reservations, leases and outcomes as objects in a cluster, which only Quorate writes. Pure.
 
-An object exists while the ledger has what it shows: an open lease, a future firm start, or a
+An object exists while the ledger has its counterpart: an open lease, a future firm start, or a
 conflict. Ended leases, past starts and settled conflicts are in the ledger only. Leases and firm
 starts are in the namespace of their run, and exist only for runs that are custom resources.
 """

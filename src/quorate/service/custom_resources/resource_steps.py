@@ -29,7 +29,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What the ledger has of a resource.
+    """The ledger's data about a resource.
 
     ``is_current``: the ledger agrees with the resource. ``is_ours``: the ledger has it because of
     this resource. ``is_over``: it is a run that has ended. ``is_stopping``: it is a cancelled run

@@ -103,7 +103,7 @@ def _stop(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transitio
         if word == EndReason.START_REFUSED.value:
             return []  # Reported as an eviction, with the same reason.
         note = str(stopping.get("note") or "")
-        message = f"it gives its GPUs back and waits again: {word}" + (f": {note}" if note else "")
+        message = f"it releases its GPUs and waits again: {word}" + (f": {note}" if note else "")
         reason = PREEMPTED if word in _FOR_OTHERS else STOPPING
         return [Transition(reason, message, is_warning=True)]
     phases = (before.get("phase"), after.get("phase"))
@@ -112,7 +112,7 @@ def _stop(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transitio
         return []
     if (after.get("refusal") or {}).get("code") == RefusalCode.START_REFUSED.value:
         return []
-    return [Transition(REQUEUED, "it gave its GPUs back and waits again", is_warning=True)]
+    return [Transition(REQUEUED, "it released its GPUs and waits again", is_warning=True)]
 
 
 def _eviction(

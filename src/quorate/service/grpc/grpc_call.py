@@ -142,7 +142,7 @@ def _timed_out(method: Method) -> CommandError:
     if method.operation.effect is Effect.WRITE:
         text = f"{name}: no answer in time; it may still be recorded: check before you repeat it"
     else:
-        text = f"{name}: no answer in time; ask for less, or with a later deadline"
+        text = f"{name}: no answer in time; request less, or set a later deadline"
     return CommandError(Exit.UNUSABLE, text, fault=TIMED_OUT)
 
 

@@ -1,4 +1,4 @@
-"""The error detail that gRPC sends beside the status: a ``Problem``."""
+"""The error detail that gRPC sends with the status: a ``Problem``."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ class TokenlessStreams:
         if self._open[address] >= self._of_one_most:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"one address may have {self._of_one_most} streams of health and reflection; end "
+                f"one client address may have {self._of_one_most} streams of health and "
+                "reflection; end "
                 f"one, or call Check for the health",
             )
         if self._open.total() >= self._most:

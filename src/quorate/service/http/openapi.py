@@ -34,7 +34,9 @@ _ALWAYS: Final = (
     "too-slow",
 )
 _WITH_BODY: Final = ("invalid", "unsupported-media-type")
-_UNCHANGED: Final = {"description": "The resource still has the version that If-None-Match names."}
+_UNCHANGED: Final = {
+    "description": "The resource has not changed since the version in If-None-Match."
+}
 _TEXT: Final = {"type": "string"}
 
 
@@ -143,9 +145,10 @@ def _description(operation: Operation) -> str:
     roles = ", ".join(sorted(operation.roles))
     repeat = {
         Repeat.SAFE: "Changes nothing.",
-        Repeat.SAME: "A repeated request changes nothing more.",
-        Repeat.KEYED: "A repeated request is another one, unless both have the same "
-        "Idempotency-Key.",
+        Repeat.SAME: "Repeating the request has no further effect.",
+        Repeat.KEYED: (
+            "A repeated request is carried out again, unless both have the same Idempotency-Key."
+        ),
         Repeat.ANEW: "A repeated request is carried out again.",
     }[operation.repeat]
     takes = (operation.takes.__doc__ or "").strip()
@@ -249,8 +252,10 @@ def _told() -> dict[str, Any]:
 def _problem() -> dict[str, Any]:
     return {
         "title": "Problem",
-        "description": "The error: `code` is public for ever, each of `lines` is one fault with "
-        "its remedy, and `refusals` have the numbers.",
+        "description": (
+            "The error: `code` never changes its meaning, each entry of `lines` is one fault "
+            "with its remedy, and `refusals` have the numbers."
+        ),
         "type": "object",
         "properties": {
             "type": _TEXT,

@@ -234,7 +234,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _given_up(method: str) -> Exception:
-    text = "the service is stopping, and did not answer this in time; ask again in a moment"
+    text = "the service is stopping, so it did not answer in time; ask again in a moment"
     if method not in _READING:
         text += "; it may still be recorded: check first, or repeat it with its Idempotency-Key"
     return problem(UNAVAILABLE, text)

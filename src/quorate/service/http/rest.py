@@ -116,7 +116,7 @@ class _Known:
         self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; raises what the guard reports."""
+        """Answer one request; raises the errors that the guard reports."""
         is_plain = scope["type"] == "http" and not scope.get("root_path")
         place = self._fixed.get(scope["path"]) if is_plain else None
         if place is None:
@@ -135,7 +135,7 @@ class _Place:
         self._allowed = ", ".join(sorted([*methods, *heads]))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; raises what the guard reports."""
+        """Answer one request; raises the errors that the guard reports."""
         method = scope["method"]
         answering = self._methods.get("GET" if method == "HEAD" else method)
         if answering is not None:
@@ -190,7 +190,7 @@ class _Asked:
         self._operation = operation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; raises what the guard reports."""
+        """Answer one request; raises the errors that the guard reports."""
         operation = self._operation
         handled(scope).operation = operation.name
         headers = heads_of(scope)
@@ -453,7 +453,7 @@ def _standing(ledger_thread: LedgerThread, engine: Engine) -> Sequence[GaugeMetr
         return ledger_thread.metrics.collect(engine.view, engine.now_ms())
     except QuorateError as error:
         # Metrics are needed most when the service is not ready.
-        _LOG.warning("metrics of the state are left out: %s", error)
+        _LOG.warning("the metrics of the state were left out: %s", error)
         return None
 
 

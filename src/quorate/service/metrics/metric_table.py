@@ -71,7 +71,7 @@ class WipeState(StrEnum):
 
 
 class GpuUse(StrEnum):
-    """What an envelope pays for."""
+    """The GPUs that an envelope pays for."""
 
     ACTIVE = "active"
     RESERVED = "reserved"
@@ -185,7 +185,7 @@ ADMISSION = _histogram(
 )
 REFUSALS = _counter(
     "refusals",
-    "Refusals: of requests, with nothing recorded, or in the queue, where the run waits.",
+    "Refusals, of requests (nothing is recorded) or in the queue (the run waits).",
     "code",
     "where",
 )
@@ -222,15 +222,14 @@ RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of future firm starts.", "status")
 CONFLICTS_OPEN = _gauge("conflicts_open", "Conflicts declared and not settled yet.")
 GPUS = _gauge(
     "gpus",
-    "GPUs of the fleet. Withheld: no lease has them, and no run gets them.",
+    "GPUs of the fleet. GPUs without a lease that no run may get, because their node is not in "
+    "service.",
     "pool",
     "flavor",
     "state",
 )
 NODES = _gauge("nodes", "Nodes of the fleet.", "status")
-UNWIPED = _gauge(
-    "unwiped_nodes", "Nodes that a claim has, or has had since they were last wiped.", "state"
-)
+UNWIPED = _gauge("unwiped_nodes", "Nodes of a claim, or not wiped since their last claim.", "state")
 STOPS = _gauge(
     "stops", "Leases ordered to stop that have not ended; overdue: past their deadline.", "state"
 )
@@ -279,8 +278,7 @@ REQUESTS = _counter("requests", "Requests answered.", "surface", "operation", "s
 IN_FLIGHT = _gauge("requests_in_flight", "Requests that are being answered.", "surface")
 REQUESTS_SHED = _counter(
     "requests_shed",
-    "Requests rejected because the service cannot answer more in time, before or after their "
-    "bodies were read.",
+    "Requests rejected by overload protection, before or after their bodies were read.",
     "stage",
 )
 REQUEST_SECONDS = _histogram(
@@ -300,7 +298,7 @@ COMMIT_FAILURES = _counter("commit_failures", "Blocks that the store refused or 
 LEDGER_EVENTS = _counter("ledger_events", "Events committed.")
 LAG = _histogram(
     "ledger_lag_seconds",
-    "Seconds from an event's time until it is durable and can be read and watched.",
+    "Seconds from an event's time until it is durable and visible to readers and watchers.",
     _REPLIES,
 )
 DISK_FREE = _gauge("disk_free_bytes", "Free bytes on the disk that holds the ledger.")
@@ -338,7 +336,9 @@ def _deliveries(kind: str, failing: Metric) -> DeliveryMetrics:
         ),
         failing=failing,
         up=_gauge(
-            f"{kind}_up", "1 while notices are sent, 0 after the receiver asked for no more.", kind
+            f"{kind}_up",
+            ("1 while notices are sent, 0 after the receiver declined further notices."),
+            kind,
         ),
     )
 
@@ -381,10 +381,12 @@ ACCOUNTING_OLDEST = _gauge(
     "accounting_oldest_seconds", "Seconds that the oldest waiting amount has waited."
 )
 READY = _gauge("ready", "1 if the service accepts commands, else 0.")
-LEADING = _gauge("leading", "1 if the service decides, 0 if another service of its ledger does.")
-LEADER_TERM = _gauge("leader_term", "Term of the leader; 0 if there is no election.")
+LEADING = _gauge("leading", "1 if the service leads, 0 if another service of its ledger leads.")
+LEADER_TERM = _gauge(
+    "leader_term", ("Term of the leader; 0 if the service does not take part in elections.")
+)
 FOLLOW_LAG = _gauge(
-    "follow_lag_seconds", "Greatest possible age of the state of a service that follows."
+    "follow_lag_seconds", "Greatest possible lag of the state of a following service."
 )
 OUTAGE = _gauge(
     "outage",

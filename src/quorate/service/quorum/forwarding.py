@@ -1,8 +1,8 @@
 """Forwards the commands of a following service to the leader, over one hop at most.
 
 The leader authenticates the caller by the caller's own token, and decides at its own head. The
-forwarding service answers once its own state has what the leader recorded, so that the caller reads
-its own writes there (docs/adr/0051).
+forwarding service answers once its own state has the events that the leader recorded, so that the
+caller reads its own writes there (docs/adr/0051).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ async def while_it_leads(
 
 
 async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
-    """Return when this service has what the leader recorded, or when that takes too long.
+    """Wait until this service has the events that the leader recorded, or for too long.
 
     The command is recorded in any case, so its answer is returned; a later read may require the
     sequence.

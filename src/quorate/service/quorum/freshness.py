@@ -43,7 +43,7 @@ class KnownState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a service knew when it began to answer: complete up to ``seq`` at ``whole_s``.
+    """The freshness of an answer at its beginning: complete up to ``seq`` at ``whole_s``.
 
     ``term`` is the term in which it led then, by its lease; 0 if it did not.
     """
@@ -54,7 +54,7 @@ class Begun:
 
 
 def begun(known: KnownState) -> Begun:
-    """Return what the service knows now, for an answer that is about to be made."""
+    """Return the present freshness, for an answer that is about to be made."""
     return Begun(seq=known.recorded_seq, whole_s=known.whole_s, term=known.held_term)
 
 

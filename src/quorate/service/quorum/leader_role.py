@@ -30,8 +30,8 @@ _LOG = logging.getLogger(__name__)
 
 UNUSED_S: Final = 2.0
 """How long this service keeps a leadership without deciding; then it steps down."""
-NO_ELECTION: Final = "this service has not stood for election yet"
-FOLLOWING: Final = "another service leads, or none does yet"
+NO_ELECTION: Final = "this service has not taken part in an election yet"
+FOLLOWING: Final = "another service leads, or no service leads yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class LeaderRole:
         )
 
     def resign(self) -> None:
-        """Step down in favour of another service, and stand for election again after a while."""
+        """Step down in favour of another service, and become a candidate again after a while."""
         if self._candidacy is not None:
             self._candidacy.step_down()
 

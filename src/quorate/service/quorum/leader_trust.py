@@ -1,4 +1,4 @@
-"""Checks the leader's certificate: by the file ``quorum.ca``, or by what the machine trusts."""
+"""Checks the leader's certificate: by ``quorum.ca``, or by the machine's authorities."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class LeaderTrust:
     async def check(self, address: str) -> None:
         """Return when the service at ``address``, ``HOST:PORT``, has shown a good certificate.
 
-        Raises ``ssl.SSLCertVerificationError`` where it has shown another one, and ``OSError``
-        where it has shown none. gRPC says neither to the caller of a channel.
+        Raises ``ssl.SSLCertVerificationError`` if the leader showed another certificate, and
+        ``OSError`` if it showed none. gRPC reports neither to the caller of a channel.
         """
         if self._context is None:
             # Reading the roots of the machine takes 80 ms.

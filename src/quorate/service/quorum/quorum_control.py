@@ -44,5 +44,5 @@ class ServiceQuorumControl:
 
     def step_down(self) -> None:
         """Step down in favour of another service."""
-        assert self.role is not None, "a service without others is refused before"
+        assert self.role is not None, "a service without others is refused earlier"
         self.role.resign()

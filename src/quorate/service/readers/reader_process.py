@@ -1,7 +1,7 @@
 """A reader in a process of its own, so that it never takes the interpreter lock from commits.
 
 The service sends one question after another over a socket, and receives the answers. The process
-follows the ledger's file by itself (``reader_main.py``). If an answer needs more CPU time than its
+follows the ledger's file on its own (``reader_main.py``). If an answer needs more CPU time than its
 place allows, it is aborted, and the caller is refused. Then the process reads the state again,
 because the work may have been interrupted anywhere. A process that does not accept a question or
 answer in time is ended, and another one is started.
@@ -204,6 +204,6 @@ def too_long(cpu_s_max: float) -> CommandError:
     return CommandError(
         Exit.UNUSABLE,
         f"answering takes more than {cpu_s_max:g} s of CPU time, which is the limit; narrow the "
-        f"question",
+        "request",
         fault=TIMED_OUT,
     )

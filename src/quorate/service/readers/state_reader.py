@@ -144,7 +144,7 @@ class Reader:
             opened.close()
 
     def close(self) -> None:
-        """Do nothing: a question under way changes nothing, and may end by itself."""
+        """Do nothing: a question under way changes nothing, and ends without help."""
 
     def _followed(self, seq: int | None, reading: Callable[[], EventStore] | None = None) -> Engine:
         """Return a read-only engine whose state is at the ledger's end or at least at ``seq``."""

@@ -1,4 +1,4 @@
-"""Metrics of receivers: what was delivered, what waits, and since when."""
+"""Metrics of receivers: notices delivered, notices that wait, and since when."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 
 class Result(Enum):
-    """What the receiver did with the notice."""
+    """The receiver's response to the notice."""
 
     DELIVERED = auto()
     REFUSED = auto()

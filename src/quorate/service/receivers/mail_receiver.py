@@ -83,8 +83,8 @@ class RunMails(_Mail):
             return None
         if domain_of(mail.to) not in self._domains:
             _LOG.warning(
-                "mail %s: notice %s of run %s is not sent: %s is not in mail.domains; "
-                "add it, or tell the submitter",
+                "mail %s: notice %s of run %s is not sent: %s is not in mail.domains; add the "
+                "domain, or inform the submitter",
                 *(RUNS, notice.name, notice.run, domain_of(mail.to)),
             )
             return None

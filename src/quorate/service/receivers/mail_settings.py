@@ -63,7 +63,9 @@ class Password:
     @classmethod
     def of_file(cls, path: str) -> Password:
         """Return the password in a file of one line; raises ``KeyFileError``."""
-        found = read_private(Path(path), "mail password file", "without it no mail is sent")
+        found = read_private(
+            Path(path), "mail password file", ("the service cannot send mail without it")
+        )
         try:
             text = found.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
@@ -87,7 +89,7 @@ class MailReceiver:
 
     @property
     def digest(self) -> str:
-        """The identity of a receiver, beside its name: its address and its notices."""
+        """The identity of a receiver in addition to its name: its address and its notices."""
         return identity(self.tenant, *sorted(self.kinds), self.to)
 
 

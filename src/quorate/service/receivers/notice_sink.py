@@ -46,9 +46,9 @@ SLEEP_S_MAX: Final = 60.0
 class Receiver(Protocol):
     """The target of a sink: which notices it gets, as which bytes, and how one is sent.
 
-    ``kind`` is its name in the log, and ``digest`` its identity beside its name: parcels that wait
-    for one receiver are not sent to another of the same name. An empty ``tenant`` means all
-    tenants.
+    ``kind`` is its name in the log, and ``digest`` its identity in addition to its name: parcels
+    that wait for one receiver are not sent to another of the same name. An empty ``tenant`` means
+    all tenants.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Addressed:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What notices need beside the events: the runs and conflicts they name, and the family."""
+    """The data that notices need in addition to events: runs, conflicts, and the family."""
 
     known: KnownFew
     owners: frozenset[str] | None
@@ -88,7 +88,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a sink reads: the ledger, and its state.
+    """The ledger and its state, as a sink reads them.
 
     ``reading`` opens the ledger, on any thread. ``look_up`` returns runs, conflicts and the owners
     below a tenant; it waits until the ledger thread has looked them up.
@@ -261,7 +261,7 @@ class NoticeSink:
         due_ms = self._outbox.failed(self.name, parcel.key, now_ms, posted.why)
         self._counts.failed(name)
         if posted.result is Result.REJECTED:
-            self._give_up(parcel, f"it will never be accepted: {posted.why}")
+            self._give_up(parcel, f"the receiver rejects it for good: {posted.why}")
             return
         if parcel.attempts == 0:
             _LOG.warning(
@@ -286,7 +286,7 @@ class NoticeSink:
         self.is_gone = True
         self._counts.ended(self._receiver.name)
         _LOG.error(
-            "%s has ended: the receiver asked for no more notices (%s). Waiting notices are kept; "
+            "%s has ended: the receiver declined further notices (%s). Waiting notices are kept; "
             "remove the receiver from the configuration, or restart the service to try again",
             *(self._label, posted.why),
         )

@@ -31,7 +31,7 @@ def tables_of(
         return [], [f"{place}: must be tables: [[{key}]]"]
     wrong: list[str] = []
     if len(given) > most:
-        wrong.append(f"{place}: there may be {most}, got {len(given)}")
+        wrong.append(f"{place}: at most {most} are allowed, got {len(given)}")
     found: list[dict[str, Any]] = []
     for number, tree in enumerate(given, start=1):
         fields = _read(tree, readers(tree), f"{place}[{number}]", wrong)
@@ -39,7 +39,7 @@ def tables_of(
             found.append(fields)
     names = [each["name"] for each in found]
     wrong += [
-        f"{place}: {name!r} is given twice; each needs a name of its own"
+        f"{place}: {name!r} is given twice; each needs its own name"
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
     return found, wrong
@@ -86,5 +86,5 @@ def kinds(value: object) -> tuple[NoticeKind, ...]:
 
 
 def identity(*what: str) -> str:
-    """Return the identity of a receiver beside its name: a digest of ``what`` it is sent."""
+    """Return a receiver's identity in addition to its name: a digest of ``what`` it gets."""
     return sha256(json.dumps(what).encode()).hexdigest()[:_DIGEST_CHARS]

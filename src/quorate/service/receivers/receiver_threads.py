@@ -162,7 +162,7 @@ async def receivers_served(
 
 
 def _lookup(engine: Engine, runs: set[str], conflicts: set[str], tenant: str) -> Lookup:
-    """Return what the state has under these names; on the ledger thread."""
+    """Return the records of the state with these names; called on the ledger thread."""
     owners = None
     if tenant:
         admin = Caller(actor=tenant, role=Role.TENANT_ADMIN, user=tenant, tenant=tenant)

@@ -50,7 +50,7 @@ class Webhook:
 
     @property
     def digest(self) -> str:
-        """The identity of a webhook beside its name: its address and its notices."""
+        """The identity of a webhook in addition to its name: its address and its notices."""
         return identity(self.tenant, *sorted(self.kinds), self.url)
 
 
@@ -63,7 +63,9 @@ class Seal:
     @classmethod
     def of_file(cls, path: str) -> Seal:
         """Return the signer with the key in a file of the operator; raises ``KeyFileError``."""
-        text = read_private(Path(path), "webhook's secret file", "without it nothing is signed")
+        text = read_private(
+            Path(path), "webhook's secret file", ("the service cannot sign deliveries without it")
+        )
         try:
             words = text.decode("ascii").strip()
             key = base64.b64decode(words.removeprefix(_PREFIX), validate=True)

@@ -74,7 +74,7 @@ async def _page(scope: Scope, receive: Receive, send: Send) -> None:
     handled(scope).operation = "page"
     headers = heads_of(scope)
     if _HTML not in headers.get(b"accept", ""):
-        raise problem("not-found", f"there is nothing at {path} but a page; see /openapi.json")
+        raise problem("not-found", f"{path} serves only a page; see /openapi.json")
     depth = len([part for part in path.split("/") if part])
     more = {"content-type": f"{_HTML}; charset=utf-8", "cache-control": _ASKED_AGAIN} | _GUARDED
     await _send(built_files().page(depth), more, headers)(scope, receive, send)

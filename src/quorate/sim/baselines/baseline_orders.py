@@ -72,7 +72,7 @@ def _reservation(
             shadow_ms = ends[each.job.name]
             break
     else:
-        raise AssertionError("a job that is wider than the fleet was let in")
+        raise AssertionError("a job that is wider than the fleet was accepted")
     by_then = sum(each.job.gpus for each in running if ends[each.job.name] <= shadow_ms)
     return shadow_ms, free + by_then - wanted
 

@@ -97,7 +97,7 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
         _switch(live, scheduler.chosen(live, gpus, now_ms), gpus, now_ms, restart_ms)
         arrival_ms = to_come[0][0] if to_come else None
         next_ms = _next_ms(live, now_ms, (scheduler.again_ms(live, now_ms), arrival_ms))
-        assert next_ms is not None, "jobs wait, and nothing will start them"
+        assert next_ms is not None, "jobs wait, but no later event can start them"
         _advance(live, next_ms - now_ms)
         now_ms = next_ms
         for each in [each for each in live if each.since_ms is not None and not each.left_ms]:
@@ -131,7 +131,7 @@ def _check(jobs: Sequence[BaselineJob], gpus: int) -> None:
         names.add(job.name)
         if not 1 <= job.gpus <= gpus:
             raise BaselineError(
-                f"job {job.name!r} wants {job.gpus} of {gpus} GPUs; make the fleet larger, or "
+                f"job {job.name!r} needs {job.gpus} GPUs of {gpus}; make the fleet larger, or "
                 "leave the job out"
             )
         if job.duration_ms < 1:
@@ -147,7 +147,7 @@ def _switch(
 ) -> None:
     """Stop the running jobs that were not chosen, and start the chosen ones."""
     names = {each.job.name for each in chosen}
-    assert sum(each.job.gpus for each in chosen) <= gpus, "more was chosen than there is"
+    assert sum(each.job.gpus for each in chosen) <= gpus, "more GPUs were assigned than there are"
     for each in live:
         if each.since_ms is not None and each.job.name not in names:
             lost_ms = min(restart_ms, each.job.duration_ms - each.left_ms)

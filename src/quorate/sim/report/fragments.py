@@ -15,7 +15,7 @@ from quorate.sim.report.timelines import Timeline, busy, capacity, waits
 def idle_while_wanted(outcome: Outcome, from_ms: int, to_ms: int) -> int:
     """Return the GPU-milliseconds that were idle while a waiting run would have fitted in number.
 
-    Each flavor is examined by itself. A run wants the flavors on which it ran at any time; a run
+    Each flavor is examined separately. A run wants the flavors on which it ran at any time; a run
     that never ran wants all flavors.
     """
     flavors = sorted({step.flavor for step in outcome.capacity})

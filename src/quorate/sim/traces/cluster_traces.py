@@ -26,7 +26,7 @@ _SECOND_MS: Final = 1_000
 
 
 class _Skips:
-    """Counts the lines that are left out, by reason."""
+    """Counts the skipped lines, by reason."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

@@ -45,10 +45,10 @@ def ledger_trace(events: Iterable[Event]) -> Trace:
     played = [each for each in runs.values() if each.is_over and each.gpu_ms]
     left = [each for each in runs.values() if not each.is_over or not each.gpu_ms]
     if not played:
-        raise TraceError(0, "", "has no run that worked and ended", "choose another ledger")
+        raise TraceError(0, "", "has no run that got GPUs and ended", "choose another ledger")
     origin_ms = min(each.submitted_ms for each in played)
     skipped = tuple(
-        Skipped(reason="never worked, or has not ended", count=len(left), first_line=each.seq)
+        Skipped(reason="never got GPUs, or has not ended", count=len(left), first_line=each.seq)
         for each in left[:1]
     )
     jobs = [_job(each, origin_ms) for each in played]

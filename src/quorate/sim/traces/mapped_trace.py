@@ -57,11 +57,14 @@ def column_map(text: str) -> dict[str, str]:
             raise TraceError(0, "", f"the map has no {field}", f"add {field}=COLUMN")
     if ("arrives_s" in found) == (ARRIVES_AT in found):
         raise TraceError(
-            0, "", "the map has not exactly one of arrives_s and arrives_at", "name one of them"
+            0, "", "the map must have exactly one of arrives_s and arrives_at", "name one of them"
         )
     if "duration_s" not in found and "steps" not in found:
         raise TraceError(
-            0, "", "the map has neither duration_s nor steps", "say how much a job has to do"
+            0,
+            "",
+            ("the map has neither duration_s nor steps"),
+            "state the duration or the steps of jobs",
         )
     return found
 
@@ -96,7 +99,9 @@ def _job(line: Line, columns: Mapping[str, str], order: int, arrives_s: float) -
             values[field] = _READ[field](line, column)
     if "duration_s" not in values and "steps" not in values:
         column = columns.get("duration_s") or columns["steps"]
-        raise line.fault(column, "is empty", "say how long the job takes, or how many steps it has")
+        raise line.fault(
+            column, "is empty", ("state how long the job takes, or how many steps it has")
+        )
     return TraceJob(order=order, **values)  # type: ignore[arg-type] # each is read by its field
 
 
@@ -106,7 +111,10 @@ def read_own(text: str) -> Trace:
     unknown = [name for name in header if name not in FIELDS]
     if unknown:
         raise TraceError(
-            1, unknown[0], "is no field of a job", f"fields are {', '.join(FIELDS)}; or give a map"
+            1,
+            unknown[0],
+            "is not a field of a job",
+            (f"fields are {', '.join(FIELDS)}; or give a map"),
         )
     for field in ("arrives_s", *NEEDED):
         if field not in header:

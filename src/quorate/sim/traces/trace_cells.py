@@ -49,7 +49,7 @@ class Line:
         if not least <= found <= most:
             raise self.fault(
                 column,
-                f"is {_shown(text)}, no number from {least:g} to {most:g}",
+                f"is {_shown(text)}, not a number from {least:g} to {most:g}",
                 "write such a number",
             )
         return found
@@ -58,7 +58,7 @@ class Line:
         """Return a whole number from ``least`` to ``most``."""
         found = self.number_of(column, least=least, most=most)
         if found != int(found):
-            raise self.fault(column, f"is {self.text(column)}, no whole number", "round it")
+            raise self.fault(column, f"is {self.text(column)}, not a whole number", "round it")
         return int(found)
 
     def gpus(self, column: str) -> int:
@@ -72,7 +72,7 @@ class Line:
             found = datetime.fromisoformat(text)
         except ValueError:
             raise self.fault(
-                column, f"is {_shown(text)}, no date and time", "write it as 2017-10-09 07:01:55"
+                column, f"is {_shown(text)}, not a date and time", "write it as 2017-10-09 07:01:55"
             ) from None
         if found.tzinfo is None:
             found = found.replace(tzinfo=UTC)

@@ -53,8 +53,8 @@ def form_of(text: str) -> str:
     raise TraceError(
         1,
         "",
-        "is the first line of no known form",
-        f"say which it is ({', '.join(READERS)}), or map its columns",
+        "is not the first line of a known format",
+        f"name the format ({', '.join(READERS)}), or map the columns",
     )
 
 

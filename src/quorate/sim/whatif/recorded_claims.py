@@ -1,7 +1,7 @@
 """The claims in a ledger: which were released early, and how nodes were wiped. Pure.
 
-A claim that reaches its stated end is ended by time, which the fork does by itself. A release is a
-command of a person. A node is wiped as long after its claim has left it as in the ledger.
+The fork itself ends a claim that reaches its stated end. A release is a command of a person. A node
+is wiped as long after its claim has left it as in the ledger.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def read_owner(
     faults = [
         f"{flag_of(field) if is_typed else field}: {text!r} is not a number; "
         + ("leave it out" if is_new else _unsetting(field, is_typed=is_typed))
-        + " to have no limit"
+        + " for no limit"
         for field, text in given.items()
         if text.strip().lower() in _NOTHING
     ]
@@ -130,7 +130,7 @@ def unset_fields(
             raise CommandError(Exit.USAGE, f"--unset: there is no field {word!r}; {hint}")
         if field in given or (field == PARENTS and parents):
             raise CommandError(
-                Exit.USAGE, f"{flag_of(field)}: it is set and unset at once; keep one of the two"
+                Exit.USAGE, f"{flag_of(field)}: it is both set and unset; keep one of the two"
             )
         found.add(field)
     return found

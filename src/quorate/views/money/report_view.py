@@ -49,11 +49,11 @@ def report_lines(report: ReportRecord | None, now_ms: int) -> list[str]:
     when = since(report.since_ms, now_ms)
     if report.answers:
         told = told_text(report.gpu, report.node)
-        return [f"{report.source} reports {told}; its figure counts since {when}"]
+        return [f"{report.source} reports {told}; its figure is used since {when}"]
     note = f": {report.note}" if report.note else ""
     return [
         (
-            f"{report.source} does not report what is left; "
-            f"the ledger's figure counts since {when}{note}"
+            f"{report.source} does not report the remaining hours; the ledger's own figure is "
+            f"used since {when}{note}"
         )
     ]

@@ -121,7 +121,7 @@ class TenantReport:
         }
 
     def _remaining(self, gpu: BudgetUse | None, node: BudgetUse | None) -> Tree:
-        """Return what is left of each budget, whose figure that is, and since when it is used."""
+        """Return the remaining hours of each budget, with source and time of that figure."""
         report = self.report
         told = (None, None) if report is None else (report.gpu, report.node)
         left = [

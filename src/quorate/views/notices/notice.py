@@ -1,4 +1,4 @@
-"""The fields of a notice, and the facts that its text needs beside the events (ADR-0021). Pure."""
+"""The fields of a notice, and the facts that its text needs in addition (ADR-0021)."""
 
 from __future__ import annotations
 

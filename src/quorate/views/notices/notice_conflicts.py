@@ -29,16 +29,16 @@ from quorate.views.word_forms import gpus, odds_text, percent
 RUNS_NAMED_MAX: Final = 8
 """The most runs that a text names, and that its facts name; the conflict itself has all runs."""
 _WHY: Final = {
-    CutStep.BACKFILL: "it used room that was promised to another run",
+    CutStep.BACKFILL: "it used GPUs that were reserved for another run",
     CutStep.SPARE: "its spares were given up",
     CutStep.SHRINK: "steps above its minimum were released",
     CutStep.BURST: "its owner was above its share",
     CutStep.LOTTERY: "it was drawn in the lottery",
 }
 _CALLED_OFF: Final = {
-    ConflictOutcome.NOT_NEEDED: "nothing was missing any more",
+    ConflictOutcome.NOT_NEEDED: "no GPUs were missing any more",
     ConflictOutcome.INSUFFICIENT: "all allowed cuts would not have been enough",
-    ConflictOutcome.CLEARED: "what was cut before any draw was enough",
+    ConflictOutcome.CLEARED: "the cuts before any draw were enough",
 }
 
 
@@ -90,9 +90,10 @@ def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[Not
             run=runs[0] if len(runs) == 1 else "",
             text=(
                 f"a planned start may end runs of yours at {time_text(event.due_ms)}: work will "
-                f"be cut in {scope_text(event.scope)}, at last by a lottery. Your runs, with how "
-                f"often each was cut in dummy draws: {named}. Save your work before then. What may "
-                f"end a run: quorate plan {runs[0]}"
+                f"be cut in {scope_text(event.scope)}, as a last resort by a lottery. Your runs, "
+                "with how "
+                f"often each was cut in dummy draws: {named}. Save your work before then. What "
+                f"may end a run: quorate plan {runs[0]}"
             ),
             facts={
                 "due": time_text(event.due_ms),
@@ -115,7 +116,7 @@ def _withdrawn(seq: int, event: ConflictWithdrawn, known: Known) -> Iterator[Not
             run=runs[0] if len(runs) == 1 else "",
             text=(
                 f"the conflict in {scope_text(event.scope)} that was planned for "
-                f"{time_text(event.due_ms)} is called off for your runs, which continue: "
+                f"{time_text(event.due_ms)} is cancelled for your runs, which continue: "
                 f"{_named(runs)}"
             ),
             facts={
@@ -142,7 +143,7 @@ def _saving(declared: ConflictDeclared) -> str:
     """Return until when runs that may be drawn can save; some lotteries are drawn at once."""
     if declared.due_ms > declared.at_ms:
         return "Save your work before then"
-    return "A run that is drawn gets a stop, and has its checkpoint time to save"
+    return "A run that is drawn is stopped, with its checkpoint time to save its work"
 
 
 def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[NoticeContent]:
@@ -193,7 +194,7 @@ def _cuts(
             run=run,
             text=(
                 f"run/{run} was cut by conflict/{declared.conflict} and loses {gpus(lost)}: "
-                f"{_WHY[step]} ({step}){_odds(chance, declared)}. Room is made for "
+                f"{_WHY[step]} ({step}){_odds(chance, declared)}. The GPUs go to "
                 f"{asked_for(declared)}. {_then(run, deadlines_ms.get(run), is_whole, step)}"
                 f"{_verify(resolved, step)} Details: quorate describe resolveroutcome "
                 f"{declared.conflict}"
@@ -223,7 +224,7 @@ def _then(run: str, deadline_ms: int | None, is_whole: bool, step: CutStep) -> s
     if step is CutStep.SPARE:
         return "Its work continues without them."
     if is_whole:
-        waits = f"waits again in its old place; when it starts: quorate plan {run}."
+        waits = f"waits again, in its old place in the queue; when it starts: quorate plan {run}."
         return f"{until}, and {waits}" if until else f"It {waits}"
     return f"{until}, and continues with fewer GPUs." if until else "It continues with fewer GPUs."
 
@@ -246,7 +247,7 @@ def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[NoticeC
         runs = [run for run in all_runs if run not in cut]
         if not runs:
             continue
-        named = _named(f"{run} (drawn, and not needed)" if run in spared else run for run in runs)
+        named = _named(f"{run} (drawn, but not needed)" if run in spared else run for run in runs)
         verify = " Check the draw: quorate lottery verify." if resolved.seed else ""
         yield NoticeContent(
             seq=seq,
@@ -255,8 +256,8 @@ def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[NoticeC
             user=user,
             run=runs[0] if len(runs) == 1 else "",
             text=(
-                f"the lottery of conflict/{declared.conflict} is over ({why}), and these of your "
-                f"runs continue: {named}.{verify} Details: quorate describe resolveroutcome "
+                f"the lottery of conflict/{declared.conflict} is over ({why}), and these runs of "
+                f"yours continue: {named}.{verify} Details: quorate describe resolveroutcome "
                 f"{declared.conflict}"
             ),
             facts=_facts(declared)

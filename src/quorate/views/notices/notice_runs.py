@@ -53,7 +53,7 @@ Numbered = tuple[int, Event]
 
 @dataclass(slots=True)
 class _RunChanges:
-    """What the events of a block do to one run."""
+    """The changes to one run by the events of a block."""
 
     started: list[tuple[int, LeaseStarted]] = field(default_factory=list)
     swapped: list[tuple[int, LeaseStarted]] = field(default_factory=list)
@@ -238,10 +238,12 @@ def _recall_withdrawn(seq: int, event: RecallWithdrawn, known: Known) -> NoticeC
 def _threshold(seq: int, event: ThresholdCrossed) -> NoticeContent:
     used = percent(event.used_ppm, PPM)
     where = (
-        f"has used {used} of a budget of hours in its quota, and has reached {event.percent} %"
+        f"has used {used} of an hours budget of its quota, and has reached {event.percent} %"
         if event.is_above
-        else f"has used {used} of a budget of hours in its quota, and is clearly below "
-        f"{event.percent} % again"
+        else (
+            f"has used {used} of an hours budget of its quota, and is clearly below "
+            f"{event.percent} % again"
+        )
     )
     return NoticeContent(
         seq=seq,
@@ -315,7 +317,7 @@ def _stopped(
     stops = changes.stops[reason]
     until_ms = max(event.deadline_ms for _, event in stops)
     then = (
-        f"waits again in its old place; what would start it: quorate explain {run}"
+        f"waits again, in its old place in the queue; what would start it: quorate explain {run}"
         if changes.waits_again
         else f"continues with its other GPUs: quorate describe run {run}"
     )
@@ -344,7 +346,7 @@ def _leases(stops: Sequence[tuple[int, LeaseEnding]]) -> str:
 def _lost(
     run: str, changes: _RunChanges, nodes: Mapping[str, NodeStatus], known: Known
 ) -> NoticeContent:
-    """Return the notice for a run whose node failed or was drained: whether and how it goes on."""
+    """Return the notice for a run whose node failed or was drained."""
     stops = [each for reason in _LOST for each in changes.stops.get(reason, ())]
     seq = min(seq for seq, _ in (*stops, *changes.swapped))
     why = ", ".join(f"node/{node} is {status}" for node, status in nodes.items())
@@ -359,7 +361,8 @@ def _lost(
     if changes.waits_again:
         outcome = "requeued"
         parts = [
-            f"it waits again in its old place, to start from its last checkpoint: {_when(run)}"
+            "it waits again, in its old place in the queue, to start from its last checkpoint: "
+            + _when(run)
         ]
     elif stops:
         outcome = "shrunk"

@@ -115,7 +115,9 @@ def solution_text(policy: Policy, problem: Problem, found: Allocation, *, show_w
 def _certificate(found: Allocation) -> str:
     if math.isnan(found.bound):
         return f"none ({found.method}): the policy has no objective"
-    return f"none is better than {number(found.bound)}, gap {found.gap:.2g} ({found.method})"
+    return (
+        f"no allocation is better than {number(found.bound)}, gap {found.gap:.2g} ({found.method})"
+    )
 
 
 def _shares(problem: Problem, found: Allocation, *, show_wide: bool) -> str:

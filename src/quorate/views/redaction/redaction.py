@@ -1,6 +1,6 @@
-"""Redaction: replaces names of other tenants' resources in what a caller sees, by reference.
+"""Redaction: replaces references to other tenants' resources in output to a caller.
 
-A caller sees why a run waits and what a command did, and both may refer to other tenants. The
+A caller sees why a run waits and the effect of a command, and both may refer to other tenants. The
 caller learns how much others use, but not who they are (docs/adr/0019, docs/adr/0027). Pure.
 """
 

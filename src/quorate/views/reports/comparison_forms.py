@@ -51,7 +51,11 @@ def verdict(found: Difference) -> str:
     if found.better is not None:
         return found.better
     is_around_0 = found.low <= 0 <= found.high
-    return "not shown: the interval holds 0" if is_around_0 else "not shown: within rounding"
+    return (
+        ("not significant: the interval contains 0")
+        if is_around_0
+        else "not shown: within rounding"
+    )
 
 
 def number(value: float) -> str:

@@ -120,7 +120,7 @@ def _about(drawn: Sequence[Outcome], comparison: Comparison | None) -> str:
 
 
 def _grid(plots: Sequence[Plot | None], kind: str = "plots") -> str:
-    """Return plots beside each other; a lone one is as wide as one of several.
+    """Return plots side by side; a single plot is as wide as one of several.
 
     A drawing that is stretched over a projector has letters three times as large as the text.
     """

@@ -108,9 +108,8 @@ def number_text(value: float) -> str:
 def duration_ticks(scale: Scale) -> list[tuple[float, str]]:
     """Return round durations within ``scale``, which is in seconds, and their labels.
 
-    Multiples of ten of each unit where at least three of them are within it, else others as well;
-    those that would be too close to the one before are left out. If there are none, the lowest
-    value.
+    Multiples of ten of each unit if at least three of them are in the range, else other multiples
+    as well; a mark too close to the previous one is left out. If there are none, the lowest value.
     """
     inside = [each for each in _DURATIONS if scale.low <= each[0] <= scale.high]
     tens = [each for each in inside if each[1].split()[0].strip("0") == "1"]

@@ -147,7 +147,10 @@ def score_lines(found: ForecastScore) -> list[str]:
         ("Started by P50", f"{_percent(found.by_p50)}; 50 % would be exact"),
         ("Started by P90", f"{_percent(found.by_p90)}; 90 % would be exact"),
         ("Mean loss", f"P50 {_seconds(found.loss_p50_s)}, P90 {_seconds(found.loss_p90_s)}"),
-        ("Without a forecast", f"{found.unforeseen} waited, {found.started_at_once} did not wait"),
+        (
+            "Without a forecast",
+            (f"{found.unforeseen} waited, {found.started_at_once} started at once"),
+        ),
     ]
     return pairs(facts).splitlines()
 

@@ -1,4 +1,4 @@
-"""What a decision does to arrays, summed up: a thousand tasks take a few lines. Pure."""
+"""The effect of a decision on arrays, summed up: a thousand tasks take a few lines. Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _TOKEN_COLUMNS = (
 )
 _PAYER_COLUMNS = (Column("PAID-FROM"), Column("TIER"), right("GPUS"), right("HELD-GPU-HOURS"))
 _STEPS = {
-    CutStep.BACKFILL: "it used room that was promised to another run",
+    CutStep.BACKFILL: "it used GPUs that were reserved for another run",
     CutStep.SPARE: "spares were given up",
     CutStep.SHRINK: "steps above its minimum were released",
     CutStep.BURST: "its owner was above its share",
@@ -35,14 +35,14 @@ _STEPS = {
 
 
 def contest_lines(contest: Contest, now_ms: int) -> list[str]:
-    """Return what is cut first, which runs enter the lottery with which odds, and a dummy draw."""
+    """Return the cuts before a lottery, the runs in it with their odds, and a dummy draw."""
     short = f"{gpus(contest.deficit)} short of {scope_text(contest.scope)}"
     lines = [f"{short}, settled {until(contest.at_ms, now_ms)}"]
     if contest.cuts:
-        unless = ", unless a draw makes it needless" if contest.short else ""
+        unless = ", unless a draw makes that unnecessary" if contest.short else ""
         lines += [f"cut first, in this order{unless}:", indented(cuts_table(contest.cuts))]
     if contest.sample is None:
-        return [*lines, f"that is enough: no run is drawn; {_lost(contest)}"]
+        return [*lines, f"these cuts are enough: no run is drawn; {_lost(contest)}"]
     tokens = counted(len(contest.entrants), "token")
     lines.append(
         f"{gpus(contest.short)} still missing: a lottery of {tokens} "
@@ -86,7 +86,7 @@ def tokens_table(declared: ConflictDeclared) -> str:
 
 
 def shares_table(payers: Iterable[Share]) -> str:
-    """Return the payers of a planned start, and what is held for it."""
+    """Return the payers of a planned start, and the GPU-hours held for it."""
     rows = [
         (share.payer, share.tier.value, str(share.gpus), hours(share.gpus * share.hold_ms))
         for share in payers
@@ -169,7 +169,7 @@ def _ordeal(ordeal: Ordeal, now_ms: int) -> list[str]:
     lines = [f"{what} conflict/{declared.conflict} {when}, {asked or 'asked for by an operator'}"]
     lines += [f"  {gpus(count)}: {_STEPS[step]} ({step})" for step, count in ordeal.steps]
     if ordeal.was_spared:
-        lines.append("  drawn, and not needed after all")
+        lines.append("  drawn, but not needed")
     if ordeal.odds is not None and ordeal.owner_odds is not None:
         lines.append(
             f"  odds to be drawn first: {odds_text(ordeal.odds)} of "

@@ -82,7 +82,7 @@ _NONE: Final = "none"
 
 
 def describe_run(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return spec, phase, refusal, leases, funding and events of a run."""
+    """Return the spec, phase, refusal, leases, funding and events of a run."""
     record = moment.view.runs[name]
     sections = [pairs(_run_facts(moment, record))]
     if record.phase is Phase.PENDING:
@@ -127,7 +127,7 @@ def _waits(moment: Moment, record: RunRecord) -> str:
     else:
         recorded = f"{record.refusal.code} at {time_text(record.refused_since_ms)}"
         told = f"this reason is not recorded yet; the ledger has {recorded}"
-    help_line = f"what would help: quorate explain {record.spec.name}"
+    help_line = f"changes that would help: quorate explain {record.spec.name}"
     return "\n".join([*refusal_lines(reason.refusal), told, help_line])
 
 
@@ -201,7 +201,7 @@ def _has(moment: Moment, record: RunRecord) -> str:
 
 
 def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
-    """Return what each tier and payer contributes, with a total that matches the rounded rows."""
+    """Return the part of each tier and payer; the total matches the rounded rows."""
     amounts = hours_that_add_up([charge.gpu_ms for charge in charges])
     rows: list[tuple[str, ...]] = [
         (charge.tier.value, charge.payer, str(charge.gpus), amount)

@@ -355,8 +355,8 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
             return f"lottery: the secret of {chain}, sealed"
         case BackfillNoted():
             return (
-                f"run/{event.run} is on room of reservation/{event.reservation} and has to "
-                f"end by {time_text(event.vacate_ms)}"
+                f"run/{event.run} uses GPUs of reservation/{event.reservation} and has to end by "
+                f"{time_text(event.vacate_ms)}"
             )
         case LoanRecalled():
             return (
@@ -399,7 +399,8 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
             return f"conflict/{event.conflict} {event.outcome}: cut {runs}"
         case ConflictDeferred():
             return (
-                f"run/{event.run} may call no conflict before {time_text(event.covered_ms)}: its "
+                f"run/{event.run} may not call a conflict before {time_text(event.covered_ms)}: "
+                "its "
                 f"owner's disruption account in pool/{event.pool} has "
                 f"{hours_text(event.has_gpu_ms)} GPU-hours, and the conflict may cost "
                 f"{hours_text(event.costs_gpu_ms, up=True)}"
@@ -414,7 +415,7 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
             runs = ", ".join(event.runs) or "no run"
             return (
                 f"the conflict for reservation/{event.reservation} planned for "
-                f"{time_text(event.due_ms)} is called off; it could have ended {runs}"
+                f"{time_text(event.due_ms)} is cancelled; it could have ended {runs}"
             )
         case _:
             assert_never(event)

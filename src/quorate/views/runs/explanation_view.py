@@ -51,7 +51,8 @@ def explanation_lines(
     lines = [f"run/{found.run} is {found.phase} since {since(found.since_ms, now_ms)}"]
     if found.phase is not found.recorded_phase:
         lines.append(
-            f"  the ledger still says {found.recorded_phase}; record the change: quorate tick"
+            f"  the ledger still has the phase {found.recorded_phase}; record the change: quorate "
+            "tick"
         )
     if wait.total_ms >= SHOWN_MS:
         lines.append(f"  it waited {wait_text(wait)}")
@@ -70,8 +71,8 @@ def explanation_lines(
     lines += _plan_lines(found, now_ms, moves)
     lines += [*(f"  {line}" for line in loan_lines(found.loans, now_ms)), *ordeals]
     if not found.remedies:
-        return [*lines, "no single change that was tried would start it now"]
-    lines.append("each of these, tried by dry run, starts it now:")
+        return [*lines, "none of the single changes that were tried would start it now"]
+    lines.append("a dry run showed that each of these starts it now:")
     for remedy in found.remedies:
         lines += remedy_lines(remedy.effect, commands(remedy, prefix))
     return lines
@@ -146,13 +147,13 @@ def promise_lines(
 
 def how_words(*, by_conflict: bool) -> str:
     """Return whether a planned start waits for room, or makes room by a conflict."""
-    return "by a conflict if room is not free by then" if by_conflict else IF_DECLARED
+    return "by a conflict, if too few GPUs are free by then" if by_conflict else IF_DECLARED
 
 
 def commands(remedy: Remedy, prefix: Sequence[str]) -> list[list[str]]:
     """Return the commands to type: the remedy and, if it submits a copy, a cancel of the run.
 
-    The cancel comes first if the copy needs what the run's reservation holds.
+    The cancel comes first if the copy needs GPUs or hours that the run's reservation holds.
     """
     program, *rest = remedy.command
     found = [[program, *prefix, *rest]]

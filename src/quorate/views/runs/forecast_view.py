@@ -49,7 +49,7 @@ _MEANS = {
     Confidence.EXPECTED: IF_DECLARED,
     Confidence.ROUGH: "work that it waits for is overdue",
 }
-_BY_CONFLICT = "if its owner's disruption account covers the conflict then"
+_BY_CONFLICT = "if its owner's disruption account covers the conflict by then"
 
 
 def forecast_lines(
@@ -131,7 +131,7 @@ def _least_planned(run: Run) -> str:
     if declared_ms is None or declared_ms >= HOLD_QUANTUM_MS:
         return ""
     least = duration_text(HOLD_QUANTUM_MS)
-    return f"; {duration_text(declared_ms)} was declared, {least} is the least planned and held"
+    return f"; {duration_text(declared_ms)} was declared, but at least {least} is planned and held"
 
 
 def _plan(found: Forecast) -> list[tuple[str, str]]:
@@ -157,7 +157,7 @@ def _exact(found: Forecast) -> list[tuple[str, str]]:
 
 
 def _how(found: Forecast) -> list[tuple[str, str]]:
-    """Return whether the run starts by itself or by a conflict, and the start the other way."""
+    """Return how the run starts, with or without a conflict, and when it would otherwise."""
     now_ms, natural_ms, recourse = found.now_ms, found.natural_start_ms, found.recourse
     alone = "no planned start" if natural_ms is None else until(natural_ms, now_ms)
     if found.by_conflict:
@@ -165,9 +165,9 @@ def _how(found: Forecast) -> list[tuple[str, str]]:
             ("how", "by a conflict: running work is cut if too few GPUs are free by then"),
             ("by itself", alone),
         ]
-    facts = [("how", "by itself: room or money is expected to be free then")]
+    facts = [("how", "without a conflict: GPUs or money are expected to be free then")]
     if found.conflict:
-        facts = [("how", f"conflict/{found.conflict} makes room; what was cut is stopping")]
+        facts = [("how", f"conflict/{found.conflict} frees GPUs; runs that were cut are stopping")]
     elif natural_ms is not None and natural_ms != found.start_ms:
         facts.append(("by itself", alone))
     if recourse is not None and recourse.why_not:
@@ -194,8 +194,8 @@ def _danger(danger: Danger) -> str:
     asked = f"for reservation/{danger.reservation}" if danger.reservation else "declared by hand"
     which = f"conflict/{danger.conflict} {asked}" if danger.conflict else asked
     if danger.odds is None:
-        unless = "" if danger.is_certain else ", unless a draw makes that needless"
-        return f"{which}: a part of it is cut before any draw{unless}"
+        unless = "" if danger.is_certain else ", unless a draw makes that unnecessary"
+        return f"{which}: a part of the run is cut before any draw{unless}"
     first = "a part of it is cut first; " if danger.is_certain else ""
     return (
         f"{which}: {first}drawn first with odds {odds_text(danger.odds)}, "
@@ -209,9 +209,9 @@ def _help_lines(
     if found.run.rounds is not None:
         return []  # Its turn comes without a change.
     if not found.remedies:
-        return ["what would help: no single change that was tried would start it now"]
+        return ["what would help: none of the single changes that were tried would start it now"]
     shown = found.remedies if show_wide else found.remedies[:HELP_MAX]
-    lines = ["what would start it now, each tried by dry run"]
+    lines = ["changes that would start it now, each tried by a dry run"]
     for remedy in shown:
         effect = remedy.effect
         if _is_changed(found, remedy):

@@ -56,7 +56,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What one envelope has paid for one run so far, and how many GPUs it pays for at present."""
+    """The amount that one envelope has paid for one run so far, and its GPUs at present."""
 
     run: str
     owner: str

@@ -1,4 +1,4 @@
-"""What a command did, or would do: its decision as lines for people or as a tree. Pure."""
+"""The effect of a command, or of a dry run: its decision as lines for people or as a tree. Pure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def outcome_lines(
     unreal = {
         name for _, name, change in decision.changes if dry_run and change is Change.SUBMITTED
     }
-    # What time has made due is decided first, so it is shown first.
+    # Due changes are decided first, so they are shown first.
     lines += handover_lines(events, before)
     lines += summed
     shown, others = _own_events(events, mine)
@@ -261,7 +261,7 @@ def _marked(
     if event.status is NodeStatus.READY:
         return line
     if not any(_is_on(lease, event.node) for lease in before.values()):
-        return f"{line}; nothing was on it"
+        return f"{line}; no work was on it"
     names_on = moment.view.node_leases.get(event.node, ())
     staying = dict.fromkeys(moment.view.leases[name].fact.run for name in names_on)
     return f"{line}; still on it: {names(staying)}" if staying else line

@@ -1,4 +1,4 @@
-"""What a decision did to firm starts, filled spares and conflicts, as lines. Pure."""
+"""The effect of a decision on firm starts, filled spares and conflicts, as lines. Pure."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ from quorate.views.word_forms import gpus, hours, until
 _CUTS_MAX = 8
 _RESULTS = {
     ConflictOutcome.CLEARED: "is settled",
-    ConflictOutcome.NOT_NEEDED: "is settled: nothing has to be cut any more",
-    ConflictOutcome.INSUFFICIENT: "is settled: all allowed cuts would be too few; nothing is cut",
+    ConflictOutcome.NOT_NEEDED: "is settled: no more cuts are needed",
+    ConflictOutcome.INSUFFICIENT: (
+        "is settled: all allowed cuts would not be enough, so nothing is cut"
+    ),
 }
 
 
@@ -53,10 +55,10 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
             name = f"reservation/{event.reservation}"
             if event.outcome is ReservationOutcome.ACTIVATED:
                 return [f"{name} is closed: its run starts"]
-            return [f"{name} is closed: what it held is free again"]
+            return [f"{name} is closed: its GPUs and held hours are free again"]
         case BackfillNoted():
             when = until(event.vacate_ms, now_ms)
-            kept = f"room is kept for reservation/{event.reservation}"
+            kept = f"GPUs are kept free for reservation/{event.reservation}"
             return [f"run/{event.run} has to end by {when}: {kept}"]
         case LoanRecalled():
             what = f"run/{event.run}: {bundle_words(event.bundle)} is recalled by {event.payer}"
@@ -84,7 +86,7 @@ def _made(event: ReservationMade, moment: Moment, *, ask: bool, dry_run: bool) -
     how = how_words(by_conflict=event.by_conflict)
     lines = [f"run/{event.run} {said('has', dry_run=dry_run)} a firm start {when}, {how}"]
     if event.by_conflict and natural_ms is not None:
-        lines.append(f"  by itself it would start {until(natural_ms, now_ms)}")
+        lines.append(f"  without a conflict it would start {until(natural_ms, now_ms)}")
     where = f"{event.slice.gpus} {event.slice.flavor}: {place_text(event.slice, most=4)}"
     lines.append(
         f"  reservation/{event.reservation}: {where}; paid by {shares_text(event.payers, most=4)}"
@@ -128,4 +130,4 @@ def barred_lines(event: RunEnded, moment: Moment) -> list[str]:
     if until_ms != event.at_ms + moment.view.pools[run.pool].pause_ms:
         return []
     when = until(until_ms, moment.now_ms)
-    return [f"  others were cut for it: {run.owner} may not ask for a conflict before {when}"]
+    return [f"  other runs were cut for it: {run.owner} may not call a conflict before {when}"]

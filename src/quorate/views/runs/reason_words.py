@@ -1,4 +1,4 @@
-"""Why leases begin and end, and what a stop leads to, in words. Pure."""
+"""Why leases begin and end, and the outcome of a stop, in words. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BEGAN: Final[dict[StartReason, str]] = {
     StartReason.START: "the run was admitted",
     StartReason.GROW: "one step more",
     StartReason.SWAP: "continues after a loss",
-    StartReason.HANDOVER: "the same slots, another payer",
+    StartReason.HANDOVER: "another payer took over, on the same slots",
 }
 
 _ENDED: Final[dict[EndReason, str]] = {
@@ -25,10 +25,10 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.RECLAIMED_BY_SPARE: "the spare's slots were needed",
     EndReason.FILLED: "another run fills the spare's slots",
     EndReason.DRAINED: "the node is taken out of service",
-    EndReason.OVERSTAYED: "the slots were due to another run",
+    EndReason.OVERSTAYED: "the slots were reserved for another run",
     EndReason.BURST_CUT: "the owner was above its share",
     EndReason.RANDOM_PREEMPT: "drawn in a lottery",
-    EndReason.BUDGET_EXHAUSTED: "no envelope that may pay has anything left",
+    EndReason.BUDGET_EXHAUSTED: "no envelope that may pay has GPU-hours left",
     EndReason.WINDOW_CLOSED: "the payer's window ended",
     EndReason.HANDOVER: "another payer takes over",
     EndReason.ROUND_END: "the round is over",

@@ -1,4 +1,4 @@
-"""What the client adds to a run before it is submitted: a name, a nonce, its user.
+"""The fields that the client adds to a run before it is submitted: a name, a nonce, its user.
 
 Random numbers are drawn here, outside of ``core``, so that decisions need none.
 """

@@ -1,4 +1,4 @@
-"""What a decision did to runs that continue: takeovers, widths, payers. Pure."""
+"""The effect of a decision on runs that continue: takeovers, widths, payers. Pure."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def continuing_lines(
 def _by_run(
     runs: Iterable[str], leases: Mapping[str, Lease], *, without: Collection[str] = ()
 ) -> dict[str, Holding]:
-    """Return what each of ``runs`` holds of ``leases``, except the leases in ``without``."""
+    """Return the leases of each of ``runs`` among ``leases``, except those in ``without``."""
     found: dict[str, list[Lease]] = {run: [] for run in runs}
     for name, lease in leases.items():
         if lease.fact.run in found and name not in without:

@@ -1,4 +1,4 @@
-"""Verbs of an outcome: for what happened, and for what a dry run would do."""
+"""Verbs of an outcome: for a decision that was recorded, and for a dry run."""
 
 from __future__ import annotations
 

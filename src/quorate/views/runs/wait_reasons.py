@@ -1,4 +1,4 @@
-"""Why runs wait: the recorded refusal of each; for a few runs it is computed anew. Pure.
+"""Why runs wait: the recorded refusal of each; for a few runs the refusal is computed again. Pure.
 
 The ledger records a refusal when its code changes, so its numbers are those of that time. The first
 runs of a list show what admission answers now; the others show the recorded refusal and its time.

@@ -1,4 +1,4 @@
-"""What a decision may read of the fleet: pools, nodes, domains and free slots."""
+"""The fleet, as a decision may read it: pools, nodes, domains and free slots."""
 
 from __future__ import annotations
 

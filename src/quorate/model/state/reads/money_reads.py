@@ -1,4 +1,4 @@
-"""What a decision may read of money: budgets, accounts and holds."""
+"""Money, as a decision may read it: budgets, accounts and holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decision may read of plans: firm starts, conflicts, loans and caches of planning."""
+"""Plans, as a decision may read them: firm starts, conflicts, loans and caches of planning."""
 
 from __future__ import annotations
 

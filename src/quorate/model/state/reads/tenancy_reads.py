@@ -1,4 +1,4 @@
-"""What a decision may read of tenancy: owners, quotas, use, tokens and requests."""
+"""Tenancy, as a decision may read it: owners, quotas, use, tokens and requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decision may read of work: runs, the queue, rounds and leases."""
+"""Work, as a decision may read it: runs, the queue, rounds and leases."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class WorkView(Protocol):
 
     @property
     def owed_cache(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """By pool and instant, what its runs were due and had; see ``entitlements_ms``.
+        """By pool and instant, the time that its runs were due and had; see ``entitlements_ms``.
 
         Dropped when a lease or a run in rounds begins or ends, or a budget changes.
         """
