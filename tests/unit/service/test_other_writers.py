@@ -75,14 +75,14 @@ def test_a_store_that_does_not_answer_is_told_after_a_while_and_waited_for() -> 
     others, watch = following(shared()[1])
     watch.has_no_answer(0)
     assert not others.read_on()
-    assert (others.is_away, others.trouble, others.wait_s()) == (True, "", inf)
+    assert (others.away, others.trouble, others.wait_s()) == ("played: no answer", "", inf)
     watch.has_no_answer(2 * AWAY_S)
     assert not others.read_on()
     assert ("played: no answer" in others.trouble, others.wait_s()) == (True, inf)
     watch.has_read(watch.seq)
     assert others.wait_s() == 0
     assert not others.read_on()
-    assert (others.trouble, others.is_away) == ("", False)
+    assert (others.trouble, others.away) == ("", "")
 
 
 def test_without_a_watch_the_ledger_is_read_every_half_second() -> None:
