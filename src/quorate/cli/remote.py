@@ -12,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate.cli.printing import Printouts, print_lines, print_tree
-from quorate.cli.service_errors import command_error, telling_why
+from quorate.cli.service_errors import command_error, telling_why, uncertain_error
 from quorate.cli.settings import CSV, Settings
 from quorate.client.asker import Asker
 from quorate.client.contexts import Target
-from quorate.client.errors import RefusedError
+from quorate.client.errors import RefusedError, UncertainError
 from quorate.client.plain_http import driver_for
 from quorate.client.retrying import Retrying
 from quorate.operations.common_requests import MORE
@@ -60,10 +60,13 @@ def ask_service(
     name: str,
     questions: Sequence[Struct],
     line_of: Callable[[Any], str] | None,
+    *,
+    key: str | None,
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    With ``line_of`` a table has only this line of each response.
+    With ``line_of`` a table has only this line of each response. ``key`` is the idempotency key of
+    the whole command, if the requests have numbers of it.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
@@ -73,6 +76,8 @@ def ask_service(
             except RefusedError as error:
                 printouts.refuse(command_error(error, target))
                 continue
+            except UncertainError as error:
+                raise uncertain_error(error, key or error.idempotency_key) from None
             if line_of is not None and settings.is_table:
                 told = told._replace(shown=[line_of(asked)])
             is_apart = bool(position) and settings.is_table and line_of is None

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from quorate.cli.settings import KEY_OPTION
 from quorate.client.contexts import NoContextError, Target
-from quorate.client.errors import QuorateClientError, RefusedError, UnauthenticatedError
+from quorate.client.errors import (
+    QuorateClientError,
+    RefusedError,
+    UnauthenticatedError,
+    UncertainError,
+)
 from quorate.client.service_address import BadPlaceError
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 
@@ -26,8 +32,27 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
             return CommandError(Exit.REFUSED, str(error))
         case BadPlaceError():
             return CommandError(Exit.USAGE, str(error))
+        case UncertainError():
+            return uncertain_error(error, error.idempotency_key)
         case _:
             return CommandError(Exit.UNUSABLE, str(error))
+
+
+def uncertain_error(error: UncertainError, key: str | None) -> CommandError:
+    """Return the error of a command that may have been recorded; ``key`` repeats it safely."""
+    import shlex
+
+    from quorate.views.statuses import TIMED_OUT
+
+    if key is not None:
+        told = shlex.quote(key)
+        remedy = f"repeat the same command with: {KEY_OPTION} {told}; it is then carried out once"
+    elif error.is_repeatable:
+        remedy = "repeat the same command: a repetition changes nothing more"
+    else:
+        remedy = "look first what was recorded, before you repeat it"
+    looks = "what was recorded is shown by: quorate get runs, quorate ledger log"
+    return CommandError(Exit.UNCERTAIN, f"{error.fact}; {remedy}; {looks}", fault=TIMED_OUT)
 
 
 def _advice(error: RefusedError, target: Target | None) -> list[str]:

@@ -23,6 +23,7 @@ class Exit(IntEnum):
     UNUSABLE = 4
     UNSOUND = 5
     UNTOLD = 6
+    UNCERTAIN = 7
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
