@@ -11,6 +11,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from quorate.cli.answer_age import AgeKeeper
 from quorate.cli.printing import Printouts, print_lines, print_tree
 from quorate.cli.service_errors import command_error, telling_why, uncertain_error
 from quorate.cli.settings import CSV, Settings
@@ -48,10 +49,13 @@ def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> It
     """Open a client of ``target``; its errors end the command as for a ledger's file."""
     check_typed(settings)
     with telling_why(target):
-        driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
+        driver = AgeKeeper(driver_for(target.place, timeout_s=settings.answer_timeout_s()))
         # After a timeout the user gets an error instead of another wait.
         with Asker(driver, Retrying(tries=tries, waits_again=False)) as client:
-            yield client
+            try:
+                yield client
+            finally:
+                driver.note()
 
 
 def ask_service(
