@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from quorate.cli.completing import context_names
-from quorate.cli.settings import CSV, KEY_OPTION, LEDGER_DEFAULT, LOCK_TIMEOUT_S, Settings
+from quorate.cli.settings import CSV, LEDGER_DEFAULT, LOCK_TIMEOUT_S, Settings
+from quorate.views.exits import KEY_OPTION
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[str]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate.cli.settings import KEY_OPTION
 from quorate.client.contexts import NoContextError, Target
 from quorate.client.errors import (
     QuorateClientError,
@@ -14,7 +13,7 @@ from quorate.client.errors import (
     UncertainError,
 )
 from quorate.client.service_address import BadPlaceError
-from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.exits import KEY_OPTION, UNKNOWN_NAME, CommandError, Exit
 
 
 def command_error(error: QuorateClientError, target: Target | None = None) -> CommandError:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quorate.views.exits import CommandError, Exit
+from quorate.views.exits import KEY_OPTION, CommandError, Exit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,6 @@ LEDGER_DEFAULT: Final = "quorate.db"
 CSV: Final = "csv"
 """The additional output format of commands whose response fits a spreadsheet."""
 ACTOR_CHARS_MAX: Final = 256
-KEY_OPTION: Final = "--idempotency-key"
 KEY_CHARS_MAX: Final = 240
 """A command of several requests appends the number of each; a service takes 255 characters."""
 LOCK_TIMEOUT_S: Final = 5.0

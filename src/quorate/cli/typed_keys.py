@@ -10,8 +10,9 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.cli.settings import KEY_OPTION, Settings
+from quorate.cli.settings import Settings
 from quorate.operations.operation import DRY_RUN, KEY, Effect, Operation, Repeat
+from quorate.views.exits import KEY_OPTION
 
 _KEY_BYTES: Final = 16
 

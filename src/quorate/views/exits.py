@@ -28,6 +28,9 @@ class Exit(IntEnum):
     BROKEN_PIPE = 141
 
 
+KEY_OPTION: Final = "--idempotency-key"
+"""The option with which a command that was ``UNCERTAIN`` is repeated, and carried out once."""
+
 UNKNOWN_NAME: Final = "unknown-name"
 """The fault of a request for a name that does not exist; a refusal has the same code."""
 
