@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator
+from threading import main_thread
 
 import httpx
 import pytest
@@ -41,18 +43,18 @@ def typed(bare: Shell, service: Running) -> Callable[..., Said]:
 
 
 class Dropping:
-    """A proxy of a service that drops the answers to writes; afterwards it does ``later``."""
+    """A proxy of a service that drops the first answers to writes; afterwards it does ``later``."""
 
-    def __init__(self, service: Running, later: Callable[[Stand], None]) -> None:
-        self._service, self._later, self._dropped = service, later, 0
+    def __init__(self, service: Running, later: Callable[[Stand], None], *, drops: int = 1) -> None:
+        self._service, self._later, self._drops = service, later, drops
 
     def __call__(self, stand: Stand) -> None:
         if stand.got.method == "GET":
             self._forward(stand)
-        elif self._dropped:
+        elif not self._drops:
             self._later(stand)
         else:
-            self._dropped += 1
+            self._drops -= 1
             self._ask(stand)
             if self._later is ends:
                 ends(stand)
@@ -118,6 +120,23 @@ def test_several_requests_of_one_command_are_repeated_under_one_key(
     again = typed("delete", *nodes, "--idempotency-key", key)
     assert again.code == 0, again
     assert again.err.count("this request was carried out before") == 1
+
+
+def test_command_interrupted_before_the_answer_prints_its_key(
+    typed: Callable[..., Said], service: Running
+) -> None:
+    def interrupt(stand: Stand) -> None:
+        del stand
+        signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+
+    before = _runs(typed)
+    proxy_of = Dropping(service, interrupt, drops=0)
+    with serving(proxy_of) as proxy:
+        said = typed(*SUBMIT, at=proxy.url)
+    assert said.code == Exit.INTERRUPTED, said
+    assert "the request may have been recorded" in said.err
+    assert re.findall(r"--idempotency-key ([0-9a-f]{32});", said.err)
+    assert _runs(typed) == before
 
 
 def test_command_that_sets_a_state_may_be_repeated_without_a_key(

@@ -81,12 +81,13 @@ def _print_next(settings: Settings, found: Answer, *, is_apart: bool) -> None:
 
 def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
     """Return the response of an operation as a tree, with all pages of a list; print nothing."""
-    (asked,), _ = with_keys(settings, OPERATIONS[name], [asked])
+    (asked,), key = with_keys(settings, OPERATIONS[name], [asked])
     target = settings.service()
     if target is not None:
         from quorate.cli.remote import all_pages, service
+        from quorate.cli.service_errors import interruptible
 
-        with service(settings, target) as client:
+        with service(settings, target) as client, interruptible(OPERATIONS[name], asked, key):
             return all_pages(client, name, asked)[0]
     from quorate.operations.answering import answer
 

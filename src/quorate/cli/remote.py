@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from quorate.cli.answer_age import AgeKeeper
 from quorate.cli.printing import Printouts, print_lines, print_tree
-from quorate.cli.service_errors import command_error, telling_why, uncertain_error
+from quorate.cli.service_errors import command_error, interruptible, telling_why, uncertain_error
 from quorate.cli.settings import CSV, Settings
 from quorate.client.asker import Asker
 from quorate.client.contexts import Target
@@ -70,13 +70,14 @@ def ask_service(
     """Request one operation several times, and print the responses with lines between them.
 
     With ``line_of`` a table has only this line of each response. ``key`` is the idempotency key of
-    the whole command, if the requests have numbers of it.
+    the whole command, if the operation takes one.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
         for position, asked in enumerate(questions):
             try:
-                told = _told(settings, client, name, asked)
+                with interruptible(OPERATIONS[name], asked, key):
+                    told = _told(settings, client, name, asked)
             except RefusedError as error:
                 printouts.refuse(command_error(error, target))
                 continue
