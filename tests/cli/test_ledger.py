@@ -385,3 +385,12 @@ def test_init_finishes_a_ledger_whose_making_was_interrupted(bare: Shell) -> Non
     assert "created ledger" in bare.ok("init")
     bare.ok("get", "runs")
     assert bare("init").code == 1
+
+
+def test_backup_where_only_a_service_is_known_says_where_to_run_it(bare: Shell) -> None:
+    bare.environ["QUORATE_SERVER"] = "http://127.0.0.1:9"
+    said = bare("ledger", "backup", "--out", "copy.db")
+    assert said.code == 4
+    assert "a service cannot copy its own; run the command on the machine of" in said.err
+    assert "--server" not in bare("ledger", "backup", "--help").out
+    assert bare("--server", "http://127.0.0.1:9", "ledger", "backup", "--out", "b").code == 2

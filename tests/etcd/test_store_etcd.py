@@ -416,7 +416,7 @@ def test_a_ledger_whose_etcd_has_no_space_is_usable_after_it_was_opened_again(
             added = fill(store, blocks=2)
             with pytest.raises(StoreError, match="NOSPACE"):
                 _overwrite(client)
-            with pytest.raises(StoreError, match="restart this program"):
+            with pytest.raises(StoreError, match="restart a service of the ledger"):
                 fill(store, blocks=1)
             with pytest.raises(StoreError, match="NOSPACE"):
                 store.check_writable()

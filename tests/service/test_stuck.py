@@ -80,7 +80,9 @@ def _readyz(client: httpx.Client, status: int) -> httpx.Response | None:
     return found if found.status_code == status else None
 
 
-def test_what_is_given_up_at_the_end_is_told_to_come_back(tmp_path: Path) -> None:
+def test_write_given_up_at_the_end_may_be_recorded_and_is_not_called_unavailable(
+    tmp_path: Path,
+) -> None:
     held = Held(tmp_path, limits__stop_s="1")
     held.served.start()
     held.hold.set()
@@ -96,11 +98,10 @@ def test_what_is_given_up_at_the_end_is_told_to_come_back(tmp_path: Path) -> Non
         held.let_go.set()
         held.served.stop()
     head, _, body = answers[0].partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 503 ")
+    assert head.startswith(b"HTTP/1.1 504 ")
     assert b"content-type: application/problem+json" in head
-    assert b"retry-after: 1" in head
-    assert json.loads(body)["code"] == "unavailable"
-    assert b"it may still be recorded" in body
+    assert json.loads(body)["code"] == "timed-out"
+    assert b"it may be recorded: check first, or repeat it" in body
     # A read waits for no write.
     assert answers[1].startswith(b"HTTP/1.1 200 ")
 

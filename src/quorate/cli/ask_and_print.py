@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from quorate.cli.printing import Printouts, print_lines, print_tree, telling
 from quorate.cli.settings import CSV, Settings
+from quorate.cli.typed_keys import with_keys
 from quorate.operations.caller import Caller
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.table import OPERATIONS
@@ -42,11 +43,12 @@ def ask_each(
     or a request was refused. With ``line_of`` a table has only this line of each response.
     """
     operation = OPERATIONS[name]
+    questions, key = with_keys(settings, operation, questions)
     target = settings.service()
     if target is not None:
         from quorate.cli.remote import ask_service
 
-        ask_service(settings, target, name, questions, line_of)
+        ask_service(settings, target, name, questions, line_of, key=key)
         return
     from dataclasses import replace
 
@@ -79,11 +81,13 @@ def _print_next(settings: Settings, found: Answer, *, is_apart: bool) -> None:
 
 def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
     """Return the response of an operation as a tree, with all pages of a list; print nothing."""
+    (asked,), key = with_keys(settings, OPERATIONS[name], [asked])
     target = settings.service()
     if target is not None:
         from quorate.cli.remote import all_pages, service
+        from quorate.cli.service_errors import interruptible
 
-        with service(settings, target) as client:
+        with service(settings, target) as client, interruptible(OPERATIONS[name], asked, key):
             return all_pages(client, name, asked)[0]
     from quorate.operations.answering import answer
 

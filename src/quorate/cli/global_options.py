@@ -12,6 +12,7 @@ import click
 
 from quorate.cli.completing import context_names
 from quorate.cli.settings import CSV, LEDGER_DEFAULT, LOCK_TIMEOUT_S, Settings
+from quorate.views.exits import KEY_OPTION
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[str]
@@ -80,6 +81,17 @@ def lock_option(command: F) -> F:
         metavar="SECONDS",
         help="How long to wait while another process writes.  "
         f"[env: QUORATE_LOCK_TIMEOUT; default: {LOCK_TIMEOUT_S:.0f}]",
+    )
+
+
+def key_option(command: F) -> F:
+    """Return ``command`` with ``--idempotency-key``."""
+    return _option(
+        command,
+        KEY_OPTION,
+        "key_option",
+        metavar="KEY",
+        help="Carry the command out once, however often it is repeated with this key within a day.",
     )
 
 
@@ -171,7 +183,7 @@ def writer(command: F) -> F:
     dry_run = click.option(
         "--dry-run", is_flag=True, help="Show what would be recorded, without writing it."
     )
-    return dry_run(ledger_options(actor_option(lock_option(output_option(command)))))
+    return dry_run(ledger_options(actor_option(lock_option(key_option(output_option(command))))))
 
 
 def _option(command: F, *names: str, **attributes: Any) -> F:

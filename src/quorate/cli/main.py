@@ -42,6 +42,7 @@ Exit codes:
   4  the ledger, a service or another file cannot be used
   5  the ledger does not verify
   6  the change was recorded, but the output could not be written
+  7  the change may have been recorded: repeat it with the printed --idempotency-key
 """
 
 

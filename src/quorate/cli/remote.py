@@ -11,12 +11,13 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from quorate.cli.answer_age import AgeKeeper
 from quorate.cli.printing import Printouts, print_lines, print_tree
-from quorate.cli.service_errors import command_error, telling_why
+from quorate.cli.service_errors import command_error, interruptible, telling_why, uncertain_error
 from quorate.cli.settings import CSV, Settings
 from quorate.client.asker import Asker
 from quorate.client.contexts import Target
-from quorate.client.errors import RefusedError
+from quorate.client.errors import RefusedError, UncertainError
 from quorate.client.plain_http import driver_for
 from quorate.client.retrying import Retrying
 from quorate.operations.common_requests import MORE
@@ -48,10 +49,13 @@ def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> It
     """Open a client of ``target``; its errors end the command as for a ledger's file."""
     check_typed(settings)
     with telling_why(target):
-        driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
+        driver = AgeKeeper(driver_for(target.place, timeout_s=settings.answer_timeout_s()))
         # After a timeout the user gets an error instead of another wait.
         with Asker(driver, Retrying(tries=tries, waits_again=False)) as client:
-            yield client
+            try:
+                yield client
+            finally:
+                driver.note()
 
 
 def ask_service(
@@ -60,19 +64,25 @@ def ask_service(
     name: str,
     questions: Sequence[Struct],
     line_of: Callable[[Any], str] | None,
+    *,
+    key: str | None,
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    With ``line_of`` a table has only this line of each response.
+    With ``line_of`` a table has only this line of each response. ``key`` is the idempotency key of
+    the whole command, if the operation takes one.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
         for position, asked in enumerate(questions):
             try:
-                told = _told(settings, client, name, asked)
+                with interruptible(OPERATIONS[name], asked, key):
+                    told = _told(settings, client, name, asked)
             except RefusedError as error:
                 printouts.refuse(command_error(error, target))
                 continue
+            except UncertainError as error:
+                raise uncertain_error(error, key or error.idempotency_key) from None
             if line_of is not None and settings.is_table:
                 told = told._replace(shown=[line_of(asked)])
             is_apart = bool(position) and settings.is_table and line_of is None

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from quorate.client.contexts import NoContextError, Target
-from quorate.client.errors import QuorateClientError, RefusedError, UnauthenticatedError
+from quorate.client.errors import (
+    QuorateClientError,
+    RefusedError,
+    UnauthenticatedError,
+    UncertainError,
+)
 from quorate.client.service_address import BadPlaceError
-from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.operations.operation import DRY_RUN, Effect, Operation, Repeat
+from quorate.views.exits import KEY_OPTION, UNKNOWN_NAME, CommandError, Exit
 
 
 def command_error(error: QuorateClientError, target: Target | None = None) -> CommandError:
@@ -26,8 +34,47 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
             return CommandError(Exit.REFUSED, str(error))
         case BadPlaceError():
             return CommandError(Exit.USAGE, str(error))
+        case UncertainError():
+            return uncertain_error(error, error.idempotency_key)
         case _:
             return CommandError(Exit.UNUSABLE, str(error))
+
+
+def uncertain_error(error: UncertainError, key: str | None) -> CommandError:
+    """Return the error of a command that may have been recorded; ``key`` repeats it safely."""
+    from quorate.views.statuses import TIMED_OUT
+
+    remedy = _remedy(key, is_repeatable=error.is_repeatable)
+    return CommandError(Exit.UNCERTAIN, f"{error.fact}; {remedy}", fault=TIMED_OUT)
+
+
+def _remedy(key: str | None, *, is_repeatable: bool) -> str:
+    """Return how a command that may have been recorded is repeated."""
+    import shlex
+
+    looks = "what was recorded is shown by: quorate get runs, quorate ledger log"
+    if key is not None:
+        told = f"{KEY_OPTION} {shlex.quote(key)}"
+        return f"repeat the same command with: {told}; it is then carried out once; {looks}"
+    if is_repeatable:
+        return f"repeat the same command: a repetition changes nothing more; {looks}"
+    return f"look first what was recorded, before you repeat it; {looks}"
+
+
+@contextmanager
+def interruptible(operation: Operation, asked: Struct, key: str | None) -> Iterator[None]:
+    """Run the block, which sends ``asked``; if it is interrupted, say what may be recorded.
+
+    ``key`` is the one with which the command can be repeated, if there is one.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if operation.effect is not Effect.WRITE or getattr(asked, DRY_RUN, False):
+            raise
+        remedy = _remedy(key, is_repeatable=operation.repeat is Repeat.SAME)
+        told = f"interrupted before the answer; the request may have been recorded; {remedy}"
+        raise CommandError(Exit.INTERRUPTED, told) from None
 
 
 def _advice(error: RefusedError, target: Target | None) -> list[str]:

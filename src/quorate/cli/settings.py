@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quorate.views.exits import CommandError, Exit
+from quorate.views.exits import KEY_OPTION, CommandError, Exit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,8 @@ LEDGER_DEFAULT: Final = "quorate.db"
 CSV: Final = "csv"
 """The additional output format of commands whose response fits a spreadsheet."""
 ACTOR_CHARS_MAX: Final = 256
+KEY_CHARS_MAX: Final = 240
+"""A command of several requests appends the number of each; a service takes 255 characters."""
 LOCK_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S_MAX: Final = 86_400.0
 ANSWER_TIMEOUT_S: Final = 120.0
@@ -34,6 +36,7 @@ class Settings(NamedTuple):
     lock_timeout_option: str | None = None
     context_option: str | None = None
     server_option: str | None = None
+    key_option: str | None = None
     output: str = "table"
 
     @property
@@ -96,6 +99,14 @@ class Settings(NamedTuple):
         return one_line(
             self.environ.get("QUORATE_ACTOR") or _login_name(), "QUORATE_ACTOR", ACTOR_CHARS_MAX
         )
+
+    def idempotency_key(self) -> str | None:
+        """Return the key of the option, None without one; raises ``CommandError``."""
+        if self.key_option is None:
+            return None
+        if not self.key_option.isascii():
+            raise CommandError(Exit.USAGE, f"{KEY_OPTION}: must be ASCII, got {self.key_option!r}")
+        return one_line(self.key_option, KEY_OPTION, KEY_CHARS_MAX)
 
     def lock_timeout_s(self) -> float:
         """Return the lock timeout: the option, the environment, or 5 seconds."""

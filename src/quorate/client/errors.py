@@ -8,7 +8,8 @@
     │   ├── UnknownHostError     the host name cannot be resolved
     │   ├── NotListeningError    no process listens at the address
     │   ├── UntrustedError       the server's certificate is not trusted
-    │   └── TimedOutError        no response within the timeout
+    │   ├── TimedOutError        no response within the timeout
+    │   └── UncertainError       a write may have been recorded; no try gave its result
     ├── NotQuorateError          another program responded, such as a proxy
     │   └── MissingFieldError    the answer lacks a field; also an AttributeError
     ├── WaitedTooLongError       the expected state was not reached in time
@@ -56,6 +57,45 @@ class UntrustedError(UnreachableError):
 
 class TimedOutError(UnreachableError):
     """The server did not respond in time."""
+
+
+class UncertainError(UnreachableError):
+    """A write may have been recorded: one try had no result, and no later try had one either.
+
+    ``first`` is the error of that try, and ``last`` that of the last one. A repetition with
+    ``idempotency_key`` is carried out once; it is None if the operation takes no key. If
+    ``is_repeatable``, a repetition is safe. ``fact`` says what is known, without a remedy.
+    """
+
+    def __init__(
+        self,
+        first: QuorateClientError,
+        last: QuorateClientError,
+        *,
+        idempotency_key: str | None,
+        is_repeatable: bool,
+    ) -> None:
+        self.first, self.last = first, last
+        self.idempotency_key = idempotency_key
+        self.is_repeatable = is_repeatable
+        later = "" if last is first else f"; a later try failed, too: {_cause_of(last)}"
+        self.fact = f"the request may have been recorded: {_cause_of(first)}{later}"
+        super().__init__(f"{self.fact}; {self._remedy()}", maybe_done=True)
+
+    def _remedy(self) -> str:
+        if self.idempotency_key is not None:
+            return (
+                f"repeat it unchanged with idempotency_key={self.idempotency_key!r}, so that it is "
+                "carried out once, or look first what was recorded"
+            )
+        if self.is_repeatable:
+            return "repeat it unchanged: a repetition changes nothing more"
+        return "look first what was recorded, before you repeat it"
+
+
+def _cause_of(error: QuorateClientError) -> str:
+    """Return what failed, without the remedy, which is that of a single try."""
+    return str(error).partition(";")[0].partition("\n")[0]
 
 
 class NotQuorateError(QuorateClientError):
@@ -123,7 +163,7 @@ class BusyError(RefusedError):
 
 
 class FailedError(RefusedError):
-    """The service has a fault. It may or may not have carried out the request."""
+    """The service has a fault. Of a write it is an ``UncertainError``."""
 
 
 _KINDS: Final[dict[int, type[RefusedError]]] = {

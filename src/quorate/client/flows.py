@@ -17,7 +17,7 @@ from quorate.client.errors import (
     QuorateClientError,
     WaitedTooLongError,
 )
-from quorate.client.retrying import Retrying, is_retried, keyed
+from quorate.client.retrying import Retrying, conclusion, is_retried, is_uncertain, keyed
 from quorate.client.sse import Message, Messages
 from quorate.operations.operation import Operation
 
@@ -76,19 +76,25 @@ def exchange(
 ) -> Flow[T]:
     """Send a request, with retries if they are safe, and return ``read`` of the reply.
 
-    All tries have the same idempotency key.
+    All tries have the same idempotency key. Raises ``UncertainError`` for a write of which one try
+    may have been carried out, unless a later try shows whether it was.
     """
     asked = keyed(operation, asked)
     request = wire.request_of(operation, asked, accept=accept)
-    failures = 0
+    failures, uncertain = 0, None
     while True:
         try:
             reply: wire.Reply = yield Send(request)
             return read(reply)
         except QuorateClientError as error:
             failures += 1
+            if uncertain is None and is_uncertain(operation, asked, error):
+                uncertain = error
             if not retrying.goes_on(failures, error) or not is_retried(operation, asked, error):
-                raise
+                found = conclusion(operation, asked, uncertain, error)
+                if found is error:
+                    raise
+                raise found from error
             pause_s = retrying.wait_s(failures, error)
         yield Pause(pause_s)
 

@@ -12,14 +12,18 @@ from msgspec import Struct
 from quorate.client.errors import (
     BusyError,
     FailedError,
+    ForbiddenError,
     NotQuorateError,
     QuorateClientError,
+    RefusedError,
     TimedOutError,
+    UnauthenticatedError,
+    UncertainError,
     UnknownHostError,
     UnreachableError,
     UntrustedError,
 )
-from quorate.operations.operation import DRY_RUN, Operation, Repeat
+from quorate.operations.operation import DRY_RUN, KEY, Effect, Operation, Repeat
 
 TRIES_MAX: Final = 6
 WAIT_S_MIN: Final = 0.2
@@ -27,7 +31,8 @@ WAIT_S_MAX: Final = 20.0
 KEY_BYTES: Final = 16
 GATEWAY: Final = (502, 503, 504)
 """Statuses of a proxy that could not reach the service."""
-_KEY: Final = "idempotency_key"
+_UNDECIDED: Final = frozenset({"not-found", "method-not-allowed", "too-many-requests", "unsound"})
+"""Refusals that the state did not decide, so they say nothing about an earlier try."""
 _DICE_BITS: Final = 53
 
 
@@ -69,9 +74,9 @@ def keyed(operation: Operation, asked: Struct) -> Struct:
     """Return ``asked`` with an idempotency key, if a retry of the operation needs one."""
     if operation.repeat is not Repeat.KEYED or getattr(asked, DRY_RUN, False):
         return asked
-    if getattr(asked, _KEY) is not None:
+    if getattr(asked, KEY) is not None:
         return asked
-    return msgspec.structs.replace(asked, **{_KEY: os.urandom(KEY_BYTES).hex()})
+    return msgspec.structs.replace(asked, **{KEY: os.urandom(KEY_BYTES).hex()})
 
 
 def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -> bool:
@@ -95,7 +100,50 @@ def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -
 
 
 def _is_harmless(operation: Operation, asked: Struct) -> bool:
-    if getattr(asked, DRY_RUN, False) or getattr(asked, _KEY, None) is not None:
+    if getattr(asked, DRY_RUN, False) or getattr(asked, KEY, None) is not None:
         return True
     is_same = operation.repeat in (Repeat.SAFE, Repeat.SAME)
     return is_same and getattr(asked, "if_match", None) is None
+
+
+def is_uncertain(operation: Operation, asked: Struct, error: QuorateClientError) -> bool:
+    """Return whether the try that ended with ``error`` may have recorded something."""
+    if operation.effect is not Effect.WRITE or getattr(asked, DRY_RUN, False):
+        return False
+    match error:
+        case UnreachableError():
+            return error.maybe_done
+        case NotQuorateError():
+            return error.status in GATEWAY
+        case _:
+            return isinstance(error, FailedError)
+
+
+def conclusion(
+    operation: Operation,
+    asked: Struct,
+    uncertain: QuorateClientError | None,
+    last: QuorateClientError,
+) -> QuorateClientError:
+    """Return the error of a request that is not sent again.
+
+    ``uncertain`` is the error of the first try that may have recorded something, ``last`` that of
+    the last try. A later try that was refused by the ledger shows that nothing was recorded. One
+    that failed shows nothing: its "nothing was recorded" is about that try alone.
+    """
+    if uncertain is None or (last is not uncertain and _is_decided(last)):
+        return last
+    return UncertainError(
+        uncertain,
+        last,
+        idempotency_key=getattr(asked, KEY, None),
+        is_repeatable=_is_harmless(operation, asked),
+    )
+
+
+def _is_decided(error: QuorateClientError) -> bool:
+    """Return whether ``error`` is a decision about the request, so that no try was recorded."""
+    undecided = BusyError | FailedError | UnauthenticatedError | ForbiddenError
+    if not isinstance(error, RefusedError) or isinstance(error, undecided):
+        return False
+    return error.code not in _UNDECIDED

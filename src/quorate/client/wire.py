@@ -226,6 +226,12 @@ def retry_after_s(reply: Reply) -> float | None:
     return min(float(text), RETRY_AFTER_S_MAX)
 
 
+def lag_s(reply: Reply) -> float:
+    """Return the greatest possible age of the answer in seconds; 0 unless a follower says more."""
+    text = reply.headers.get("quorate-lag-ms", "").strip()
+    return int(text) / 1_000 if text.isascii() and text.isdecimal() else 0.0
+
+
 def _not_quorate(reply: Reply) -> NotQuorateError:
     shown = reply.body[:SHOWN_MAX].decode("utf-8", "replace").split("\n", 1)[0].strip()
     what = f": {shown}" if shown.isprintable() and shown else ""

@@ -297,7 +297,8 @@ class UnsureAppendError(StoreDownError):
     def __init__(self, block: Head, why: str) -> None:
         super().__init__(
             f"block {block.height} was sent and may be recorded: {why}; check whether the "
-            "request was carried out before it is sent again, or send it with the same request key"
+            "request was carried out before it is sent again, or send it with the same idempotency "
+            "key (Idempotency-Key)"
         )
         self.block = block
 

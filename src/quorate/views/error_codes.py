@@ -50,5 +50,7 @@ def code_of(error: Exception) -> str | None:
 
 def exit_of(error: Exception) -> Exit | None:
     """Return the exit code of ``error``; None if it is a bug."""
+    if isinstance(error, UnsureAppendError):
+        return Exit.UNCERTAIN
     code = code_of(error)
     return None if code is None else STATUSES[code].exit

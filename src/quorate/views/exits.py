@@ -23,9 +23,13 @@ class Exit(IntEnum):
     UNUSABLE = 4
     UNSOUND = 5
     UNTOLD = 6
+    UNCERTAIN = 7
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
+
+KEY_OPTION: Final = "--idempotency-key"
+"""The option with which a command that was ``UNCERTAIN`` is repeated, and carried out once."""
 
 UNKNOWN_NAME: Final = "unknown-name"
 """The fault of a request for a name that does not exist; a refusal has the same code."""

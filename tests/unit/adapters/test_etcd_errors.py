@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from quorate.adapters.etcd.etcd_errors import explained
+from quorate.ledger.chain import GENESIS
 from quorate.ports.errors import (
     NotLeaderError,
     StoreAccessError,
@@ -13,7 +14,10 @@ from quorate.ports.errors import (
     StoreDownError,
     StoreError,
     StoreFullError,
+    UnsureAppendError,
 )
+from quorate.views.error_codes import exit_of
+from quorate.views.exits import Exit
 
 _Code = grpc.StatusCode
 REFUSED = (_Code.INVALID_ARGUMENT, _Code.FAILED_PRECONDITION, _Code.NOT_FOUND, _Code.UNIMPLEMENTED)
@@ -97,3 +101,15 @@ def test_what_operators_meet_is_explained_with_its_cause(
     assert type(found) is kind
     for words in (*said, "a:1"):
         assert words in str(found)
+
+
+def test_lack_of_space_names_the_program_to_restart() -> None:
+    full = explained(Failed(_Code.RESOURCE_EXHAUSTED, "mvcc: database space exceeded"), "a:1")
+    assert "restart a service of the ledger" in str(full)
+    assert "this program" not in str(full)
+
+
+def test_append_without_an_answer_is_uncertain_and_names_the_idempotency_key() -> None:
+    unsure = UnsureAppendError(GENESIS, "etcd cannot be reached")
+    assert exit_of(unsure) is Exit.UNCERTAIN
+    assert "idempotency key (Idempotency-Key)" in str(unsure)

@@ -131,6 +131,17 @@ def test_the_ledger_is_verified_at_either_desk_by_anybody() -> None:
         assert again.tree() | {"verifies": True, "lotteries": 1} == again.tree()
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_verification_names_what_keeps_the_end_of_the_ledger(*, is_shared: bool) -> None:
+    opened = LedgerOpened(at_ms=NOW_MS, actor="root", ledger_id="test", public_key="")
+    store = MemoryStore([seal(GENESIS, [opened])], is_shared=is_shared)
+    context = BlocksContext(store=store, caller=ADMIN, clock=HandClock())
+    text = "\n".join(lines_of(ask(context, "verify-ledger", VerifyLedger())))
+    assert ("LEDGER.head" in text) is not is_shared
+    assert ("the servers that store the ledger agree on its end" in text) is is_shared
+    assert "quorate ledger verify --against CHECKPOINT" in text
+
+
 def test_receipts_and_checkpoints_are_looked_up() -> None:
     head = ENGINE.head
     kept = ask(bare(signer=sign), "sign-checkpoint", Nothing()).tree()

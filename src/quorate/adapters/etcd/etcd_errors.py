@@ -33,8 +33,8 @@ _DOWN: Final = {
 _STALE_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
 _SPACE: Final = (
     "etcd has no space left (alarm NOSPACE): nothing was recorded; reads still work. Remedy: "
-    "restart this program, which compacts and defragments etcd when it opens the ledger; if the "
-    "alarm comes back, raise --quota-backend-bytes of every member"
+    "restart a service of the ledger, which compacts and defragments etcd when it opens the "
+    "ledger; if the alarm comes back, raise --quota-backend-bytes of every member"
 )
 _SLOW: Final = (
     "etcd applies requests more slowly than they arrive: its disk is too slow, or too many "

@@ -107,13 +107,17 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
     path when the run starts.
     """
     from quorate.cli.slurm.sbatch_options import CommandLine
+    from quorate.cli.typed_keys import new_key
     from quorate.cli.typed_run import worded
 
     settings, line = ctx.obj, ctx.meta[_SLURM]
     assert isinstance(settings, Settings)
     assert isinstance(line, CommandLine)
     script, path, arguments = _read(line.options, line.rest, typed)
-    tree = _document(settings, script, path, arguments, typed)
+    key = settings.idempotency_key() or new_key()
+    tree = _document(settings, script, path, arguments, typed, key=key)
+    if settings.service() is not None:
+        settings = settings._replace(key_option=key)
     for each in script.said:
         click.echo(each, err=True)
     for word in _meant_for_us(ctx, arguments):
@@ -216,9 +220,14 @@ def _document(
     path: str,
     arguments: Sequence[str],
     typed: Mapping[str, Any],
+    *,
+    key: str,
 ) -> dict[str, Any]:
-    """Return the Run document of the job."""
-    import secrets
+    """Return the Run document of the job; ``key`` is its request's, from which its name is made.
+
+    A command that is repeated with the same key then requests the same run.
+    """
+    from binascii import crc32
     from pathlib import Path
 
     from quorate.cli.slurm.batch_job import Job, document_of, job_words, variables_of
@@ -241,10 +250,11 @@ def _document(
     job_name = typed["name"] or script.name or (Path(path).name or "wrap")
     folder = str(Path(script.folder or ".").absolute())
     script.pool = typed["pool"] or script.pool
-    after = _others(settings, job_name) if script.is_singleton else ()
+    name = typed["name"] or f"{prefix([job_name])}{crc32(key.encode()):08x}"
+    others = _others(settings, job_name) if script.is_singleton else ()
     job = Job(
         script=script,
-        name=typed["name"] or f"{prefix([job_name])}{secrets.token_hex(4)}",
+        name=name,
         job_name=job_name,
         words=job_words(script, path, arguments),
         gpus=gpus,
@@ -256,7 +266,7 @@ def _document(
         env=variables_of(
             script, settings.environ, job_name=job_name, submit_dir=str(Path.cwd()), team=team
         ),
-        singleton_after=after,
+        singleton_after=tuple(each for each in others if each != name),
     )
     return document_of(job)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import examples, ledger_options, reader
+from quorate.cli.global_options import examples, file_option, ledger_options, reader
 from quorate.cli.settings import Settings
 
 
@@ -218,7 +218,7 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
 @click.option(
     "--with-keys", is_flag=True, help="Also copy the signing key and the lottery's secret."
 )
-@ledger_options
+@file_option
 @click.pass_obj
 def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
     """Copy the ledger, also while a service writes it.
@@ -227,10 +227,19 @@ def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
     files are not overwritten. The secrets are copied only on request, because their holder can sign
     for the ledger and can compute every future draw.
     """
+    from quorate.adapters.stores.store_urls import shown, store_exists
     from quorate.cli.operator_commands.backup_command import back_up
     from quorate.cli.session import on_file
+    from quorate.views.exits import CommandError, Exit
 
-    on_file(settings, "ledger backup")
+    target = on_file(settings, "ledger backup")
+    if target is not None and not store_exists(settings.ledger):
+        raise CommandError(
+            Exit.UNUSABLE,
+            f"there is no ledger at {shown(settings.ledger)}, and a service cannot copy its own; "
+            "run the command on the machine of the service, with --ledger PATH, or name the ledger "
+            "in etcd: --ledger etcd://...",
+        )
     back_up(settings, settings.ledger, out, with_keys=with_keys)
 
 

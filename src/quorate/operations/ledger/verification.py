@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final
 
@@ -102,6 +102,7 @@ class Sound:
     checkpoints: tuple[tuple[str, Checkpoint], ...]
     receipts: tuple[Receipt, ...]
     is_end_known: bool
+    is_shared: bool = False
 
     def lines(self) -> list[str]:
         """Return the checks that were made, as text."""
@@ -126,6 +127,12 @@ class Sound:
 
     def _doubt(self) -> str:
         """Return which events at the end may be missing, and how to find out."""
+        if self.is_shared:
+            return (
+                "the servers that store the ledger agree on its end; only a checkpoint kept "
+                "elsewhere shows whether they were reset to an earlier one: quorate ledger verify "
+                "--against CHECKPOINT"
+            )
         seqs = [checkpoint.seq for _, checkpoint in self.checkpoints]
         what = (
             f"events after sequence {max(seqs)}, which is signed, may be missing"
@@ -164,7 +171,9 @@ def verify_ledger(context: AnyContext, asked: VerifyLedger, operation: Operation
     del operation
     checks = Checks.of(asked)
     end = context.store.kept_end()
-    sound = verify(TITLE, context.store.blocks, checks, context.name, is_end_known=end is not None)
+    store = context.store
+    sound = verify(TITLE, store.blocks, checks, context.name, is_end_known=end is not None)
+    sound = replace(sound, is_shared=store.is_shared)
     if end is not None and end.signature:
         _check_signature(end, context)
     if asked.deep:

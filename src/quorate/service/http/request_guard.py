@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from quorate.service.metrics.registry import UNKNOWN, Metrics, Request
 from quorate.service.problem_json import Headers, problem, problem_of
 from quorate.service.request_log import KEY, Handled, request_id_of
+from quorate.service.request_queue import unsure
 from quorate.views.statuses import TOO_LARGE, UNAVAILABLE, USAGE
 
 _LOG = logging.getLogger(__name__)
@@ -234,9 +235,10 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _given_up(method: str) -> Exception:
-    text = "the service is stopping, so it did not answer in time; ask again in a moment"
+    text = "the service is stopping, so it did not answer in time"
     if method not in _READING:
-        text += "; it may still be recorded: check first, or repeat it with its Idempotency-Key"
+        return unsure(text)
+    text += "; ask again in a moment"
     return problem(UNAVAILABLE, text)
 
 

@@ -1,0 +1,56 @@
+"""Notes on standard error that an answer is old, as the service itself says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from quorate.client.errors import QuorateClientError
+from quorate.client.sync_runner import Opened, SyncRunner
+from quorate.client.wire import Reply, Request, lag_s
+
+OLD_S: Final = 5.0
+"""The age from which an answer has a note; a service without etcd is not ready after as long."""
+_NOTED: Final = "quorate.answer-age"
+
+
+class AgeKeeper(SyncRunner):
+    """Runs flows with ``driver``, and keeps the greatest age of its answers."""
+
+    def __init__(self, driver: SyncRunner) -> None:
+        self._driver = driver
+        self._age_s = 0.0
+
+    def send(self, request: Request) -> Reply:
+        """Return the complete response to ``request``."""
+        return self._kept(self._driver.send(request))
+
+    def open(self, request: Request, opened: Opened) -> Reply:
+        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
+        return self._kept(self._driver.open(request, opened))
+
+    def fault_of(self, error: Exception) -> QuorateClientError | None:
+        """Return the client error for ``error``; None if the request did not cause ``error``."""
+        return self._driver.fault_of(error)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._driver.close()
+
+    def note(self) -> None:
+        """Print a note if an answer was old, once for each command."""
+        context = click.get_current_context(silent=True)
+        noted = {} if context is None else context.meta
+        if self._age_s < OLD_S or noted.get(_NOTED):
+            return
+        noted[_NOTED] = True
+        click.echo(
+            f"note: the service shows a state that may be {self._age_s:.0f} s old, because it has "
+            "not heard from etcd since; for the present state ask another service",
+            err=True,
+        )
+
+    def _kept(self, reply: Reply) -> Reply:
+        self._age_s = max(self._age_s, lag_s(reply))
+        return reply
