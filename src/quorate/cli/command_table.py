@@ -181,7 +181,7 @@ COMMANDS: Final[CommandTable] = {
     "cluster": (
         "quorate.cli.operator_commands.cluster_command",
         "cluster",
-        "Show the services that share a ledger, or make the leader step down.",
+        "Create a ledger for several services, show them, or make the leader step down.",
     ),
     "tick": (
         "quorate.cli.commands.finish_command",

@@ -21,7 +21,7 @@ def cluster() -> None:
 
 @cluster.command(
     epilog=examples(
-        "quorate --ledger 'etcd://a:2379,b:2379,c:2379/fleet?archive=/srv/quorate' cluster init",
+        "quorate cluster init --ledger 'etcd://a:2379,b:2379,c:2379/fleet?archive=/srv/quorate'",
     )
 )
 @ledger_options
