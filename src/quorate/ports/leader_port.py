@@ -105,6 +105,22 @@ class Candidacy(Protocol):
 
 
 @runtime_checkable
+class MovedStore(Protocol):
+    """The methods of a store that several programs may write, for moving its ledger elsewhere."""
+
+    def check_unserved(self) -> None:
+        """Raise ``LedgerServedError`` if services have this ledger at present."""
+        ...
+
+    def mark_moved(self, head: Head, target: str) -> None:
+        """Let no program append from now on: the ledger, up to ``head``, is at ``target``.
+
+        Raises a ``StoreError`` if the ledger does not end at ``head``, or a service leads.
+        """
+        ...
+
+
+@runtime_checkable
 class LedStore(Protocol):
     """The methods of a store, beside its blocks, for several services with one leader."""
 

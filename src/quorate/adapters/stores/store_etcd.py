@@ -37,6 +37,7 @@ from quorate.adapters.stores.archive_file import (
 )
 from quorate.adapters.stores.archive_folder import ArchiveFolder
 from quorate.adapters.stores.etcd_append import EtcdAppender, fence_of
+from quorate.adapters.stores.etcd_moved import EtcdMove
 from quorate.adapters.stores.etcd_reading import EtcdReader
 from quorate.adapters.stores.etcd_records import EtcdKeys, head_of
 from quorate.adapters.stores.etcd_upkeep import SEGMENT_BYTES, EtcdUpkeep
@@ -84,6 +85,7 @@ class EtcdStore:
         files = ArchiveFolder(address.archive) if bucket is None else bucket
         self._reader = EtcdReader(client, files, keys, address.place)
         self._appender = EtcdAppender(client, keys, address.place)
+        self._move = EtcdMove(client, keys, address.place)
         self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
         self._archive = ArchiveFile(address.local, is_kept_open=True)
         self._watch: KeyWatch | None = None
@@ -111,13 +113,15 @@ class EtcdStore:
         """Return the store of an existing ledger, for reading and writing.
 
         Raises ``LedgerHeldError`` if another process still holds the files of this machine after
-        ``wait_s``. An etcd that has run out of space is compacted and defragmented.
+        ``wait_s``, and ``LedgerMovedError`` if the ledger was moved. An etcd that has run out of
+        space is compacted and defragmented.
         """
         with ExitStack() as undo:
             lock = _locked(address.local, wait_s, undo)
             store = cls(address, lock=lock, segment_bytes=segment_bytes)
             undo.callback(store.close)
             store._reader.head()
+            store._move.check_not_moved()
             store._upkeep.recover_space()
             undo.pop_all()
             return store
@@ -216,6 +220,15 @@ class EtcdStore:
         except msgspec.DecodeError as error:
             what = f"{self._address.place}: the entry of a service is unreadable: {error}"
             raise StoreError(what) from error
+
+    def check_unserved(self) -> None:
+        """Raise ``LedgerServedError`` if services have this ledger; see ``MovedStore``."""
+        self._move.check_unserved()
+
+    def mark_moved(self, head: Head, target: str) -> None:
+        """Let no append pass from now on; see ``MovedStore``."""
+        self._check_writable()
+        self._move.mark(head, target)
 
     def kept_end(self) -> Checkpoint | None:
         """Return None: only the quorum of etcd records the end; see ``EventStore``."""
