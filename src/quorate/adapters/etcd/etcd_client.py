@@ -110,15 +110,15 @@ class EtcdClient:
         rows = _rows(answer)
         return (rows[0] if rows else None), int(answer.header.revision)
 
-    def commit(self, txn: Txn) -> TxnAnswer:
-        """Send ``txn`` once; see ``KeyValues``."""
+    def commit(self, txn: Txn, *, within_s: float | None = None) -> TxnAnswer:
+        """Send ``txn`` once; see ``KeyValues``. ``within_s`` limits the time of the call."""
         request = message_class("TxnRequest")(
             compare=[_comparison(each) for each in txn.compare],
             success=[_action(each) for each in txn.then],
             failure=[_action(each) for each in txn.otherwise],
         )
         try:
-            answer = self._call(method("KV", "Txn"), request)
+            answer = self._call(method("KV", "Txn"), request, within_s)
         except StoreDownError:
             self._ask_another()
             raise

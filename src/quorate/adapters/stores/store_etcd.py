@@ -26,6 +26,7 @@ from quorate.adapters.etcd.etcd_client import EtcdClient
 from quorate.adapters.etcd.etcd_requests import Delete, Get, Put, Row, Txn, after_prefix
 from quorate.adapters.etcd.etcd_watch import KeyWatch
 from quorate.adapters.etcd.leadership import Following, Standing, Timers
+from quorate.adapters.etcd.lease_bound import LeaseBound
 from quorate.adapters.etcd.membership import EtcdMembership
 from quorate.adapters.file_errors import translated
 from quorate.adapters.s3.archive_s3 import S3Archive
@@ -83,8 +84,9 @@ class EtcdStore:
         bucket = None if address.bucket is None else S3Archive(address.bucket)
         self._bucket = bucket
         files = ArchiveFolder(address.archive) if bucket is None else bucket
-        self._reader = EtcdReader(client, files, keys, address.place)
-        self._appender = EtcdAppender(client, keys, address.place)
+        self._bound = bound = LeaseBound(client)
+        self._reader = EtcdReader(bound, files, keys, address.place)
+        self._appender = EtcdAppender(bound, keys, address.place)
         self._move = EtcdMove(client, keys, address.place)
         self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
         self._archive = ArchiveFile(address.local, is_kept_open=True)
@@ -206,6 +208,10 @@ class EtcdStore:
         )
         return Election(self._client, candidate, look, timers=timers, on_change=changed)
 
+    def act_within(self, left_s: Callable[[], float] | None) -> None:
+        """Limit how long calls for blocks last; see ``LedStore``."""
+        self._bound.bind(left_s)
+
     def join(self, member: MemberRecord) -> EtcdMembership:
         """Add ``member`` to the services of this ledger, until the returned object is closed."""
         key = self._keys.members + member.name.encode()
@@ -214,7 +220,7 @@ class EtcdStore:
     def members(self) -> list[MemberRecord]:
         """Return the services of this ledger that renewed their entry lately, by name."""
         keys = self._keys.members
-        found = self._client.get(Get(keys, after_prefix(keys)), within_s=MEMBERS_S)
+        found = self._bound.get(Get(keys, after_prefix(keys)), within_s=MEMBERS_S)
         try:
             return [msgspec.json.decode(row.value, type=prepared(MemberRecord)) for row in found]
         except msgspec.DecodeError as error:
