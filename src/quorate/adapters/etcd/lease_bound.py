@@ -14,7 +14,7 @@ from quorate.adapters.etcd.etcd_client import CALL_S, REPEAT_S
 from quorate.adapters.etcd.etcd_requests import Get, KeyValues, Row, Txn, TxnAnswer
 from quorate.ports.errors import NotLeaderError, StoreDownError
 
-LEASE_OVER: Final = "the leader's lease is over; etcd was not asked"
+LEASE_OVER: Final = "etcd did not answer before the leader's lease expired"
 
 
 class TimedCalls(KeyValues, Protocol):
