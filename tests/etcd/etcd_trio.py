@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +18,28 @@ from tests.service.program import got
 NAMES = ("e1", "e2", "e3")
 
 
+@dataclass(frozen=True, slots=True)
+class Trio:
+    """Three members that run: their endpoints, with commas between them, and their processes."""
+
+    endpoints: str
+    processes: tuple[subprocess.Popen[bytes], ...]
+
+
 @contextmanager
 def three_members(program: Path, folder: Path) -> Iterator[str]:
     """Yield the endpoints of three members, with commas between them, once all are healthy."""
+    with trio(program, folder) as found:
+        yield found.endpoints
+
+
+@contextmanager
+def trio(program: Path, folder: Path, *more: str) -> Iterator[Trio]:
+    """Yield three members, which are started with ``more``, once all are healthy."""
     peers = {name: f"http://127.0.0.1:{free_port()}" for name in NAMES}
     clients = {name: f"http://127.0.0.1:{free_port()}" for name in NAMES}
     known = ",".join(f"{name}={url}" for name, url in peers.items())
+    processes: list[subprocess.Popen[bytes]] = []
     with ExitStack() as stack:
         for name in NAMES:
             arguments: list[str | Path] = [
@@ -29,12 +47,14 @@ def three_members(program: Path, folder: Path) -> Iterator[str]:
                 *("--listen-client-urls", clients[name]),
                 *("--advertise-client-urls", clients[name]),
                 *("--listen-peer-urls", peers[name], "--initial-advertise-peer-urls", peers[name]),
-                *("--initial-cluster", known, "--log-level", "error"),
+                *("--initial-cluster", known, "--log-level", "error", *more),
             ]
-            stack.enter_context(running(arguments, folder / f"{name}.log"))
+            process = stack.enter_context(running(arguments, folder / f"{name}.log"))
+            processes.append(process)
         for url in clients.values():
             until(partial(_is_healthy, url), f"the member of etcd at {url} is healthy")
-        yield ",".join(url.removeprefix("http://") for url in clients.values())
+        endpoints = ",".join(url.removeprefix("http://") for url in clients.values())
+        yield Trio(endpoints, tuple(processes))
 
 
 def _is_healthy(url: str) -> bool:

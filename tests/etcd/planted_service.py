@@ -136,11 +136,11 @@ def _plant_appender() -> None:
 def _plant_client() -> None:
     commit = EtcdClient.commit
 
-    def committed(self: EtcdClient, txn: Txn) -> TxnAnswer:
+    def committed(self: EtcdClient, txn: Txn, *, within_s: float | None = None) -> TxnAnswer:
         for each in txn.then:
             if isinstance(each, Put):
                 _STOPS.stop_if_asked(APPEND, each.value.decode("utf-8", "replace"))
-        return commit(self, txn)
+        return commit(self, txn, within_s=within_s)
 
     EtcdClient.commit = committed  # type: ignore[method-assign]
 

@@ -57,6 +57,18 @@ def unready(daemon: Daemon) -> httpx.Response | None:
     return answer if is_said else None
 
 
+@pytest.fixture
+def sharing(etcd_member: Member, links: Links, tmp_path: Path) -> Iterator[Cluster]:
+    """Two services that run work on one machine, in a work folder that one of them can have."""
+
+    def endpoint(name: str) -> str:
+        return f"127.0.0.1:{links.listen(name, _ETCD, etcd_member.port)}"
+
+    words = ("--executor", "local", "--executor-allow-root", "--work-folder", f"{tmp_path}/work")
+    with cluster(endpoint, f"{tmp_path.name}-work", tmp_path, *words, daemons=2) as found:
+        yield found
+
+
 PAGES = (
     *("/runs", "/runs/known", "/queue", "/nodes", "/owners/rai", "/budgets", "/leases"),
     *("/map", "/top", "/cluster", "/clock"),
@@ -130,3 +142,20 @@ def test_leader_without_etcd_takes_no_command_once_its_lease_is_over(
     for each in pair.daemons:
         with pair.client(each) as http:
             until(lambda http=http: submit(http, "kept").is_success, "it is taken", START_S)  # type: ignore[misc]
+
+
+def test_leader_without_etcd_gives_up_its_work_folder_before_another_leads(
+    sharing: Cluster, links: Links
+) -> None:
+    leader, (other,) = sharing.by_role()
+    with sharing.client(leader) as http:
+        until(lambda: is_declared(http), "the fleet is declared", START_S)
+    links.cut([(leader.name, _ETCD)])
+    with sharing.client(leader) as http:
+        # The ledger's thread waits for etcd now.
+        assert submit(http, "lost").status_code in (503, 504)
+    until(lambda: other.standing().get("role") == "leader", "the other one leads", START_S)
+    assert other.program is not None
+    assert "won the election" not in other.program.err, "it could not lead: the folder was held"
+    links.mend()
+    sharing.by_role()

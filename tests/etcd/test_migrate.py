@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,17 @@ from quorate.core.commands import Apply
 from quorate.ledger.chain import Block
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
-from quorate.ports.errors import LedgerExistsError, LedgerHeldError, StoreError
+from quorate.ports.errors import (
+    LedgerExistsError,
+    LedgerHeldError,
+    LedgerMovedError,
+    LedgerServedError,
+    StoreError,
+)
+from quorate.ports.leader_port import LedStore, MemberRecord
 from quorate.ports.store_port import EventStore
 from quorate.testing.memory_engines import HandClock
+from tests.bounds import until
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +88,69 @@ def test_a_ledger_that_is_written_meanwhile_does_not_move(
         move_store(etcd_url, str(target))
     assert not target.exists()
     assert not key_path(target).exists()
+
+
+def test_a_ledger_that_services_have_does_not_move(
+    ledger: str, etcd_url: str, tmp_path: Path
+) -> None:
+    move_store(ledger, etcd_url)
+    target = tmp_path / "back.db"
+    with _opened_elsewhere(etcd_url, tmp_path) as store:
+        assert isinstance(store, LedStore)
+        follower = store.join(MemberRecord(name="two", address="http://two"))
+        until(store.members, "the service is in the list")
+        with pytest.raises(LedgerServedError, match=r"two \(http://two\): stop every service"):
+            move_store(etcd_url, str(target))
+        follower.close()
+        leader = store.stand_for_leader("one", "http://one")
+        leader.start()
+        until(lambda: leader.term, "it leads")
+        with pytest.raises(LedgerServedError, match=r"one \(http://one\)"):
+            move_store(etcd_url, str(target))
+        leader.close()
+    assert not target.exists()
+    move_store(etcd_url, str(target))
+
+
+def test_a_service_that_leads_while_the_ledger_is_compared_keeps_it(
+    ledger: str, etcd_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move_store(ledger, etcd_url)
+    target = tmp_path / "back.db"
+    compared = ledger_copy._check_equal
+    with _opened_elsewhere(etcd_url, tmp_path) as store:
+        assert isinstance(store, LedStore)
+        leader = store.stand_for_leader("one", "http://one")
+
+        def led(*compare: Any) -> None:
+            compared(*compare)
+            leader.start()
+            until(lambda: leader.term, "it leads")
+
+        monkeypatch.setattr(ledger_copy, "_check_equal", led)
+        with pytest.raises(LedgerServedError, match="one"):
+            move_store(etcd_url, str(target))
+        Engine.open(store, HandClock()).execute(Apply((Owner(name="late"),)), actor="test")
+        leader.close()
+    assert not target.exists()
+
+
+def test_a_program_that_still_has_a_moved_ledger_records_nothing_there(
+    ledger: str, etcd_url: str, tmp_path: Path
+) -> None:
+    move_store(ledger, etcd_url)
+    known = blocks_at(etcd_url)
+    target = str(tmp_path / "back.db")
+    with _opened_elsewhere(etcd_url, tmp_path) as store:
+        engine = Engine.open(store, HandClock())
+        move_store(etcd_url, target)
+        with pytest.raises(LedgerMovedError, match=r"use .*back.db"):
+            engine.execute(Apply((Owner(name="late"),)), actor="test")
+        with pytest.raises(LedgerMovedError):
+            store.append_all([])
+    with pytest.raises(LedgerMovedError):
+        store_urls.open_store(etcd_url)
+    assert blocks_at(etcd_url) == blocks_at(target) == known
 
 
 def _opened_elsewhere(url: str, folder: Path) -> EventStore:

@@ -24,6 +24,8 @@
         ├── StoreUrlError       a URL names no store
         ├── LedgerNotFoundError there is no such file
         ├── LedgerExistsError   there is one already
+        ├── LedgerServedError   services still use it
+        ├── LedgerMovedError    it was moved to another store
         ├── LedgerEmptyError    it was created and has no event
         ├── NotALedgerError     the file is not a ledger
         ├── LedgerVersionError  the file is of a newer layout
@@ -43,6 +45,7 @@ thing to their readers. Adapters raise these and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +77,9 @@ __all__ = [
     "LedgerEmptyError",
     "LedgerExistsError",
     "LedgerHeldError",
+    "LedgerMovedError",
     "LedgerNotFoundError",
+    "LedgerServedError",
     "LedgerVersionError",
     "NewerLedgerError",
     "NotALedgerError",
@@ -238,6 +243,31 @@ class LedgerExistsError(StoreError):
     def __init__(self, path: Path | str) -> None:
         super().__init__(f"{path} exists already and was left alone; choose another path")
         self.path = path
+
+
+class LedgerServedError(StoreError):
+    """Services use a ledger that must not change meanwhile; ``services`` has their addresses."""
+
+    def __init__(self, place: str, services: Mapping[str, str]) -> None:
+        names = ", ".join(f"{name} ({address})" for name, address in sorted(services.items()))
+        super().__init__(
+            f"{place} is served by {names}: stop every service of this ledger, on every machine, "
+            f"and try again; `quorate cluster members` lists them. The entry of a service that was "
+            f"killed disappears after 10 seconds"
+        )
+        self.services = services
+
+
+class LedgerMovedError(StoreError):
+    """The ledger was moved to another store, and takes no more blocks."""
+
+    def __init__(self, place: str, *, target: str, mark: str) -> None:
+        super().__init__(
+            f"{place} was moved to {target}, and takes no more blocks; nothing was recorded: use "
+            f"{target}. To use this ledger again, and give up everything that was recorded there, "
+            f"remove the key {mark} from etcd"
+        )
+        self.target = target
 
 
 class LedgerEmptyError(StoreError):

@@ -91,6 +91,10 @@ class Candidacy(Protocol):
         """The term in which this candidate may act as the leader now; 0 if it may not."""
         ...
 
+    def left_s(self, term: int) -> float:
+        """Return how long this candidate may act as the leader of ``term`` from now on, or 0."""
+        ...
+
     def start(self) -> None:
         """Stand for leader from now on."""
         ...
@@ -101,6 +105,22 @@ class Candidacy(Protocol):
 
     def close(self) -> None:
         """Stand no longer; another candidate can win at once."""
+        ...
+
+
+@runtime_checkable
+class MovedStore(Protocol):
+    """The methods of a store that several programs may write, for moving its ledger elsewhere."""
+
+    def check_unserved(self) -> None:
+        """Raise ``LedgerServedError`` if services have this ledger at present."""
+        ...
+
+    def mark_moved(self, head: Head, target: str) -> None:
+        """Let no program append from now on: the ledger, up to ``head``, is at ``target``.
+
+        Raises a ``StoreError`` if the ledger does not end at ``head``, or a service leads.
+        """
         ...
 
 
@@ -134,6 +154,15 @@ class LedStore(Protocol):
 
         From now on this store appends while the candidate leads, and at no other time.
         ``on_change`` is called, on a thread of the candidate, when the leader has changed.
+        """
+        ...
+
+    def act_within(self, left_s: Callable[[], float] | None) -> None:
+        """From now on let calls for blocks last no longer than ``left_s`` returns.
+
+        Once that is 0, they raise ``NotLeaderError`` at once, without asking the servers of the
+        store. With None they last as long as they need. ``wait_for`` and ``look_at_head`` have
+        limits of their own.
         """
         ...
 

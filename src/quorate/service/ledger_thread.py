@@ -694,7 +694,9 @@ def _shown(engine: Engine, error: Exception, before: Head) -> Exception:
     """
     if isinstance(error, QuorateError) and engine.head != before:
         return unsure(str(error))
-    is_deposed = bool(engine.deposed) and not engine.halted
-    if is_deposed and isinstance(error, NotLeaderError | DecidingStoppedError):
+    is_deposed = isinstance(error, NotLeaderError) or (
+        bool(engine.deposed) and isinstance(error, DecidingStoppedError)
+    )
+    if is_deposed and not engine.halted:
         return unavailable(f"{NOT_LEADING}; nothing was recorded: ask again in a moment")
     return error

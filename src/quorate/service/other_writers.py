@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final
 
 from quorate.loop.engine import Engine
-from quorate.ports.errors import QuorateError
+from quorate.ports.errors import NotLeaderError, QuorateError
 from quorate.ports.leader_port import LedStore
 
 _LOG = logging.getLogger(__name__)
@@ -167,6 +167,9 @@ class OtherWriters:
         began_s = monotonic()
         try:
             blocks = self._engine.follow()
+        except NotLeaderError:
+            # The lease is over: the ledger thread leaves the leadership with its next turn.
+            return False
         except QuorateError as error:
             self._failed(str(error))
             return False

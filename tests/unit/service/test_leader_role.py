@@ -47,6 +47,7 @@ class PlayedElection:
     step_downs: int = 0
     is_closed: bool = False
     joined: list[MemberRecord] = field(default_factory=list)
+    limit: Callable[[], float] | None = None
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
         raise NotImplementedError
@@ -62,6 +63,12 @@ class PlayedElection:
         assert (name, service, grpc) == (OWN.name, OWN.address, OWN.grpc)
         del on_change
         return self
+
+    def act_within(self, left_s: Callable[[], float] | None) -> None:
+        self.limit = left_s
+
+    def left_s(self, term: int) -> float:
+        return 1.0 if self.term == term else 0.0
 
     def look_at_head(self, *, within_s: float) -> Head:
         raise AssertionError(within_s)
@@ -100,6 +107,8 @@ class Room(SimulatedRoom):
 
     is_broken: bool = False
     is_open: bool = True
+    limit: Callable[[], Callable[[], float] | None] = lambda: None
+    limit_at_end: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         super().__init__(_CLOCK)
@@ -111,6 +120,7 @@ class Room(SimulatedRoom):
 
     def close(self) -> None:
         self.is_open = False
+        self.limit_at_end = self.limit()
 
 
 @dataclass
@@ -131,7 +141,7 @@ class World:
         self.role.stand(self.election, OWN)
 
     def _make(self) -> ServedExecutor:
-        self.rooms.append(Room(is_broken=self.is_broken))
+        self.rooms.append(Room(self.is_broken, limit=lambda: self.election.limit))
         return self.rooms[-1]
 
     def decides(self) -> bool:
@@ -201,6 +211,31 @@ def test_service_whose_executor_cannot_be_used_leaves_the_leadership_to_another(
     assert [room.is_open for room in world.rooms] == [False]
 
 
+def test_no_call_of_the_store_outlasts_the_lease_until_the_executor_is_closed() -> None:
+    world = World()
+    world.election.is_won_by_own(1)
+    world.role.settle()
+    limit = world.election.limit
+    assert limit is not None
+    assert limit() > 0
+    world.election.is_lost()
+    assert limit() == 0, "the ledger's thread has had no turn, and must not wait for the store"
+    world.election.is_won_by_own(2)
+    assert limit() == 0, "the executor is of the term before"
+    world.election.is_won_by_other(3)
+    world.role.settle()
+    assert world.rooms[0].limit_at_end is limit, "it was closed before the limit was lifted"
+    assert world.election.limit is None
+
+
+def test_a_leadership_that_cannot_be_taken_leaves_no_limit() -> None:
+    world = World(is_broken=True)
+    world.election.is_won_by_own(1)
+    world.role.settle()
+    assert world.rooms[0].limit_at_end is not None
+    assert world.election.limit is None
+
+
 def test_closing_ends_the_candidacy_and_closes_the_executor() -> None:
     world = World()
     world.election.is_won_by_own(1)
@@ -239,6 +274,7 @@ def test_role_follows_the_election_whatever_happens(steps: list[str]) -> None:
         assert world.role.leadership.leads == leads, step
         assert world.decides() == leads, step
         assert sum(room.is_open for room in world.rooms) <= 1
+        assert (world.election.limit is not None) == leads
         if leads:
             assert world.role.executor is world.rooms[-1]
     world.role.close()

@@ -128,6 +128,14 @@ class Election:
             case _:
                 return 0
 
+    def left_s(self, term: int) -> float:
+        """Return how long this candidate may act as the leader of ``term`` from now on, or 0."""
+        match self._standing:
+            case Leading(record=record, until_s=until_s) if record.term == term:
+                return max(0.0, until_s - self._clock_s())
+            case _:
+                return 0.0
+
     @property
     def leader(self) -> LeaderRecord | None:
         """The leader that this candidate knows of; None while it knows of none."""

@@ -7,6 +7,7 @@ call has a deadline. Several threads may share one client.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -34,12 +35,16 @@ from quorate.ports.errors import NotLeaderError, StoreDownError, StoreError
 
 T = TypeVar("T")
 
+_LOG = logging.getLogger(__name__)
+
 CALL_S: Final = 5.0
 """How long one call may take: more than an election of etcd takes at its default timers."""
 REPEAT_S: Final = 10.0
 """How long the client repeats a read that gets no answer, at one member after another."""
 CONNECT_S: Final = 1.0
 """How long one attempt to connect may take, TLS and HTTP/2 included."""
+STATUS_S: Final = 2.0
+"""How long one member may take to report its status; a member that hangs is passed over."""
 DEFRAGMENT_S: Final = 300.0
 _PAUSE_S: Final = 0.05
 _OPTIONS: Final = (
@@ -105,15 +110,15 @@ class EtcdClient:
         rows = _rows(answer)
         return (rows[0] if rows else None), int(answer.header.revision)
 
-    def commit(self, txn: Txn) -> TxnAnswer:
-        """Send ``txn`` once; see ``KeyValues``."""
+    def commit(self, txn: Txn, *, within_s: float | None = None) -> TxnAnswer:
+        """Send ``txn`` once; see ``KeyValues``. ``within_s`` limits the time of the call."""
         request = message_class("TxnRequest")(
             compare=[_comparison(each) for each in txn.compare],
             success=[_action(each) for each in txn.then],
             failure=[_action(each) for each in txn.otherwise],
         )
         try:
-            answer = self._call(method("KV", "Txn"), request)
+            answer = self._call(method("KV", "Txn"), request, within_s)
         except StoreDownError:
             self._ask_another()
             raise
@@ -159,13 +164,19 @@ class EtcdClient:
         self._call(method("KV", "Compact"), request)
 
     def status(self) -> tuple[MemberStatus, ...]:
-        """Return the status of each member; raises unless all of them answer."""
-        return tuple(self.status_of(each) for each in self.address.endpoints)
+        """Return the status of each member that reports it within ``STATUS_S``; log the others."""
+        found: list[MemberStatus] = []
+        for endpoint in self.address.endpoints:
+            try:
+                found.append(self.status_of(endpoint, within_s=STATUS_S))
+            except StoreError as error:
+                _LOG.warning("a member of etcd is passed over: %s", error)
+        return tuple(found)
 
-    def status_of(self, endpoint: str) -> MemberStatus:
-        """Return the status of the member at ``endpoint``."""
+    def status_of(self, endpoint: str, *, within_s: float | None = None) -> MemberStatus:
+        """Return the status of the member at ``endpoint``; raises a ``StoreError``."""
         called = method("Maintenance", "Status")
-        answer = self._call_at(endpoint, called, called.request(), self.call_s)
+        answer = self._call_at(endpoint, called, called.request(), within_s or self.call_s)
         return MemberStatus(
             endpoint=endpoint,
             cluster=answer.header.cluster_id,

@@ -37,6 +37,7 @@ from quorate.adapters.etcd.etcd_requests import (
     Txn,
 )
 from quorate.adapters.etcd.leadership import Leading, Standing
+from quorate.adapters.stores.etcd_moved import moved_error
 from quorate.adapters.stores.etcd_records import (
     INLINE_BYTES_MAX,
     EtcdKeys,
@@ -204,19 +205,27 @@ class EtcdAppender:
         return replace(moved, otherwise=(*moved.otherwise, Get(first, end)))
 
     def _move_head(self, head: Head, revision: int, fence: Fence | None, *puts: Put) -> Txn:
-        """Return the transaction that moves the head if neither it nor the leader has changed."""
+        """Return the transaction that moves the head if neither it nor the leader has changed.
+
+        It moves no head of a ledger that was moved to another store (``etcd_moved.py``).
+        """
         key = self._keys.head
         fenced = () if fence is None else (CreatedAt(fence.key, fence.revision),)
         return Txn(
-            compare=(ModifiedAt(key, revision), *fenced),
+            compare=(ModifiedAt(key, revision), ModifiedAt(self._keys.moved, 0), *fenced),
             then=(*puts, Put(key, head_value(head))),
-            otherwise=(Get(key), *(Get(each.key) for each in fenced)),
+            otherwise=(Get(key), Get(self._keys.moved), *(Get(each.key) for each in fenced)),
         )
 
     def _moved(self, rows: tuple[tuple[Row, ...], ...], fence: Fence | None) -> KnownHead:
-        """Return the head that a refused append found; raises ``NotLeaderError`` if deposed."""
+        """Return the head that a refused append found.
+
+        Raises ``LedgerMovedError`` if the ledger is elsewhere, and ``NotLeaderError`` if deposed.
+        """
+        if rows[1]:
+            raise moved_error(rows[1][0], self._place)
         if fence is not None:
-            leaders = rows[1]
+            leaders = rows[2]
             if not leaders or leaders[0].create_revision != fence.revision:
                 raise NotLeaderError(
                     f"{self._place}: another program leads now, or this one's lease has expired; "

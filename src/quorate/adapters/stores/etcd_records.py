@@ -7,6 +7,7 @@
     NAME/leader                 the leader, while its lease lasts (``etcd/election.py``)
     NAME/term                   how often a leader was elected
     NAME/outbox/SINK            how far a sink has delivered everything (``outbox_etcd.py``)
+    NAME/moved                  the place to which the ledger was moved (``etcd_moved.py``)
     NAME/member/SERVICE         a service of the ledger, while it runs (``etcd/membership.py``)
 
 Numbers are in hexadecimal and of fixed length, so that keys sort by number. A block above the head
@@ -42,6 +43,7 @@ class EtcdKeys:
         self.head = self._prefix + b"head"
         self.leader = self._prefix + b"leader"
         self.term = self._prefix + b"term"
+        self.moved = self._prefix + b"moved"
         self.segments = self._prefix + b"segment/"
         self.members = self._prefix + b"member/"
         self.writers = self._prefix + b"writer/"

@@ -8,7 +8,7 @@ once, the transaction succeeds for one of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from quorate.adapters.stores.etcd_records import EtcdKeys, head_of, segment_valu
 from quorate.ledger.chain import Block
 from quorate.ledger.segment import Segment, check, pack
 from quorate.ports.archive_port import FileArchive
+from quorate.ports.errors import StoreError
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,26 +110,46 @@ class EtcdUpkeep:
 
     def defragment_where_worthwhile(self) -> None:
         """Defragment the members whose files are large and mostly empty, one after another."""
-        for status in self._client.status():
-            if is_worth_defragmenting(status):
-                _LOG.info("defragmenting etcd at %s", status.endpoint)
-                self._client.defragment(status.endpoint)
+        self._defragment(each for each in self._client.status() if is_worth_defragmenting(each))
 
     def recover_space(self) -> bool:
         """Return whether etcd was out of space; if so, free space, so that it accepts writes again.
 
-        This compacts the history, defragments every member, and disarms the alarm. If the keys
-        themselves take too much space, the alarm returns with the next write.
+        This compacts the history, defragments every member that answers, and disarms the alarm. If
+        the keys themselves take too much space, or a member without space was down, the alarm
+        returns with a later write. A failure is logged: reads still work, and a write raises
+        ``StoreFullError``.
         """
         members = self._client.status()
         if not any(_SPACE_ALARM in trouble for each in members for trouble in each.troubles):
             return False
-        self._client.compact(max(each.revision for each in members))
-        for each in members:
-            self._client.defragment(each.endpoint)
-        self._client.disarm_space_alarms()
-        _LOG.warning("%s had no space left in etcd; it was compacted and defragmented", self._place)
+        try:
+            self._client.compact(max(each.revision for each in members))
+            freed = self._defragment(members)
+            self._client.disarm_space_alarms()
+        except StoreError as error:
+            _LOG.warning("%s has no space left in etcd, and none was freed: %s", self._place, error)
+            return True
+        _LOG.warning(
+            "%s had no space left in etcd; it was compacted, and %d of %d members defragmented",
+            self._place,
+            freed,
+            len(self._client.address.endpoints),
+        )
         return True
+
+    def _defragment(self, members: Iterable[MemberStatus]) -> int:
+        """Defragment ``members`` one after another; return how many did it, and log the others."""
+        done = 0
+        for each in members:
+            _LOG.info("defragmenting etcd at %s", each.endpoint)
+            try:
+                self._client.defragment(each.endpoint)
+            except StoreError as error:
+                _LOG.warning("a member of etcd was not defragmented: %s", error)
+            else:
+                done += 1
+        return done
 
     def _full(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
         """Yield the blocks of each full segment in turn; the remaining blocks are left out."""

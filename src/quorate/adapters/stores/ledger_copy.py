@@ -15,10 +15,12 @@ from quorate.adapters.stores.store_urls import (
     open_store,
     read_store,
     remove_store,
+    shown,
 )
 from quorate.ledger.chain import GENESIS, Block, Broken, Head, verify_blocks
 from quorate.ledger.errors import CorruptLedgerError
 from quorate.ports.errors import StoreError
+from quorate.ports.leader_port import MovedStore
 from quorate.ports.store_port import EventStore
 
 
@@ -52,17 +54,22 @@ def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
     """Copy the ledger at ``source`` to ``out``; return the head and the names of copied secrets.
 
     The ledger at ``source`` is locked for writing meanwhile, so no service decides on it. Both
-    ledgers are read again and compared, block by block, before this returns. ``source`` is not
-    changed. Another program can still write to a ``source`` in etcd: then this raises
+    ledgers are read again and compared, block by block, before this returns. A ``source`` in etcd
+    may be served on other machines: then this raises ``LedgerServedError``. Once it was moved, it
+    takes no more blocks from any program. If another program writes to it meanwhile, this raises
     ``StoreError`` and leaves nothing at ``out``.
     """
     beside = ledger_path(source)
     secrets = tuple(name for name, place in SECRETS.items() if place(beside).exists())
     with open_store(source) as held:
+        if isinstance(held, MovedStore):
+            held.check_unserved()
         head = copy_store(source, out, secrets=secrets)
         try:
             with read_store(out) as copied:
                 _check_equal(held, copied, source, out)
+            if isinstance(held, MovedStore):
+                held.mark_moved(head, shown(out))
         except BaseException:
             remove_store(out)
             for name in secrets:

@@ -26,6 +26,7 @@ from quorate.adapters.etcd.etcd_client import EtcdClient
 from quorate.adapters.etcd.etcd_requests import Delete, Get, Put, Row, Txn, after_prefix
 from quorate.adapters.etcd.etcd_watch import KeyWatch
 from quorate.adapters.etcd.leadership import Following, Standing, Timers
+from quorate.adapters.etcd.lease_bound import LeaseBound
 from quorate.adapters.etcd.membership import EtcdMembership
 from quorate.adapters.file_errors import translated
 from quorate.adapters.s3.archive_s3 import S3Archive
@@ -37,6 +38,7 @@ from quorate.adapters.stores.archive_file import (
 )
 from quorate.adapters.stores.archive_folder import ArchiveFolder
 from quorate.adapters.stores.etcd_append import EtcdAppender, fence_of
+from quorate.adapters.stores.etcd_moved import EtcdMove
 from quorate.adapters.stores.etcd_reading import EtcdReader
 from quorate.adapters.stores.etcd_records import EtcdKeys, head_of
 from quorate.adapters.stores.etcd_upkeep import SEGMENT_BYTES, EtcdUpkeep
@@ -82,8 +84,10 @@ class EtcdStore:
         bucket = None if address.bucket is None else S3Archive(address.bucket)
         self._bucket = bucket
         files = ArchiveFolder(address.archive) if bucket is None else bucket
-        self._reader = EtcdReader(client, files, keys, address.place)
-        self._appender = EtcdAppender(client, keys, address.place)
+        self._bound = bound = LeaseBound(client)
+        self._reader = EtcdReader(bound, files, keys, address.place)
+        self._appender = EtcdAppender(bound, keys, address.place)
+        self._move = EtcdMove(client, keys, address.place)
         self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
         self._archive = ArchiveFile(address.local, is_kept_open=True)
         self._watch: KeyWatch | None = None
@@ -111,13 +115,15 @@ class EtcdStore:
         """Return the store of an existing ledger, for reading and writing.
 
         Raises ``LedgerHeldError`` if another process still holds the files of this machine after
-        ``wait_s``. An etcd that has run out of space is compacted and defragmented.
+        ``wait_s``, and ``LedgerMovedError`` if the ledger was moved. An etcd that has run out of
+        space is compacted and defragmented.
         """
         with ExitStack() as undo:
             lock = _locked(address.local, wait_s, undo)
             store = cls(address, lock=lock, segment_bytes=segment_bytes)
             undo.callback(store.close)
             store._reader.head()
+            store._move.check_not_moved()
             store._upkeep.recover_space()
             undo.pop_all()
             return store
@@ -202,6 +208,10 @@ class EtcdStore:
         )
         return Election(self._client, candidate, look, timers=timers, on_change=changed)
 
+    def act_within(self, left_s: Callable[[], float] | None) -> None:
+        """Limit how long calls for blocks last; see ``LedStore``."""
+        self._bound.bind(left_s)
+
     def join(self, member: MemberRecord) -> EtcdMembership:
         """Add ``member`` to the services of this ledger, until the returned object is closed."""
         key = self._keys.members + member.name.encode()
@@ -210,12 +220,21 @@ class EtcdStore:
     def members(self) -> list[MemberRecord]:
         """Return the services of this ledger that renewed their entry lately, by name."""
         keys = self._keys.members
-        found = self._client.get(Get(keys, after_prefix(keys)), within_s=MEMBERS_S)
+        found = self._bound.get(Get(keys, after_prefix(keys)), within_s=MEMBERS_S)
         try:
             return [msgspec.json.decode(row.value, type=prepared(MemberRecord)) for row in found]
         except msgspec.DecodeError as error:
             what = f"{self._address.place}: the entry of a service is unreadable: {error}"
             raise StoreError(what) from error
+
+    def check_unserved(self) -> None:
+        """Raise ``LedgerServedError`` if services have this ledger; see ``MovedStore``."""
+        self._move.check_unserved()
+
+    def mark_moved(self, head: Head, target: str) -> None:
+        """Let no append pass from now on; see ``MovedStore``."""
+        self._check_writable()
+        self._move.mark(head, target)
 
     def kept_end(self) -> Checkpoint | None:
         """Return None: only the quorum of etcd records the end; see ``EventStore``."""

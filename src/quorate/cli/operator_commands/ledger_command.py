@@ -281,10 +281,11 @@ def restore(settings: Settings, file: str, out: str | None) -> None:
 def migrate(settings: Settings, source: str, target: str) -> None:
     """Move a ledger to another store.
 
-    SOURCE and TARGET are paths or URLs: from a file to etcd, or back. Stop the service first. The
-    chain and the secrets beside it are copied, and both chains are compared block by block. TARGET
-    must be new, and SOURCE is not changed. Serve only TARGET from then on: two services on two
-    copies would record different histories.
+    SOURCE and TARGET are paths or URLs: from a file to etcd, or back. First stop every service of
+    the ledger, on every machine. The chain and the secrets beside it are copied, and both chains
+    are compared block by block. TARGET must be new, and the chain of SOURCE is not changed. Serve
+    only TARGET from then on: two services on two copies would record different histories. A SOURCE
+    in etcd takes no more blocks.
     """
     from quorate.cli.operator_commands.backup_command import migrate as move
     from quorate.cli.session import on_file

@@ -89,6 +89,7 @@ class LeaderRole:
         self._engine = engine
         self._supply = supply
         self._wake = wake
+        self._store: LedStore | None = None
         self._candidacy: Candidacy | None = None
         self._membership: Membership | None = None
         self._term = 0
@@ -102,6 +103,7 @@ class LeaderRole:
     def stand(self, store: LedStore, own: CandidateAddress) -> None:
         """Stand for election from now on."""
         assert self._candidacy is None, "stands already"
+        self._store = store
         self._candidacy = store.stand_for_leader(
             own.name, own.address, grpc=own.grpc, on_change=lambda _: self._wake()
         )
@@ -135,7 +137,7 @@ class LeaderRole:
         if self._term and (self._engine.deposed or term != self._term):
             self._leave()
         if term > self._newest_term:
-            self._take(term)
+            self._take(term, candidacy)
         is_unused = term not in (0, self._term)
         if is_unused and monotonic() - self._left_s > UNUSED_S:
             # The election is won, but the engine may not decide: an executor refused its orders.
@@ -153,9 +155,13 @@ class LeaderRole:
             self._membership.close()
         self._supply.close()
 
-    def _take(self, term: int) -> None:
-        """Lead in ``term``; if that fails, step down in favour of another service."""
+    def _take(self, term: int, candidacy: Candidacy) -> None:
+        """Lead in ``term``; if that fails, step down in favour of another service.
+
+        From now on no call of the store outlasts the lease, so that ``_leave`` is not delayed.
+        """
         engine = self._engine
+        self._limit_calls(lambda: candidacy.left_s(term))
         self._newest_term = term
         executor = None
         try:
@@ -170,6 +176,7 @@ class LeaderRole:
             engine.step_down(self._why_not)
             if executor is not None:
                 executor.close()
+            self._limit_calls(None)
             self._left_s = monotonic() - UNUSED_S
             return
         self.executor, self._term, self._why_not = executor, term, ""
@@ -184,6 +191,12 @@ class LeaderRole:
         self._term, self._left_s = 0, monotonic()
         if executor is not None:
             executor.close()
+        # The next leader has what it needs. From now on the store may take its time.
+        self._limit_calls(None)
+
+    def _limit_calls(self, left_s: Callable[[], float] | None) -> None:
+        assert self._store is not None, "stands for election"
+        self._store.act_within(left_s)
 
     def _publish(self, leader: LeaderRecord | None) -> bool:
         """Replace ``leadership`` if it has changed; return whether it has."""

@@ -1,0 +1,69 @@
+"""Calls of etcd by the program that leads: none lasts longer than the leader's lease.
+
+A leader without etcd must give up what the next leader needs, such as its work folder, before the
+next one wins. Its thread cannot do that while it waits for etcd.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from quorate.adapters.etcd.etcd_client import CALL_S, REPEAT_S
+from quorate.adapters.etcd.etcd_requests import Get, KeyValues, Row, Txn, TxnAnswer
+from quorate.ports.errors import NotLeaderError, StoreDownError
+
+LEASE_OVER: Final = "etcd did not answer before the leader's lease expired"
+
+
+class TimedCalls(KeyValues, Protocol):
+    """The calls of etcd, each with a time limit of its own."""
+
+    def commit(self, txn: Txn, *, within_s: float | None = None) -> TxnAnswer:
+        """Send ``txn`` once, with this time limit, and return etcd's answer."""
+        ...
+
+
+class LeaseBound:
+    """Passes calls on to ``etcd``. Once ``bind`` has set a limit, they last no longer than that.
+
+    A read is repeated at other members while the lease is renewed. When the lease is over, each
+    call raises ``NotLeaderError`` at once, and sends nothing.
+    """
+
+    def __init__(self, etcd: TimedCalls, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._etcd = etcd
+        self._clock_s = clock_s
+        self._left_s: Callable[[], float] | None = None
+
+    def bind(self, left_s: Callable[[], float] | None) -> None:
+        """From now on let calls last as long as ``left_s`` returns; None: as long as they need."""
+        self._left_s = left_s
+
+    def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
+        """Return the rows that ``asked`` asks for; see ``KeyValues``."""
+        if self._left_s is None:
+            return self._etcd.get(asked, within_s=within_s)
+        end_s = self._clock_s() + (REPEAT_S if within_s is None else 0.0)
+        while True:
+            limit_s = self._limit_s(CALL_S if within_s is None else within_s)
+            try:
+                return self._etcd.get(asked, within_s=limit_s)
+            except StoreDownError:
+                # The client asks another member next time.
+                if self._clock_s() >= end_s:
+                    raise
+
+    def commit(self, txn: Txn) -> TxnAnswer:
+        """Send ``txn`` once; see ``KeyValues``."""
+        return self._etcd.commit(txn, within_s=self._limit_s(CALL_S))
+
+    def _limit_s(self, most_s: float) -> float:
+        """Return how long a call may last; raises ``NotLeaderError`` if the lease is over."""
+        if self._left_s is None:
+            return most_s
+        left_s = self._left_s()
+        if left_s <= 0:
+            raise NotLeaderError(LEASE_OVER)
+        return min(most_s, left_s)
