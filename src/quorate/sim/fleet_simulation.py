@@ -38,8 +38,9 @@ from quorate.policy.files.cluster_file import Cluster
 from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.ports.store_port import EventStore
 from quorate.sim.outcome import Outcome, SimulatedRun
+from quorate.sim.report.metrics import is_complete
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
-from quorate.sim.room_work import Truth
+from quorate.sim.room_work import Truth, WorkAccount
 from quorate.sim.saved_room import SavedPlay, Timer
 from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Action, Simulation, Timeline, VirtualClock
@@ -303,19 +304,33 @@ class FleetPlay:
         """Return the outcome from the ledger of the play; ``prices`` are per GPU and hour."""
         events = (event for _, block in open_blocks(self._store.blocks()) for event in block)
         found = outcome_of_ledger(events, name=name, prices=prices or {}, seed=self.seed)
-        return replace(found, runs=tuple(map(self._with_deadline, found.runs)), cpu_s=self._cpu_s)
+        accounts = self._executor.accounts()
+        runs = tuple(self._true_run(run, accounts.get(run.name)) for run in found.runs)
+        return replace(found, runs=runs, cpu_s=self._cpu_s, estimated=())
 
-    def _with_deadline(self, run: SimulatedRun) -> SimulatedRun:
-        """Return ``run`` with the deadline of its job: its factor times its duration alone.
+    def _true_run(self, run: SimulatedRun, account: WorkAccount | None) -> SimulatedRun:
+        """Return ``run`` as it really was, where the ledger only allows an estimate.
 
-        The deadline is measured only, not declared: a run that declares a deadline is refused if
-        the deadline cannot be met.
+        The trace has its work, and the machine room what it did and lost. Its deadline is the
+        factor of its job times its duration alone: the deadline is measured only, not declared,
+        because a run is refused if it declares a deadline that cannot be met.
         """
-        job = self._jobs[run.name]
-        if job.slo is None:
-            return run
-        took_ms = run.ideal_ms if job.duration_s is None else _ms(job.duration_s)
-        return replace(run, deadline_ms=run.submitted_ms + round(job.slo * took_ms))
+        job, account = self._jobs[run.name], account or WorkAccount()
+        _, _, work_ms = self._needs(job)
+        asked, done = run.steps_asked, run.steps_done
+        if self.fleet.pool.discipline is not Discipline.ROUNDS:
+            asked = done = float(work_ms)
+            if not is_complete(run):
+                done = min(account.done_gpu_ms / run.gpus, work_ms - 1.0)
+        took_ms = work_ms if job.duration_s is None else _ms(job.duration_s)
+        return replace(
+            run,
+            ideal_ms=work_ms,
+            steps_asked=asked,
+            steps_done=done,
+            lost_gpu_ms=account.lost_gpu_ms,
+            deadline_ms=None if job.slo is None else run.submitted_ms + round(job.slo * took_ms),
+        )
 
     # --- Arrivals ---
 
