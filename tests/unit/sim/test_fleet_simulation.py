@@ -129,7 +129,7 @@ PUT_BACK = [
     [(True, 0), (False, 2_360)],
 )
 def test_a_simulation_reports_the_work_that_was_done_and_lost(
-    saves_at_stop: bool, lost_gpu_s: int
+    *, saves_at_stop: bool, lost_gpu_s: int
 ) -> None:
     """The last attempt of a run that was put back is not all of its work."""
     costs = Costs(checkpoint_every_ms=10 * MINUTE_MS, saves_at_stop=saves_at_stop)

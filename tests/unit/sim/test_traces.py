@@ -159,6 +159,28 @@ def test_any_csv_is_read_by_a_map_of_its_columns() -> None:
         (read_openb_pods, PODS.replace("p0,", ","), 2, "name"),
         (read_openb_pods, PODS.replace("p0,", "p0,").replace("1000,V", "-1,V"), 2, "gpu_milli"),
         (read_sacct, SACCT.replace("2024-01-01T00:00:10|2024", "soon|2024", 1), 2, "Submit"),
+        (read_philly, PHILLY.replace("66.0,b", '66.0,"b'), 2, "cluster"),
+        (
+            read_philly,
+            PHILLY.replace("66.0,b", '66.0,"b').replace("80.0,a", '80.0,"a"'),
+            2,
+            "cluster",
+        ),
+        (
+            read_philly,
+            PHILLY.replace("66.0,b", '66.0,"b').replace("80.0,a", '80.0,a"'),
+            2,
+            "cluster",
+        ),
+        (read_philly, PHILLY.replace("timestamp", '"timestamp'), 1, "1"),
+        (read_openb_pods, PODS.replace("p2,1", 'p2,"1'), 4, "cpu_milli"),
+        (read_sacct, SACCT.replace("18||", '18|"|'), 4, "Account"),
+        (
+            read_own,
+            'gpus,arrives_s,duration_s,owner\n1,0,3,"a\n' + "1,0,3,b\n" * 20_000,
+            2,
+            "owner",
+        ),
         (read_own, "gpus,arrives_s,duration_s\n1,0,0\n", 2, "duration_s"),
         (read_own, "gpus,arrives_s,duration_s\n1,0,\n", 2, "duration_s"),
         (read_own, "gpus,arrives_s,speed\n1,0,\n", 1, "speed"),
@@ -173,6 +195,14 @@ def test_a_fault_names_its_line_and_column(
         read(text)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert caught.value.remedy
+
+
+def test_a_quoted_cell_that_is_not_used_may_have_several_lines() -> None:
+    text = 'gpus,arrives_s,duration_s,note\n1,0,3,"one ""quoted""\ntwo"\n1,x,3,\n'
+    columns = {name: name for name in ("gpus", "arrives_s", "duration_s")}
+    with pytest.raises(TraceError, match="line 4, column arrives_s"):
+        read_mapped(text, columns)
+    assert len(read_mapped(text.replace("x", "5"), columns).jobs) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Final
 
-from quorate.sim.traces.trace_cells import STEPS_MAX, Line, headed
+from quorate.sim.traces.trace_cells import STEPS_MAX, Line, headed, header_of
 from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob, by_arrival, numbered
 
 FIELDS: Final = tuple(each.name for each in fields(TraceJob) if each.name != "order")
@@ -102,7 +102,7 @@ def _job(line: Line, columns: Mapping[str, str], order: int, arrives_s: float) -
 
 def read_own(text: str) -> Trace:
     """Return the trace that ``write_own`` wrote; missing columns are unknown fields."""
-    header = next(csv.reader(text.splitlines()), [])
+    header = header_of(text, ",")
     unknown = [name for name in header if name not in FIELDS]
     if unknown:
         raise TraceError(
