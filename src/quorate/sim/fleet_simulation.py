@@ -156,6 +156,55 @@ def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> di
     }
 
 
+def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, float], int]:
+    """Return the flavors of ``job``, its rates, and how long it takes where it is fastest.
+
+    Raises ``TraceError`` if no flavor or no rate suits it.
+    """
+    flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
+    if not flavors:
+        raise TraceError(
+            job.line,
+            "flavors",
+            f"of job {job.name} are {', '.join(job.flavors)}, which the cluster does not have",
+            f"the cluster has {', '.join(fleet.flavors)}: add them, or choose other jobs",
+        )
+    rates = _rates(fleet, job, flavors)
+    if rates:
+        work_ms = ceil((job.steps or 0.0) * SECOND_MS / max(rates.values()))
+    elif job.duration_s is not None:
+        work_ms = _ms(job.duration_s)
+    else:
+        raise TraceError(
+            job.line,
+            "duration_s",
+            f"of job {job.name} is not known, and no table has its rates",
+            "add it, or give a table of rates and the job's type and steps",
+        )
+    return flavors, rates, max(1, work_ms)
+
+
+def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
+    """Return the steps per second of ``job`` on each flavor that runs it.
+
+    Without a table or a type there are none: the job is equally fast on every flavor.
+    """
+    table = fleet.table
+    if table is None or job.job_type is None or job.steps is None:
+        return {}
+    kind = JobType(job.job_type, job.gpus)
+    if kind not in table.types:
+        raise TraceError(
+            job.line,
+            "job_type",
+            f"of job {job.name} is {kind.key}, which the table of rates does not have",
+            "add it to the table, or choose other jobs",
+        )
+    row = table.together.alone[table.types.index(kind)].tolist()
+    by_flavor = dict(zip(table.flavors, row, strict=True))
+    return {f: by_flavor[f] for f in flavors if by_flavor.get(f, 0.0) > 0.0}
+
+
 class FleetPlay:
     """A simulation under way: ``go_on`` lets simulated time pass, and may be called repeatedly.
 
@@ -316,7 +365,7 @@ class FleetPlay:
         because a run is refused if it declares a deadline that cannot be met.
         """
         job, account = self._jobs[run.name], account or WorkAccount()
-        _, _, work_ms = self._needs(job)
+        _, _, work_ms = needs_of(self.fleet, job)
         asked, done = run.steps_asked, run.steps_done
         if self.fleet.pool.discipline is not Discipline.ROUNDS:
             asked = done = float(work_ms)
@@ -349,7 +398,7 @@ class FleetPlay:
     def _run_of(self, job: TraceJob) -> Run:
         """Return the run that is submitted for ``job``."""
         fleet = self.fleet
-        flavors, rates, work_ms = self._needs(job)
+        flavors, rates, work_ms = needs_of(self.fleet, job)
         return Run(
             name=job.name,
             owner=job.owner,
@@ -365,58 +414,13 @@ class FleetPlay:
 
     def _truth_of(self, job: TraceJob) -> Truth:
         """Return what the run of ``job`` really is."""
-        _, rates, work_ms = self._needs(job)
+        _, rates, work_ms = needs_of(self.fleet, job)
         fastest = max(rates.values(), default=1.0)
         return Truth(
             work_ms=work_ms,
             checkpoint_every_ms=self.fleet.costs.checkpoint_every_ms,
             speeds_ppm=tuple((f, max(1, round(PPM * r / fastest))) for f, r in rates.items()),
         )
-
-    def _needs(self, job: TraceJob) -> tuple[tuple[str, ...], dict[str, float], int]:
-        """Return the flavors of ``job``, its rates, and how long it takes where it is fastest."""
-        fleet = self.fleet
-        flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
-        if not flavors:
-            raise TraceError(
-                0,
-                "flavors",
-                f"of job {job.name} are {', '.join(job.flavors)}, which the cluster does not have",
-                f"the cluster has {', '.join(fleet.flavors)}: add them, or choose other jobs",
-            )
-        rates = self._rates(job, flavors)
-        if rates:
-            work_ms = ceil((job.steps or 0.0) * SECOND_MS / max(rates.values()))
-        elif job.duration_s is not None:
-            work_ms = _ms(job.duration_s)
-        else:
-            raise TraceError(
-                0,
-                "duration_s",
-                f"of job {job.name} is not known, and no table has its rates",
-                "add it, or give a table of rates and the job's type and steps",
-            )
-        return flavors, rates, max(1, work_ms)
-
-    def _rates(self, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
-        """Return the steps per second of ``job`` on each flavor that runs it.
-
-        Without a table or a type there are none: the job is equally fast on every flavor.
-        """
-        table = self.fleet.table
-        if table is None or job.job_type is None or job.steps is None:
-            return {}
-        kind = JobType(job.job_type, job.gpus)
-        if kind not in table.types:
-            raise TraceError(
-                0,
-                "job_type",
-                f"of job {job.name} is {kind.key}, which the table of rates does not have",
-                "add it to the table, or choose other jobs",
-            )
-        row = table.together.alone[table.types.index(kind)].tolist()
-        by_flavor = dict(zip(table.flavors, row, strict=True))
-        return {f: by_flavor[f] for f in flavors if by_flavor.get(f, 0.0) > 0.0}
 
     def _rounds_work(
         self, job: TraceJob, flavors: Sequence[str], rates: Mapping[str, float], work_ms: int

@@ -23,6 +23,8 @@ from quorate.sim.outcome import Outcome, WaitCause
 from quorate.sim.report.metrics import metrics_of
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
 from quorate.sim.saved_room import SavedPlay
+from quorate.sim.scenario import Scenario
+from quorate.sim.scenario_play import staged
 from quorate.sim.traces.trace_job import TraceError, TraceJob, by_arrival
 from quorate.views.reports.html_report import html_report
 from quorate.views.reports.report_forms import metrics_lines
@@ -100,6 +102,32 @@ def test_a_job_of_no_known_type_is_named() -> None:
     here = replace(plain_fleet(GPUS, {"trace": 8}, ROUNDS), table=rates())
     with pytest.raises(TraceError, match="of job one is"):
         finished(FleetPlay(here, jobs))
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("gpus,arrives_s,steps,job_type\n1,0,9,vision-train\n1,0,9,nothing\n", "job_type: of job"),
+        ("gpus,arrives_s,duration_s,flavors\n1,0,9,l40s\n1,0,9,tpu\n", "flavors: of job"),
+        ("gpus,arrives_s,steps\n1,0,9\n", "duration_s: of job"),
+    ],
+)
+def test_a_job_that_cannot_be_played_is_refused_with_its_line_before_a_ledger_is_made(
+    text: str, fault: str
+) -> None:
+    asked = Scenario(
+        discipline="bind", trace="jobs.csv", cluster="l40s=2", throughputs="rates.json"
+    )
+
+    def read(name: str) -> bytes:
+        return text.encode() if name == "jobs.csv" else (EXAMPLES / "rates.json").read_bytes()
+
+    def opened() -> MemoryStore:
+        raise AssertionError("a ledger is made")
+
+    last = text.count("\n")
+    with pytest.raises(TraceError, match=f"line {last}, column {fault}"):
+        staged(asked, read, opened)
 
 
 def test_a_stop_without_a_checkpoint_loses_work() -> None:

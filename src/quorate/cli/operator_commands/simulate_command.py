@@ -187,10 +187,19 @@ def simulate(
     except ScenarioError as error:
         raise CommandError(Exit.INVALID, str(error)) from None
     except TraceError as error:
-        source = given["trace"] or scenario or "the jobs"
+        source = given["trace"] or _trace_in(scenario) or scenario or "the jobs"
         raise CommandError(Exit.INVALID, f"{source}: {error}") from None
     except RoundsStuckError as error:
         raise CommandError(Exit.REFUSED, str(error)) from None
+
+
+def _trace_in(file: str | None) -> str | None:
+    """Return the file of the trace that a scenario names, if it names one."""
+    from quorate.cli.simulation.scenario_file import tree_in
+
+    tree = None if file is None else tree_in(file)
+    found = tree.get("trace") if isinstance(tree, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _asked(file: str | None, given: dict[str, Any]) -> Scenario:
