@@ -172,6 +172,12 @@ def test_a_recorded_simulation_with_a_lottery_is_reproduced_with_its_secret(
     assert not secret.exists()
 
 
+def test_the_help_says_where_the_seeds_of_a_comparison_are(bare: Shell) -> None:
+    said = " ".join(bare.ok("simulate", "--help").split())
+    assert "without a seed in it" in said
+    assert "with --compare use --seeds" in said
+
+
 def test_a_recorded_simulation_can_be_forked(bare: Shell) -> None:
     """Its driver had nothing to do at a set time; what ended is read from its executor."""
     jobs = "name,arrives_s,gpus,duration_s,owner\na,0,2,100,x\nb,50,2,600,y\n"

@@ -149,7 +149,10 @@ def _figures(every: Sequence[Metrics]) -> str:
         ("finish-time fairness, P99", [_fair(each) for each in every]),
         ("share gap", ["-" if m.share_gap is None else percent(m.share_gap) for m in every]),
         ("SLO violations", [f"{each.slo_violations} of {each.slo_runs}" for each in every]),
-        ("cost", [f"{each.cost:,.2f}" for each in every]),
+    ]
+    if any(each.cost for each in every):
+        rows.append(("cost", [f"{each.cost:,.2f}" for each in every]))
+    rows += [
         ("preemptions", [str(each.preemptions) for each in every]),
         ("lost work, GPU-hours", [_lost(each) for each in every]),
         ("lotteries drawn", [str(each.draws) for each in every]),
