@@ -41,6 +41,7 @@ from quorate.sim.outcome import Outcome, SimulatedRun
 from quorate.sim.report.metrics import is_complete
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
 from quorate.sim.room_work import Truth, WorkAccount
+from quorate.sim.round_simulation import RoundsStuckError
 from quorate.sim.saved_room import SavedPlay, Timer
 from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Action, Simulation, Timeline, VirtualClock
@@ -52,6 +53,8 @@ REGION_NAME: Final = "sim"
 WINDOW_MS: Final = 10 * 365 * DAY_MS
 """How long budgets last: longer than any trace."""
 ACTOR: Final = "trace"
+STALE_ROUNDS: Final = 1_000
+"""After so many rounds without a further checkpoint the simulation counts as stuck."""
 QUIET_MS: Final = 366 * DAY_MS
 """How long after the last arrival runs may still wait before the simulation counts as stuck."""
 
@@ -279,6 +282,7 @@ class FleetPlay:
         self._simulation.run(self.now_ms + for_ms)
         self._cpu_s += process_time() - began_s
         assert not self._executor.wrongs, self._executor.wrongs[:3]
+        self._check_progress()
         if self._timeline.next_ms() is not None:
             return True
         last_ms = self.start_ms + _ms(self.jobs[-1].arrives_s) if self.jobs else self.start_ms
@@ -289,6 +293,26 @@ class FleetPlay:
                 0, "", f"{self.waiting} runs wait for ever", "raise their owners' budgets"
             )
         return True
+
+    def _check_progress(self) -> None:
+        """Raise ``RoundsStuckError`` if every stop loses all that the rounds have done.
+
+        Then the runs that are left never end.
+        """
+        pool, costs = self.fleet.pool, self.fleet.costs
+        if pool.discipline is not Discipline.ROUNDS or costs.saves_at_stop:
+            return
+        if self.came < len(self.jobs) or not self._has_leases():
+            return
+        last_ms = self.start_ms + _ms(self.jobs[-1].arrives_s)
+        since_ms = max(last_ms, self._executor.progressed_ms())
+        if self.now_ms - since_ms > STALE_ROUNDS * pool.round_ms:
+            raise RoundsStuckError(
+                f"the runs that are left make no progress: in {STALE_ROUNDS:,} rounds none got as "
+                f"far as its next checkpoint, and every stop lost the work since the last "
+                f"({self.lost_gpu_ms / HOUR_MS:,.0f} GPU-hours in all); set checkpoint_s to less "
+                f"than the rounds of {pool.round_ms / SECOND_MS:g} s, or saves_at_stop to true"
+            )
 
     # --- Pauses ---
 

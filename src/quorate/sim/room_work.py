@@ -68,6 +68,10 @@ class Work:
     speed_ppm: int = PPM
     lost_gpu_ms: int = 0
     """All the work that was lost and had to be done again."""
+    best_gpu_ms: int = 0
+    """The most work it ever had at a checkpoint after which it was thrown back."""
+    better_ms: int = 0
+    """When that last became more."""
 
     def accrue(self, now_ms: int) -> None:
         """Count the work since the last call."""
@@ -79,11 +83,22 @@ class Work:
 
     def throw_back(self) -> None:
         """Lose the work since the last checkpoint; no work is done until the width is set again."""
-        every = self.truth.checkpoint_every_ms * self.run.gpus
-        kept = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
+        kept = self._kept_of(self.done_gpu_ms)
+        if kept > self.best_gpu_ms:
+            self.best_gpu_ms, self.better_ms = kept, self.since_ms
         self._lose(self.done_gpu_ms - kept)
         self.width = 0
         self.plan += 1
+
+    def progressed_ms(self, now_ms: int) -> int:
+        """Return when it last had more work at a checkpoint than ever before, up to ``now_ms``."""
+        is_better = self._kept_of(self.done_by(now_ms)) > self.best_gpu_ms
+        return now_ms if is_better else self.better_ms
+
+    def _kept_of(self, done_gpu_ms: int) -> int:
+        """Return how much of the work is kept if it is thrown back now."""
+        every = self.truth.checkpoint_every_ms * self.run.gpus
+        return max(self.saved_gpu_ms, done_gpu_ms - done_gpu_ms % every)
 
     def lose_since_checkpoint(self, lease: HeldLease, now_ms: int) -> None:
         """Lose the work that is lost if ``lease`` stops at once.

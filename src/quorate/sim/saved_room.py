@@ -69,6 +69,8 @@ class SavedWork(Struct, frozen=True):
     code: int
     speed_ppm: int
     lost_gpu_ms: int
+    best_gpu_ms: int
+    better_ms: int
 
 
 class SavedRoom(Struct, frozen=True, kw_only=True):

@@ -232,6 +232,11 @@ class SimExecutor:
         """All the work that was ever lost and has to be done again."""
         return sum(work.lost_gpu_ms for work in self._work.values())
 
+    def progressed_ms(self) -> int:
+        """Return when a run last had more work at a checkpoint than ever before; 0 if none had."""
+        now_ms = self._timeline.now_ms
+        return max((work.progressed_ms(now_ms) for work in self._work.values()), default=0)
+
     def accounts(self) -> dict[str, WorkAccount]:
         """Return what each run that ever started has done and lost by now."""
         now_ms = self._timeline.now_ms
@@ -272,6 +277,8 @@ class SimExecutor:
                     work.code,
                     work.speed_ppm,
                     work.lost_gpu_ms,
+                    work.best_gpu_ms,
+                    work.better_ms,
                 )
                 for name, work in self._work.items()
             ),
@@ -325,6 +332,8 @@ class SimExecutor:
                 work.code,
                 work.speed_ppm,
                 work.lost_gpu_ms,
+                work.best_gpu_ms,
+                work.better_ms,
             )
         self._ended = set(saved.ended)
         self._exited, self._gone = dict.fromkeys(saved.exited), dict.fromkeys(saved.gone)

@@ -22,6 +22,7 @@ from quorate.sim.fleet_simulation import Costs, Fleet, FleetPlay, budgets_by_use
 from quorate.sim.outcome import Outcome, WaitCause
 from quorate.sim.report.metrics import metrics_of
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
+from quorate.sim.round_simulation import RoundsStuckError
 from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario
 from quorate.sim.scenario_play import staged
@@ -142,6 +143,16 @@ def test_a_stop_without_a_checkpoint_loses_work() -> None:
 
 
 AT_ONCE = Pool(name="simulated", grace_max_ms=0)
+
+
+def test_rounds_in_which_every_stop_loses_all_work_end_with_the_remedy() -> None:
+    """Such a simulation would go on for ever."""
+    jobs = [job(name, 0.0, 8, 7_200.0) for name in ("one", "two")]
+    here = replace(fleet(jobs, ROUNDS), costs=Costs(saves_at_stop=False))
+    with pytest.raises(RoundsStuckError, match=r"no progress: .* checkpoint_s .* rounds of 600 s"):
+        finished(FleetPlay(here, jobs), HOUR_MS)
+
+
 # A wide job whose owner has nothing running takes the GPUs of the first job by a conflict.
 PUT_BACK = [
     job("a", 0.0, 4, 3_600.0, owner="x"),
