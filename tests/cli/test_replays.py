@@ -64,10 +64,18 @@ def test_whatif_shows_what_more_money_would_have_done(waited: tuple[Shell, str])
     assert "-2h" in out
 
 
+def test_whatif_without_a_change_says_that_it_reproduces_the_ledger(
+    waited: tuple[Shell, str],
+) -> None:
+    shell, at = waited
+    assert "reproduces all" in shell.ok("whatif", "--at", at)
+    found = shell("whatif", "--at", at, "-o", "json").json
+    assert (found["firstEventNotReproduced"], found["notReproduced"]) == (None, 0)
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        ([], 2, "--set, --add-nodes or --policy"),
         (["--set", "nonsense"], 2, "is not KIND.NAME.PATH=VALUE"),
         (["--set", "budget.nope.envelopes.a.concurrency=1"], 1, "there is no budget 'nope'"),
         (["--add-nodes", "x"], 2, "is not COUNTxNODE"),

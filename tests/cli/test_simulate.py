@@ -149,6 +149,36 @@ def test_the_example_names_files_that_are_there() -> None:
     assert json.loads(TABLE.read_text(encoding="utf-8"))
 
 
+def test_a_recorded_simulation_with_a_lottery_is_reproduced_with_its_secret(
+    bare: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = ("a,0,4,x,3600", "b,10,4,y,7200", "c,20,8,x,1800", "d,30,2,z,3000", "e,4000,6,y,5000")
+    bare.file("put.csv", "\n".join(("name,arrives_s,gpus,owner,duration_s", *rows)) + "\n")
+    line = ("simulate", "--discipline", "bind", "--trace", "put.csv", "--cluster", "gpu=8")
+    found = bare(*line, "--record", "put.db", "-o", "json").json
+    assert found["metrics"]["draws"] == 1
+    secret = bare.folder / "put.db.lottery"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    ask = ("whatif", "--from-ledger", "put.db", "--at", "2023-11-14T22:20:00Z")
+    same = bare(*ask)
+    assert (same.code, same.err) == (0, "")
+    assert "reproduces all" in same.out
+    secret.unlink()
+    again = bare(*ask, "--set", "pool.simulated.reservationDepth=50")
+    assert caplog.text.count("conflicts that need a draw stay open") == 1
+    assert "could not be drawn" in again.out
+    assert "does not reproduce the ledger" in bare.ok(*ask)
+    taken = bare(*line, "--record", "put.db")
+    assert taken.code != 0
+    assert not secret.exists()
+
+
+def test_the_help_says_where_the_seeds_of_a_comparison_are(bare: Shell) -> None:
+    said = " ".join(bare.ok("simulate", "--help").split())
+    assert "without a seed in it" in said
+    assert "with --compare use --seeds" in said
+
+
 def test_a_recorded_simulation_can_be_forked(bare: Shell) -> None:
     """Its driver had nothing to do at a set time; what ended is read from its executor."""
     jobs = "name,arrives_s,gpus,duration_s,owner\na,0,2,100,x\nb,50,2,600,y\n"

@@ -33,12 +33,14 @@ def lottery_path(ledger: Path) -> Path:
     return ledger.with_name(ledger.name + ".lottery")
 
 
-def create_lottery_secret(path: Path) -> bytes:
-    """Return a new secret, written to the new file ``path``, which only its owner may read.
+def create_lottery_secret(path: Path, secret: bytes | None = None) -> bytes:
+    """Return a secret, written to the new file ``path``, which only its owner may read.
 
-    Raises ``KeyFileError`` if the file exists, which is then left unchanged, or cannot be created.
+    It is a new one, unless one is given. Raises ``KeyFileError`` if the file exists, which is then
+    left unchanged, or cannot be created.
     """
-    secret = secrets.token_bytes(_SECRET_BYTES)
+    secret = secrets.token_bytes(_SECRET_BYTES) if secret is None else secret
+    assert len(secret) == _SECRET_BYTES, len(secret)
     _create(path, f"{secret.hex()}\n".encode(), "lottery's secret file")
     return secret
 

@@ -31,9 +31,7 @@ def read_bytes(name: str) -> bytes:
             with Path(name).open("rb") as file:
                 data = file.read(BYTES_MAX + 1)
     except IsADirectoryError:
-        raise CommandError(
-            Exit.UNUSABLE, f"{name} is a directory; name the files in it, each with -f"
-        ) from None
+        raise CommandError(Exit.UNUSABLE, f"{name} is a directory; name a file in it") from None
     except FileNotFoundError:
         raise CommandError(
             Exit.UNUSABLE, f"there is no file {name}; check the path, or use - for standard input"

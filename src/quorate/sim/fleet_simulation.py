@@ -39,8 +39,10 @@ from quorate.policy.files.cluster_file import Cluster
 from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.ports.store_port import EventStore
 from quorate.sim.outcome import Outcome, SimulatedRun
+from quorate.sim.report.metrics import is_complete
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
-from quorate.sim.room_work import Truth
+from quorate.sim.room_work import Truth, WorkAccount
+from quorate.sim.round_simulation import RoundsStuckError
 from quorate.sim.saved_room import SavedPlay, Timer
 from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Action, Simulation, Timeline, VirtualClock
@@ -52,6 +54,8 @@ REGION_NAME: Final = "sim"
 WINDOW_MS: Final = 10 * 365 * DAY_MS
 """How long budgets last: longer than any trace."""
 ACTOR: Final = "trace"
+STALE_ROUNDS: Final = 1_000
+"""After so many rounds without a further checkpoint the simulation counts as stuck."""
 QUIET_MS: Final = 366 * DAY_MS
 """How long after the last arrival runs may still wait before the simulation counts as stuck."""
 
@@ -156,6 +160,55 @@ def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> di
     }
 
 
+def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, float], int]:
+    """Return the flavors of ``job``, its rates, and how long it takes where it is fastest.
+
+    Raises ``TraceError`` if no flavor or no rate suits it.
+    """
+    flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
+    if not flavors:
+        raise TraceError(
+            job.line,
+            "flavors",
+            f"of job {job.name} are {', '.join(job.flavors)}, which the cluster does not have",
+            f"the cluster has {', '.join(fleet.flavors)}: add them, or choose other jobs",
+        )
+    rates = _rates(fleet, job, flavors)
+    if rates:
+        work_ms = ceil((job.steps or 0.0) * SECOND_MS / max(rates.values()))
+    elif job.duration_s is not None:
+        work_ms = _ms(job.duration_s)
+    else:
+        raise TraceError(
+            job.line,
+            "duration_s",
+            f"of job {job.name} is not known, and no table has its rates",
+            "add it, or give a table of rates and the job's type and steps",
+        )
+    return flavors, rates, max(1, work_ms)
+
+
+def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
+    """Return the steps per second of ``job`` on each flavor that runs it.
+
+    Without a table or a type there are none: the job is equally fast on every flavor.
+    """
+    table = fleet.table
+    if table is None or job.job_type is None or job.steps is None:
+        return {}
+    kind = JobType(job.job_type, job.gpus)
+    if kind not in table.types:
+        raise TraceError(
+            job.line,
+            "job_type",
+            f"of job {job.name} is {kind.key}, which the table of rates does not have",
+            "add it to the table, or choose other jobs",
+        )
+    row = table.together.alone[table.types.index(kind)].tolist()
+    by_flavor = dict(zip(table.flavors, row, strict=True))
+    return {f: by_flavor[f] for f in flavors if by_flavor.get(f, 0.0) > 0.0}
+
+
 class FleetPlay:
     """A simulation under way: ``go_on`` lets simulated time pass, and may be called repeatedly.
 
@@ -230,6 +283,7 @@ class FleetPlay:
         self._simulation.run(self.now_ms + for_ms)
         self._cpu_s += process_time() - began_s
         assert not self._executor.wrongs, self._executor.wrongs[:3]
+        self._check_progress()
         if self._timeline.next_ms() is not None:
             return True
         last_ms = self.start_ms + _ms(self.jobs[-1].arrives_s) if self.jobs else self.start_ms
@@ -240,6 +294,26 @@ class FleetPlay:
                 0, "", f"{self.waiting} runs wait for ever", "raise their owners' budgets"
             )
         return True
+
+    def _check_progress(self) -> None:
+        """Raise ``RoundsStuckError`` if every stop loses all that the rounds have done.
+
+        Then the runs that are left never end.
+        """
+        pool, costs = self.fleet.pool, self.fleet.costs
+        if pool.discipline is not Discipline.ROUNDS or costs.saves_at_stop:
+            return
+        if self.came < len(self.jobs) or not self._has_leases():
+            return
+        last_ms = self.start_ms + _ms(self.jobs[-1].arrives_s)
+        since_ms = max(last_ms, self._executor.progressed_ms())
+        if self.now_ms - since_ms > STALE_ROUNDS * pool.round_ms:
+            raise RoundsStuckError(
+                f"the runs that are left make no progress: in {STALE_ROUNDS:,} rounds none got as "
+                f"far as its next checkpoint, and every stop lost the work since the last "
+                f"({self.lost_gpu_ms / HOUR_MS:,.0f} GPU-hours in all); set checkpoint_s to less "
+                f"than the rounds of {pool.round_ms / SECOND_MS:g} s, or saves_at_stop to true"
+            )
 
     # --- Pauses ---
 
@@ -306,19 +380,33 @@ class FleetPlay:
         """Return the outcome from the ledger of the play; ``prices`` are per GPU and hour."""
         events = (event for _, block in open_blocks(self._store.blocks()) for event in block)
         found = outcome_of_ledger(events, name=name, prices=prices or {}, seed=self.seed)
-        return replace(found, runs=tuple(map(self._with_deadline, found.runs)), cpu_s=self._cpu_s)
+        accounts = self._executor.accounts()
+        runs = tuple(self._true_run(run, accounts.get(run.name)) for run in found.runs)
+        return replace(found, runs=runs, cpu_s=self._cpu_s, estimated=())
 
-    def _with_deadline(self, run: SimulatedRun) -> SimulatedRun:
-        """Return ``run`` with the deadline of its job: its factor times its duration alone.
+    def _true_run(self, run: SimulatedRun, account: WorkAccount | None) -> SimulatedRun:
+        """Return ``run`` as it really was, where the ledger only allows an estimate.
 
-        The deadline is measured only, not declared: a run that declares a deadline is refused if
-        the deadline cannot be met.
+        The trace has its work, and the machine room what it did and lost. Its deadline is the
+        factor of its job times its duration alone: the deadline is measured only, not declared,
+        because a run is refused if it declares a deadline that cannot be met.
         """
-        job = self._jobs[run.name]
-        if job.slo is None:
-            return run
-        took_ms = run.ideal_ms if job.duration_s is None else _ms(job.duration_s)
-        return replace(run, deadline_ms=run.submitted_ms + round(job.slo * took_ms))
+        job, account = self._jobs[run.name], account or WorkAccount()
+        _, _, work_ms = needs_of(self.fleet, job)
+        asked, done = run.steps_asked, run.steps_done
+        if self.fleet.pool.discipline is not Discipline.ROUNDS:
+            asked = done = float(work_ms)
+            if not is_complete(run):
+                done = min(account.done_gpu_ms / run.gpus, work_ms - 1.0)
+        took_ms = work_ms if job.duration_s is None else _ms(job.duration_s)
+        return replace(
+            run,
+            ideal_ms=work_ms,
+            steps_asked=asked,
+            steps_done=done,
+            lost_gpu_ms=account.lost_gpu_ms,
+            deadline_ms=None if job.slo is None else run.submitted_ms + round(job.slo * took_ms),
+        )
 
     # --- Arrivals ---
 
@@ -337,7 +425,7 @@ class FleetPlay:
     def _run_of(self, job: TraceJob) -> Run:
         """Return the run that is submitted for ``job``."""
         fleet = self.fleet
-        flavors, rates, work_ms = self._needs(job)
+        flavors, rates, work_ms = needs_of(self.fleet, job)
         return Run(
             name=job.name,
             owner=job.owner,
@@ -353,59 +441,13 @@ class FleetPlay:
 
     def _truth_of(self, job: TraceJob) -> Truth:
         """Return the real behaviour of the run of ``job``."""
-        _, rates, work_ms = self._needs(job)
+        _, rates, work_ms = needs_of(self.fleet, job)
         fastest = max(rates.values(), default=1.0)
         return Truth(
             work_ms=work_ms,
             checkpoint_every_ms=self.fleet.costs.checkpoint_every_ms,
             speeds_ppm=tuple((f, max(1, round(PPM * r / fastest))) for f, r in rates.items()),
         )
-
-    def _needs(self, job: TraceJob) -> tuple[tuple[str, ...], dict[str, float], int]:
-        """Return the flavors of ``job``, its rates, and how long it takes where it is fastest."""
-        fleet = self.fleet
-        flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
-        if not flavors:
-            raise TraceError(
-                0,
-                "flavors",
-                f"of job {job.name} are {', '.join(job.flavors)}, but the cluster does not have "
-                "them",
-                f"the cluster has {', '.join(fleet.flavors)}: add them, or choose other jobs",
-            )
-        rates = self._rates(job, flavors)
-        if rates:
-            work_ms = ceil((job.steps or 0.0) * SECOND_MS / max(rates.values()))
-        elif job.duration_s is not None:
-            work_ms = _ms(job.duration_s)
-        else:
-            raise TraceError(
-                0,
-                "duration_s",
-                f"of job {job.name} is not known, and no table has its rates",
-                "add it, or give a table of rates and the job's type and steps",
-            )
-        return flavors, rates, max(1, work_ms)
-
-    def _rates(self, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
-        """Return the steps per second of ``job`` on each flavor that runs it.
-
-        Without a table or a type there are none: the job is equally fast on every flavor.
-        """
-        table = self.fleet.table
-        if table is None or job.job_type is None or job.steps is None:
-            return {}
-        kind = JobType(job.job_type, job.gpus)
-        if kind not in table.types:
-            raise TraceError(
-                0,
-                "job_type",
-                f"of job {job.name} is {kind.key}, which the table of rates does not have",
-                "add it to the table, or choose other jobs",
-            )
-        row = table.together.alone[table.types.index(kind)].tolist()
-        by_flavor = dict(zip(table.flavors, row, strict=True))
-        return {f: by_flavor[f] for f in flavors if by_flavor.get(f, 0.0) > 0.0}
 
     def _rounds_work(
         self, job: TraceJob, flavors: Sequence[str], rates: Mapping[str, float], work_ms: int

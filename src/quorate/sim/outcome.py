@@ -72,7 +72,8 @@ class Outcome:
     drawn. ``shares_targets`` are the parts of the fleet that owners are meant to have. ``cpu_s`` is
     the processor time that the simulation itself took; nothing else in here depends on the machine.
     ``measured`` are the names of the runs whose times are measured; None means all. The others are
-    here because they had GPUs too.
+    here because they had GPUs too. ``estimated`` are the figures that are estimates, because only a
+    ledger is known, which does not record checkpoints.
     """
 
     name: str
@@ -85,3 +86,4 @@ class Outcome:
     shares_targets: Mapping[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
     measured: frozenset[str] | None = None
+    estimated: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from quorate.ledger.chain import Block
 from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario, ScenarioError
 
-MARK: Final = b"quorate simulation 1\n"
+MARK: Final = b"quorate simulation 2\n"
 """The first bytes of a checkpoint; the number is the version of its format."""
 
 

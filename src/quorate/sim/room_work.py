@@ -66,35 +66,65 @@ class Work:
     has_exited: bool = False
     code: int = 0
     speed_ppm: int = PPM
+    lost_gpu_ms: int = 0
+    """All the work that was lost and had to be done again."""
+    best_gpu_ms: int = 0
+    """The most work it ever had at a checkpoint after which it was thrown back."""
+    better_ms: int = 0
+    """When that last became more."""
 
     def accrue(self, now_ms: int) -> None:
         """Count the work since the last call."""
-        self.done_gpu_ms += self.width * (now_ms - self.since_ms) * self.speed_ppm // PPM
-        self.since_ms = now_ms
+        self.done_gpu_ms, self.since_ms = self.done_by(now_ms), now_ms
 
-    def throw_back(self) -> int:
-        """Return the work lost since the last checkpoint; no work is done until the next call."""
-        every = self.truth.checkpoint_every_ms * self.run.gpus
-        kept = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
-        lost, self.done_gpu_ms = self.done_gpu_ms - kept, kept
+    def done_by(self, now_ms: int) -> int:
+        """Return the work that is done by ``now_ms`` and not lost."""
+        return self.done_gpu_ms + self.width * (now_ms - self.since_ms) * self.speed_ppm // PPM
+
+    def throw_back(self) -> None:
+        """Lose the work since the last checkpoint; no work is done until the width is set again."""
+        kept = self._kept_of(self.done_gpu_ms)
+        if kept > self.best_gpu_ms:
+            self.best_gpu_ms, self.better_ms = kept, self.since_ms
+        self._lose(self.done_gpu_ms - kept)
         self.width = 0
         self.plan += 1
-        return lost
 
-    def lose_since_checkpoint(self, lease: HeldLease, now_ms: int) -> int:
-        """Return the work lost if ``lease`` stops at once.
+    def progressed_ms(self, now_ms: int) -> int:
+        """Return when it last had more work at a checkpoint than ever before, up to ``now_ms``."""
+        is_better = self._kept_of(self.done_by(now_ms)) > self.best_gpu_ms
+        return now_ms if is_better else self.better_ms
+
+    def _kept_of(self, done_gpu_ms: int) -> int:
+        """Return how much of the work is kept if it is thrown back now."""
+        every = self.truth.checkpoint_every_ms * self.run.gpus
+        return max(self.saved_gpu_ms, done_gpu_ms - done_gpu_ms % every)
+
+    def lose_since_checkpoint(self, lease: HeldLease, now_ms: int) -> None:
+        """Lose the work that is lost if ``lease`` stops at once.
 
         For the first bundle, all work since the last checkpoint; for a step, its own part; for a
         spare, none.
         """
         if lease.fact.role is Role.SPARE:
-            return 0
+            return
         if lease.fact.bundle == 0:
-            return self.throw_back()
+            self.throw_back()
+            return
         since_ms = (now_ms - lease.fact.start_ms) % self.truth.checkpoint_every_ms
-        lost = min(lease.gpus * since_ms, self.done_gpu_ms - self.saved_gpu_ms)
-        self.done_gpu_ms -= lost
-        return lost
+        self._lose(min(lease.gpus * since_ms, self.done_gpu_ms - self.saved_gpu_ms))
+
+    def _lose(self, gpu_ms: int) -> None:
+        self.done_gpu_ms -= gpu_ms
+        self.lost_gpu_ms += gpu_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkAccount:
+    """What a run has done and not lost, and what it has lost; at its fastest, in GPU time."""
+
+    done_gpu_ms: int = 0
+    lost_gpu_ms: int = 0
 
 
 def runs_of(fact: LeaseStarted) -> tuple[str, ...]:

@@ -68,6 +68,9 @@ class SavedWork(Struct, frozen=True):
     has_exited: bool
     code: int
     speed_ppm: int
+    lost_gpu_ms: int
+    best_gpu_ms: int
+    better_ms: int
 
 
 class SavedRoom(Struct, frozen=True, kw_only=True):
@@ -80,7 +83,6 @@ class SavedRoom(Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...]
     lost_nodes: tuple[str, ...]
     term: int
-    lost_gpu_ms: int
     wrongs: tuple[str, ...]
     dirty: dict[str, str]
     wiping: dict[str, str]

@@ -20,6 +20,7 @@ from quorate.sim.fleet_simulation import (
     FleetPlay,
     Layout,
     budgets_by_use,
+    needs_of,
     plain_fleet,
 )
 from quorate.sim.outcome import Outcome
@@ -308,6 +309,8 @@ def _fleet_play(
         stop_ms=round(asked.stop_s * _SECOND_MS),
     )
     fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
+    for job in trace.jobs:
+        needs_of(fleet, job)  # Raises before a ledger is made.
     store = None if opened is None else opened()
     if saved is not None and (store is None or store.head() != saved.head):
         raise ScenarioError(

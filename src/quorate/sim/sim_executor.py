@@ -33,6 +33,7 @@ from quorate.sim.room_work import (
     HeldLease,
     Truth,
     Work,
+    WorkAccount,
     kept_slots,
     runs_of,
     slots_of,
@@ -70,7 +71,7 @@ class SimExecutor:
 
     The executor reports a broken run after ``notice_ms``, unless the ledger deals with the run
     before. Without ``saves_at_stop`` work checkpoints only at its own times, and a stop loses the
-    work since. ``lost_gpu_ms`` is all the work that was ever lost and has to be done again.
+    work since.
     """
 
     def __init__(  # noqa: PLR0913 - how the work and the machines are
@@ -86,7 +87,6 @@ class SimExecutor:
     ) -> None:
         self._flavor_of = flavor_of
         self.wrongs: list[str] = []
-        self.lost_gpu_ms = 0
         self._saves_at_stop = saves_at_stop
         self._timeline = timeline
         self._truth_of = truth_of
@@ -227,6 +227,24 @@ class SimExecutor:
                 found += work.done_gpu_ms
         return found
 
+    @property
+    def lost_gpu_ms(self) -> int:
+        """All the work that was ever lost and has to be done again."""
+        return sum(work.lost_gpu_ms for work in self._work.values())
+
+    def progressed_ms(self) -> int:
+        """Return when a run last had more work at a checkpoint than ever before; 0 if none had."""
+        now_ms = self._timeline.now_ms
+        return max((work.progressed_ms(now_ms) for work in self._work.values()), default=0)
+
+    def accounts(self) -> dict[str, WorkAccount]:
+        """Return what each run that ever started has done and lost by now."""
+        now_ms = self._timeline.now_ms
+        return {
+            name: WorkAccount(done_gpu_ms=work.done_by(now_ms), lost_gpu_ms=work.lost_gpu_ms)
+            for name, work in self._work.items()
+        }
+
     def saved(self) -> SavedRoom:
         """Return everything that has to be saved of it between two steps.
 
@@ -258,6 +276,9 @@ class SimExecutor:
                     work.has_exited,
                     work.code,
                     work.speed_ppm,
+                    work.lost_gpu_ms,
+                    work.best_gpu_ms,
+                    work.better_ms,
                 )
                 for name, work in self._work.items()
             ),
@@ -266,7 +287,6 @@ class SimExecutor:
             gone=tuple(self._gone),
             lost_nodes=tuple(sorted(self._lost_nodes)),
             term=self._term,
-            lost_gpu_ms=self.lost_gpu_ms,
             wrongs=tuple(self.wrongs),
             dirty=dict(self._dirty),
             wiping=dict(self._wiping),
@@ -311,11 +331,14 @@ class SimExecutor:
                 work.has_exited,
                 work.code,
                 work.speed_ppm,
+                work.lost_gpu_ms,
+                work.best_gpu_ms,
+                work.better_ms,
             )
         self._ended = set(saved.ended)
         self._exited, self._gone = dict.fromkeys(saved.exited), dict.fromkeys(saved.gone)
         self._lost_nodes = set(saved.lost_nodes)
-        self._term, self.lost_gpu_ms, self.wrongs = saved.term, saved.lost_gpu_ms, [*saved.wrongs]
+        self._term, self.wrongs = saved.term, [*saved.wrongs]
         self._dirty, self._wiping = dict(saved.dirty), dict(saved.wiping)
         self._wiped = {each.node: each for each in saved.wiped}
 
@@ -392,7 +415,7 @@ class SimExecutor:
             work.accrue(now_ms)
             self._touched[run] = None
             if not self._saves_at_stop:
-                self.lost_gpu_ms += work.lose_since_checkpoint(held, now_ms)
+                work.lose_since_checkpoint(held, now_ms)
             elif held.fact.bundle == 0 and not held.is_broken:
                 work.saved_gpu_ms = work.done_gpu_ms
         if held.is_lost:
@@ -424,7 +447,7 @@ class SimExecutor:
         if reason is not None and not self._may_end(held, reason, kept):
             self.wrongs.append(f"{name} ended by {reason} before it had stopped")
         if reason is EndReason.FAIL:
-            self.lost_gpu_ms += self._work[fact.run].throw_back()
+            self._work[fact.run].throw_back()
         for slot in slots_of(fact):
             self._by_slot.pop(slot, None)
         for node, _ in fact.slots:
@@ -517,7 +540,7 @@ class SimExecutor:
         for run in runs_of(held.fact):
             work = self._work[run]
             work.accrue(self._timeline.now_ms)
-            self.lost_gpu_ms += work.throw_back()
+            work.throw_back()
             self._reassess(work)
         self._plan(self._notice_ms, LossNoticed(held.fact.lease))
 

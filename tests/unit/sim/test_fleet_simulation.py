@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import Discipline, Pool
 from quorate.policy.files.cluster_file import Cluster
@@ -20,8 +21,14 @@ from quorate.policy.files.throughputs_file import ThroughputTable, read_throughp
 from quorate.sim.fleet_simulation import Costs, Fleet, FleetPlay, budgets_by_use, plain_fleet
 from quorate.sim.outcome import Outcome, WaitCause
 from quorate.sim.report.metrics import metrics_of
+from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
+from quorate.sim.round_simulation import RoundsStuckError
 from quorate.sim.saved_room import SavedPlay
+from quorate.sim.scenario import Scenario
+from quorate.sim.scenario_play import staged
 from quorate.sim.traces.trace_job import TraceError, TraceJob, by_arrival
+from quorate.views.reports.html_report import html_report
+from quorate.views.reports.report_forms import metrics_lines
 from tests.cli.shell import EXAMPLES
 from tests.oracles.effort import examples
 
@@ -98,6 +105,32 @@ def test_a_job_of_no_known_type_is_named() -> None:
         finished(FleetPlay(here, jobs))
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("gpus,arrives_s,steps,job_type\n1,0,9,vision-train\n1,0,9,nothing\n", "job_type: of job"),
+        ("gpus,arrives_s,duration_s,flavors\n1,0,9,l40s\n1,0,9,tpu\n", "flavors: of job"),
+        ("gpus,arrives_s,steps\n1,0,9\n", "duration_s: of job"),
+    ],
+)
+def test_a_job_that_cannot_be_played_is_refused_with_its_line_before_a_ledger_is_made(
+    text: str, fault: str
+) -> None:
+    asked = Scenario(
+        discipline="bind", trace="jobs.csv", cluster="l40s=2", throughputs="rates.json"
+    )
+
+    def read(name: str) -> bytes:
+        return text.encode() if name == "jobs.csv" else (EXAMPLES / "rates.json").read_bytes()
+
+    def opened() -> MemoryStore:
+        raise AssertionError("a ledger is made")
+
+    last = text.count("\n")
+    with pytest.raises(TraceError, match=f"line {last}, column {fault}"):
+        staged(asked, read, opened)
+
+
 @pytest.mark.heavy
 def test_a_stop_without_a_checkpoint_loses_work() -> None:
     """Two jobs that take turns in rounds take longer where each stop loses the round's work."""
@@ -108,6 +141,65 @@ def test_a_stop_without_a_checkpoint_loses_work() -> None:
     )
     lost = finished(FleetPlay(loses, jobs))
     assert saves.ended_ms < lost.ended_ms
+
+
+AT_ONCE = Pool(name="simulated", grace_max_ms=0)
+
+
+def test_rounds_in_which_every_stop_loses_all_work_end_with_the_remedy() -> None:
+    """Such a simulation would go on for ever."""
+    jobs = [job(name, 0.0, 8, 7_200.0) for name in ("one", "two")]
+    here = replace(fleet(jobs, ROUNDS), costs=Costs(saves_at_stop=False))
+    with pytest.raises(RoundsStuckError, match=r"no progress: .* checkpoint_s .* rounds of 600 s"):
+        finished(FleetPlay(here, jobs), HOUR_MS)
+
+
+# A wide job whose owner has nothing running takes the GPUs of the first job by a conflict.
+PUT_BACK = [
+    job("a", 0.0, 4, 3_600.0, owner="x"),
+    job("b", 10.0, 4, 7_200.0, owner="y"),
+    job("c", 20.0, 8, 1_800.0, owner="x"),
+    job("d", 30.0, 2, 3_000.0, owner="z"),
+    job("e", 4_000.0, 6, 5_000.0, owner="y"),
+]
+
+
+@pytest.mark.parametrize(
+    ("saves_at_stop", "lost_gpu_s"),
+    [(True, 0), (False, 2_360)],
+)
+def test_a_simulation_reports_the_work_that_was_done_and_lost(
+    *, saves_at_stop: bool, lost_gpu_s: int
+) -> None:
+    """The last attempt of a run that was put back is not all of its work."""
+    costs = Costs(checkpoint_every_ms=10 * MINUTE_MS, saves_at_stop=saves_at_stop)
+    play = FleetPlay(replace(fleet(PUT_BACK, AT_ONCE), costs=costs), PUT_BACK)
+    found = finished(play)
+    assert {run.name: run.ideal_ms for run in found.runs} == {
+        each.name: each.duration_s * 1_000 for each in PUT_BACK if each.duration_s
+    }
+    metrics = metrics_of(found)
+    assert metrics.preemptions == 1
+    assert metrics.completed == len(PUT_BACK)
+    assert metrics.finish_time_fairness is not None
+    assert 1.0 <= metrics.finish_time_fairness.most < 2.5
+    assert metrics.lost_gpu_hours == pytest.approx(lost_gpu_s / 3_600)
+    assert metrics.estimated == ()
+
+
+def test_a_ledger_alone_allows_an_estimate_of_lost_work() -> None:
+    """At most an hour is lost, and all attempts count, less what was lost."""
+    play = FleetPlay(fleet(PUT_BACK, AT_ONCE), PUT_BACK)
+    finished(play)
+    events = [event for _, block in open_blocks(play.store.blocks()) for event in block]
+    found = outcome_of_ledger(events, name="ledger")
+    (back,) = (run for run in found.runs if run.preemptions)
+    had_ms = sum(each.gpus * (each.end_ms - each.start_ms) for each in back.intervals) // back.gpus
+    assert back.lost_gpu_ms == back.gpus * HOUR_MS
+    assert back.ideal_ms == back.steps_done == had_ms - HOUR_MS
+    assert metrics_of(found).estimated == ("finish_time_fairness", "lost_gpu_hours")
+    assert "4.00 GPU-hours lost (estimated)" in "\n".join(metrics_lines(metrics_of(found)))
+    assert "4.00 (estimated)" in html_report([found], title="ledger")
 
 
 def test_the_ledger_may_be_a_file(tmp_path: Path) -> None:
@@ -186,4 +278,5 @@ def test_a_play_that_is_saved_and_gone_on_with_has_the_same_ledger(
     again = finished(play)
     assert store.head() == whole.head()
     assert replace(again, cpu_s=0.0) == replace(found, cpu_s=0.0)
-    assert play.lost_gpu_ms == play.saved().room.lost_gpu_ms
+    assert play.lost_gpu_ms == sum(work.lost_gpu_ms for work in play.saved().room.works)
+    assert play.lost_gpu_ms == sum(run.lost_gpu_ms for run in again.runs)

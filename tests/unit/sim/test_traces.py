@@ -159,11 +159,41 @@ def test_any_csv_is_read_by_a_map_of_its_columns() -> None:
         (read_openb_pods, PODS.replace("p0,", ","), 2, "name"),
         (read_openb_pods, PODS.replace("p0,", "p0,").replace("1000,V", "-1,V"), 2, "gpu_milli"),
         (read_sacct, SACCT.replace("2024-01-01T00:00:10|2024", "soon|2024", 1), 2, "Submit"),
+        (read_philly, PHILLY.replace("66.0,b", '66.0,"b'), 2, "cluster"),
+        (
+            read_philly,
+            PHILLY.replace("66.0,b", '66.0,"b').replace("80.0,a", '80.0,"a"'),
+            2,
+            "cluster",
+        ),
+        (
+            read_philly,
+            PHILLY.replace("66.0,b", '66.0,"b').replace("80.0,a", '80.0,a"'),
+            2,
+            "cluster",
+        ),
+        (read_philly, PHILLY.replace("timestamp", '"timestamp'), 1, "1"),
+        (read_openb_pods, PODS.replace("p2,1", 'p2,"1'), 4, "cpu_milli"),
+        (read_sacct, SACCT.replace("18||", '18|"|'), 4, "Account"),
+        (
+            read_own,
+            'gpus,arrives_s,duration_s,owner\n1,0,3,"a\n' + "1,0,3,b\n" * 20_000,
+            2,
+            "owner",
+        ),
         (read_own, "gpus,arrives_s,duration_s\n1,0,0\n", 2, "duration_s"),
         (read_own, "gpus,arrives_s,duration_s\n1,0,\n", 2, "duration_s"),
         (read_own, "gpus,arrives_s,speed\n1,0,\n", 1, "speed"),
         (read_own, "gpus,duration_s\n1,1\n", 1, "arrives_s"),
-        (read_own, "name,gpus,arrives_s,steps\na,1,0,1\na,1,0,1\n", 0, "name"),
+        (read_own, "name,gpus,arrives_s,steps\na,1,0,1\nb,1,0,1\n\na,1,0,1\n", 5, "name"),
+        (read_sacct, SACCT.replace("18||", "17||"), 4, "JobID"),
+        (read_openb_pods, PODS + "p0,1,1,1000,,6,9\n", 6, "name"),
+        (read_sacct, SACCT.replace("cpu=8,gres/gpu=4", "gres/gpu=four"), 2, "AllocTRES"),
+        (read_sacct, SACCT.replace("cpu=8,gres/gpu=4", "gres/gpu:a100=4K"), 2, "AllocTRES"),
+        (read_trace, PHILLY.replace("cluster", "vc"), 1, "cluster"),
+        (read_trace, SACCT.replace("AllocTRES", "ReqTRES"), 1, "AllocTRES"),
+        (read_trace, "gpus,arrives_s,duration\n1,0,1\n", 1, "duration"),
+        (read_trace, "\n", 0, ""),
     ],
 )
 def test_a_fault_names_its_line_and_column(
@@ -173,6 +203,14 @@ def test_a_fault_names_its_line_and_column(
         read(text)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert caught.value.remedy
+
+
+def test_a_quoted_cell_that_is_not_used_may_have_several_lines() -> None:
+    text = 'gpus,arrives_s,duration_s,note\n1,0,3,"one ""quoted""\ntwo"\n1,x,3,\n'
+    columns = {name: name for name in ("gpus", "arrives_s", "duration_s")}
+    with pytest.raises(TraceError, match="line 4, column arrives_s"):
+        read_mapped(text, columns)
+    assert len(read_mapped(text.replace("x", "5"), columns).jobs) == 2
 
 
 @pytest.mark.parametrize(
@@ -187,6 +225,21 @@ def test_a_map_that_is_not_enough_is_refused(text: str) -> None:
 def test_a_text_of_no_form_is_refused_with_the_forms() -> None:
     with pytest.raises(TraceError, match="gavel, philly, openb, sacct, quorate"):
         form_of("hello\n")
+
+
+def test_a_first_line_that_is_nearly_of_a_form_says_what_differs() -> None:
+    with pytest.raises(TraceError, match=r"nearest to philly; rename .*: other .* gpu_time, vc"):
+        form_of(PHILLY.replace("cluster", "vc"))
+    with pytest.raises(TraceError, match="has 11 columns, where Gavel's jobs have 10 or 7"):
+        form_of(GAVEL.replace("\n", "\t9\n"))
+    with pytest.raises(TraceError, match="is empty"):
+        form_of("")
+
+
+def test_jobs_that_end_before_they_begin_are_skipped_with_that_reason() -> None:
+    backwards = "21|vision|2024-01-01T00:00:10|2024-01-01T00:01:00|2024-01-01T00:00:59|gres/gpu=1\n"
+    skipped = read_sacct(SACCT + backwards).skipped
+    assert Skipped(reason="ends before it begins", count=1, first_line=7) in skipped
 
 
 def test_an_empty_ledger_is_no_trace() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from quorate.sim.outcome import CapacityStep, Outcome, SimulatedRun, WaitCause
 from quorate.sim.report.compare import compare
 from quorate.views.reports.html_report import html_report
+from quorate.views.reports.report_plots import completion_plot
 from quorate.views.reports.svg_plot import duration_ticks, number_text, x_scale, y_scale
 from tests.oracles.effort import examples
 from tests.oracles.outcomes import outcomes
@@ -70,6 +72,30 @@ def test_a_comparison_names_both_policies_and_what_is_not_shown(outcome: Outcome
     if any(run.cost for run in outcome.runs):
         assert "not significant: the interval contains 0" in page or "cost" not in page
     assert page.count("Work by domain: a") <= 2
+
+
+def _done(name: str, took_ms: int, cost: float = 0.0) -> SimulatedRun:
+    return SimulatedRun(name=name, owner="a", gpus=1, submitted_ms=0, started_ms=0,
+                        ended_ms=took_ms, intervals=(), ideal_ms=1, cost=cost)  # fmt: skip
+
+
+def _outcome(*runs: SimulatedRun) -> Outcome:
+    return Outcome(name="p", seed=0, started_ms=0, ended_ms=9_000, capacity=(), runs=runs)
+
+
+def test_completion_times_are_steps_over_a_logarithmic_axis() -> None:
+    plot = completion_plot([_outcome(_done("one", 1_000), _done("two", 9_000))])
+    assert plot is not None
+    assert "completion time (logarithmic)" in plot.svg
+    (line,) = re.findall(r'<polyline class="line" .* points="([^"]*)"', plot.svg)
+    points = [tuple(map(float, each.split(","))) for each in line.split()]
+    assert len(points) == 4
+    assert all(x1 == x2 or y1 == y2 for (x1, y1), (x2, y2) in pairwise(points))
+
+
+def test_a_cost_is_shown_if_there_are_prices() -> None:
+    assert "<td>cost</td>" not in html_report([_outcome(_done("one", 1_000))], title="t")
+    assert "<td>cost</td>" in html_report([_outcome(_done("one", 1_000, 2.5))], title="t")
 
 
 @pytest.mark.parametrize(

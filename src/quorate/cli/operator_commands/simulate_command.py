@@ -57,7 +57,7 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
     "--generate",
     metavar="WISHES",
     help="Generate Gavel's jobs: lam=4500,seed=42 and jobs=100, multi=1, weights=1, slos=1, "
-    "arrivals=poisson|static|diurnal.",
+    "arrivals=poisson|static|diurnal. With --compare without seed: each of --seeds draws its own.",
 )
 @click.option("--measure", metavar="FROM:TO", help="Measure these jobs, and stop after them.")
 @click.option("--cluster", metavar="GPUS", help="v100=36,p100=36,k80=36, or 36:36:36.")
@@ -65,7 +65,9 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
     "--throughputs", metavar="FILE", help="The throughput of each type of job on each flavor."
 )
 @click.option(
-    "--seed", type=click.IntRange(0), help="The seed of all random numbers.  [default: 0]"
+    "--seed",
+    type=click.IntRange(0),
+    help="The seed of all random numbers; with --compare use --seeds.  [default: 0]",
 )
 @click.option(
     "--round", "round_s", type=float, help="The length of a round in seconds.  [default: 360]"
@@ -106,7 +108,8 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
     "names",
     metavar="A,B,...",
     help="Compare these policies on the same generated jobs: policies of "
-    "rounds, bind, or the baselines fifo-easy, srtf, las and priority.",
+    "rounds, bind, or the baselines fifo-easy, srtf, las and priority. The jobs are those of "
+    "--generate, without a seed in it.",
 )
 @click.option(
     "--seeds", default="0-4", show_default=True, help="The seeds of a comparison, at least 5."
@@ -192,10 +195,19 @@ def simulate(
     except ScenarioError as error:
         raise CommandError(Exit.INVALID, str(error)) from None
     except TraceError as error:
-        source = given["trace"] or scenario or "the jobs"
+        source = given["trace"] or _trace_in(scenario) or scenario or "the jobs"
         raise CommandError(Exit.INVALID, f"{source}: {error}") from None
     except RoundsStuckError as error:
         raise CommandError(Exit.REFUSED, str(error)) from None
+
+
+def _trace_in(file: str | None) -> str | None:
+    """Return the file of the trace that a scenario names, if it names one."""
+    from quorate.cli.simulation.scenario_file import tree_in
+
+    tree = None if file is None else tree_in(file)
+    found = tree.get("trace") if isinstance(tree, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _asked(file: str | None, given: dict[str, Any]) -> Scenario:

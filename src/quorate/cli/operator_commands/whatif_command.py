@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from quorate.cli.global_options import examples, ledger_options, output_option
@@ -15,6 +19,7 @@ from quorate.views.exits import CommandError, Exit
         "quorate whatif --at 2025-01-31T09:00:00Z --add-nodes 8xa1",
         "quorate whatif --at 2025-01-31T09:00:00Z --set pool.default.reservationDepth=50 -o json",
         "quorate whatif --at 2025-01-31T09:00:00Z --policy max_min_fairness_perf",
+        "quorate whatif --at 2025-01-31T09:00:00Z  # does a fork reproduce the ledger?",
     )
 )
 @click.option(
@@ -61,7 +66,8 @@ def whatif(
 
     The ledger is forked at TIME and changed. Then all later requests of the ledger are decided
     again, by the same rules, up to the ledger's end. Runs take as long as they took, and are
-    cancelled when they were. Nothing is written.
+    cancelled when they were. Nothing is written. Without a change the answer says whether the fork
+    reproduces the ledger.
     """
     from quorate.adapters.key_file import load_lottery_secret, lottery_path
     from quorate.adapters.stores.store_urls import ledger_path
@@ -71,13 +77,11 @@ def whatif(
     from quorate.ledger.fold import fold
     from quorate.operations.pool_policies import check_policies
     from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
-    from quorate.sim.whatif.differences import differences
+    from quorate.sim.whatif.differences import differences, first_difference
     from quorate.sim.whatif.fork import fork
     from quorate.sim.whatif.recorded_inputs import CannotForkError
-    from quorate.views.reports.whatif_forms import whatif_lines, whatif_tree
+    from quorate.views.reports.whatif_forms import identity_lines, whatif_lines, whatif_tree
 
-    if not (assignments or additions or policies):
-        raise click.UsageError("the change is missing; give --set, --add-nodes or --policy")
     at_ms = instant_of(at)
     blocks = recorded_blocks(settings, source)
     events = [event for block in blocks for event in block]
@@ -87,8 +91,9 @@ def whatif(
     lottery = lottery_path(ledger_path(settings.ledger if source is None else source))
     secret = load_lottery_secret(lottery) if lottery.exists() else None
     try:
-        same = fork(blocks, at_ms, lottery_secret=secret)
-        forked = fork(blocks, at_ms, changes, lottery_secret=secret)
+        with _said_once("quorate.loop.chain_secrets"):
+            same = fork(blocks, at_ms, lottery_secret=secret)
+            forked = fork(blocks, at_ms, changes, lottery_secret=secret) if changes else same
     except CannotForkError as error:
         raise CommandError(Exit.REFUSED, str(error)) from None
     was, again, now = (
@@ -96,7 +101,30 @@ def whatif(
         for name, each in (("was", events), ("again", same.events), ("would be", forked.events))
     )
     found, unsure = differences(was, now), len(differences(was, again).runs)
-    if settings.is_table:
+    differs = first_difference(events, same.events)
+    if not settings.is_table:
+        print_tree(settings, whatif_tree(found, forked, unsure, differs))
+    elif changes:
         click.echo("\n".join(whatif_lines(found, forked, unsure, show_wide=settings.wide)))
     else:
-        print_tree(settings, whatif_tree(found, forked, unsure))
+        lines = identity_lines(found, forked, len(events), differs, show_wide=settings.wide)
+        click.echo("\n".join(lines))
+
+
+@contextmanager
+def _said_once(logger: str) -> Iterator[None]:
+    """Let ``logger`` write each message once, however many forks write it."""
+    said: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        is_first = message not in said
+        said.add(message)
+        return is_first
+
+    log = logging.getLogger(logger)
+    log.addFilter(is_new)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_new)

@@ -11,8 +11,9 @@ from types import FrameType
 
 import click
 
+from quorate.adapters.key_file import create_lottery_secret, lottery_path
 from quorate.adapters.stores.store_memory import MemoryStore
-from quorate.adapters.stores.store_urls import create_store, open_store
+from quorate.adapters.stores.store_urls import create_store, ledger_path, open_store
 from quorate.cli.progress import Progress
 from quorate.cli.sources import STDIN, must_be_new, read_bytes
 from quorate.ports.store_port import EventStore
@@ -24,6 +25,7 @@ from quorate.sim.play_checkpoint import (
 )
 from quorate.sim.scenario import Scenario
 from quorate.sim.scenario_play import FleetStage, Stage, StrictStage, staged
+from quorate.sim.simulation import LOTTERY_SECRET
 from quorate.views.exits import CommandError, Exit
 
 _SECOND_MS = 1_000
@@ -89,7 +91,7 @@ def _staged(
         if asked.record is None:
             assert resumed is not None, "called only if there is a ledger"
             return MemoryStore(resumed.blocks or ())
-        store = create_store(asked.record) if resumed is None else open_store(asked.record)
+        store = _recorded(asked.record) if resumed is None else open_store(asked.record)
         return opened.enter_context(closing(store))
 
     has_ledger = asked.record is not None or resumed is not None
@@ -102,6 +104,20 @@ def _staged(
                 "--pause-at must be later than the time of the resumed simulation"
             )
     return stage
+
+
+def _recorded(url: str) -> EventStore:
+    """Return the store of a new ledger, with the secret of its lottery beside it, or nothing.
+
+    With the secret every command can draw the ledger's lotteries again, as of any other ledger.
+    """
+    lottery = lottery_path(ledger_path(url))
+    with ExitStack() as undo:
+        create_lottery_secret(lottery, LOTTERY_SECRET)
+        undo.callback(lottery.unlink)
+        store = create_store(url)
+        undo.pop_all()
+    return store
 
 
 def _refuse(asked: Scenario, pauses: Pauses) -> None:

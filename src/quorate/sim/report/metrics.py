@@ -78,7 +78,8 @@ class Metrics:
     was in its life: with the GPUs that were asked for over those there were, if that is more than
     1. ``idle_while_wanted`` is the part of the capacity that was idle while a run waited that asked
     for no more GPUs than were idle of its flavor. ``share_gap`` is by how much shares were off
-    their targets over time, 0 to 1; None if no owner has a target.
+    their targets over time, 0 to 1; None if no owner has a target. ``estimated`` are the fields
+    that are estimates.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Metrics:
     draws: int
     idle_while_wanted: float
     queue_mean: float
+    estimated: tuple[str, ...]
 
 
 def whole(outcome: Outcome, *, warm_up: float = 0.0) -> Window:
@@ -151,6 +153,7 @@ def metrics_of(outcome: Outcome, window: Window | None = None) -> Metrics:
         idle_while_wanted=_ratio(idle_while_wanted(outcome, window.from_ms, window.to_ms),
                                  area(capacity(outcome), window.from_ms, window.to_ms)),
         queue_mean=_ratio(queue_ms, window.to_ms - window.from_ms),
+        estimated=outcome.estimated,
     )  # fmt: skip
 
 

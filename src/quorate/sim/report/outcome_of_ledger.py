@@ -2,7 +2,8 @@
 
 GPUs count as busy while a lease that works is open on a node that has not failed; spares do not
 count. The ledger does not record checkpoints: lost work is estimated as conflicts do, by the work
-since the last start, at most the minimum runtime of the pool or an hour, whichever is longer.
+since the last start, at most the minimum runtime of the pool or an hour, whichever is longer. The
+work of a run that counts no steps is estimated by the time it worked, less what it lost.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Final
 
 from quorate.core.accounting.wait_causes import WaitBook
 from quorate.core.preemption.conflicts import CHECKPOINT_MS
@@ -19,6 +21,8 @@ from quorate.model.specs import Node, Run
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun
 
 _NO_PRICES: Mapping[str, float] = {}
+_ESTIMATED: Final = ("finish_time_fairness", "lost_gpu_hours")
+"""The figures that are estimates: they depend on checkpoints."""
 
 
 def outcome_of_ledger(
@@ -49,6 +53,7 @@ def outcome_of_ledger(
         runs=tuple(_run(story, waits, until_ms, prices) for story in book.stories.values()),
         draws=book.draws,
         shares_targets=dict(book.targets),
+        estimated=_ESTIMATED,
     )
 
 
@@ -76,20 +81,30 @@ class _Hold:
 
 @dataclass(slots=True)
 class _Story:
-    """The recorded history of one run. ``since_ms`` is when its present attempt began."""
+    """The recorded history of one run, in attempts: each ends when it goes back into the queue.
+
+    ``since_ms`` is since when it works, ``attempt_ms`` how long it worked before in this attempt,
+    and ``kept_ms`` in the attempts before, less the estimate of what it lost.
+    """
 
     spec: Run
     submitted_ms: int
     loss_max_ms: int
     intervals: list[RunInterval] = field(default_factory=list)
     started_ms: int | None = None
-    since_ms: int | None = None
+    since_ms: int = 0
     attempt_ms: int = 0
+    kept_ms: int = 0
     open: set[str] = field(default_factory=set)
     outcome: e.Outcome | None = None
     steps: int = 0
     preemptions: int = 0
     lost_gpu_ms: int = 0
+
+    @property
+    def worked_ms(self) -> int:
+        """How long it worked, less the estimate of what it lost."""
+        return self.kept_ms + self.attempt_ms
 
 
 class _Book:
@@ -192,7 +207,7 @@ class _Book:
         for story in stories if works else ():
             if story.started_ms is None:
                 story.started_ms = event.start_ms
-            if story.since_ms is None:
+            if not story.open:
                 story.since_ms = event.start_ms
             story.open.add(event.lease)
 
@@ -206,14 +221,16 @@ class _Book:
         for number, story in enumerate(hold.stories):
             story.intervals += _intervals(hold, end_ms, owns=number == 0)
             story.open.discard(lease)
-            if not story.open and story.since_ms is not None:
-                story.attempt_ms = end_ms - story.since_ms
+            if not story.open:
+                story.attempt_ms += end_ms - story.since_ms
 
     def _requeued(self, event: e.RunRequeued) -> None:
         story = self.stories[event.run]
         story.preemptions += 1
-        story.lost_gpu_ms += story.spec.gpus * min(story.attempt_ms, story.loss_max_ms)
-        story.since_ms, story.attempt_ms = None, 0
+        lost_ms = min(story.attempt_ms, story.loss_max_ms)
+        story.lost_gpu_ms += story.spec.gpus * lost_ms
+        story.kept_ms += story.attempt_ms - lost_ms
+        story.attempt_ms = 0
 
     def close_all(self, now_ms: int) -> None:
         """Count the leases that are open up to ``now_ms``."""
@@ -271,19 +288,19 @@ def _run(story: _Story, waits: WaitBook, now_ms: int, prices: Mapping[str, float
 def _work(story: _Story) -> tuple[int, float, float]:
     """Return how long the run takes alone, the work it asked for, and the work it has done.
 
-    For a run that counts no steps this is the time of its last attempt, which is all of its work if
-    it completed.
+    For a run that counts no steps this is the time it worked, less the estimate of what it lost:
+    all of its work if it completed.
     """
     spec, is_complete = story.spec, story.outcome is e.Outcome.COMPLETED
     work = spec.rounds
     if work is not None and work.total_steps is not None:
         rates = [rate for _, rate in work.throughputs]
-        alone_ms = round(work.total_steps * SECOND_MS / max(rates)) if rates else story.attempt_ms
+        alone_ms = round(work.total_steps * SECOND_MS / max(rates)) if rates else story.worked_ms
         done = work.total_steps if is_complete else min(story.steps, work.total_steps - 1)
         return alone_ms, float(work.total_steps), float(done)
     if is_complete:
-        return story.attempt_ms, float(story.attempt_ms), float(story.attempt_ms)
+        return story.worked_ms, float(story.worked_ms), float(story.worked_ms)
     declared_ms = spec.expected_duration_ms or 0
     # A run that takes longer than it declared has not done all its declared work.
-    asked_ms = max(declared_ms, story.attempt_ms + 1)
-    return asked_ms, float(asked_ms), float(story.attempt_ms)
+    asked_ms = max(declared_ms, story.worked_ms + 1)
+    return asked_ms, float(asked_ms), float(story.worked_ms)

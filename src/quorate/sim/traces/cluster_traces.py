@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.model.amounts import GPUS_MAX
 from quorate.sim.traces.trace_cells import Line, headed
 from quorate.sim.traces.trace_job import (
     Skipped,
@@ -14,6 +14,7 @@ from quorate.sim.traces.trace_job import (
     TraceError,
     TraceJob,
     by_arrival,
+    must_differ,
     numbered,
 )
 
@@ -23,6 +24,8 @@ NODES: Final = ("sn", "gpu", "model")
 SACCT: Final = ("JobID", "Account", "Submit", "Start", "End", "AllocTRES")
 WHOLE_GPU_MILLI: Final = 1_000
 _SECOND_MS: Final = 1_000
+_AT_ONCE: Final = "ends when it begins"
+_BACKWARDS: Final = "ends before it begins"
 
 
 class _Skips:
@@ -58,6 +61,7 @@ def read_philly(text: str) -> Trace:
             owner=f"vc-{line.text('cluster')}",
             duration_s=line.number_of("duration", least=0.001),
             order=order,
+            line=line.number,
         )
         for at_ms, line, order in read
     ]
@@ -71,6 +75,7 @@ def read_openb_pods(text: str) -> Trace:
         job = _pod(line, order, skips)
         if job is not None:
             jobs.append(job)
+    must_differ(jobs, "name", "give each pod a name of its own")
     return _whole(jobs, 0, skips)
 
 
@@ -84,7 +89,7 @@ def _pod(line: Line, order: int, skips: _Skips) -> TraceJob | None:
         return None
     created_s, deleted_s = line.number_of("creation_time"), line.number_of("deletion_time")
     if deleted_s <= created_s:
-        skips.add("ends when it begins", line.number)
+        skips.add(_AT_ONCE if deleted_s == created_s else _BACKWARDS, line.number)
         return None
     spec = line.cells["gpu_spec"].strip()
     return TraceJob(
@@ -95,6 +100,7 @@ def _pod(line: Line, order: int, skips: _Skips) -> TraceJob | None:
         duration_s=deleted_s - created_s,
         flavors=tuple(part for part in spec.split("|") if part),
         order=order,
+        line=line.number,
     )
 
 
@@ -116,8 +122,10 @@ def read_openb_nodes(text: str) -> tuple[TraceNode, ...]:
     )
 
 
-_TRES: Final = re.compile(r"(?:^|,)gres/gpu=(\d+)(?=,|$)")
-_TYPED: Final = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d+)(?=,|$)")
+_SLURM: Final = "slurm-"
+_DUPLICATES: Final = (
+    "print one line for each job: leave out --duplicates (-D), or keep the last line of the job"
+)
 
 
 def read_sacct(text: str) -> Trace:
@@ -129,46 +137,60 @@ def read_sacct(text: str) -> Trace:
     """
     read, skips = list[tuple[int, int, int, Line]](), _Skips()
     for line in headed(text, "|", SACCT):
-        gpus = _allocated(line.cells["AllocTRES"])
         if "." in line.text("JobID"):
             skips.add("is a step of a job", line.number)
-        elif not gpus:
+            continue
+        gpus = _allocated(line)
+        if not gpus:
             skips.add("takes no GPU", line.number)
         elif line.text("Start") in ("Unknown", "None") or line.text("End") in ("Unknown", "None"):
             skips.add("never ran, or has not ended", line.number)
         else:
             ran_ms = line.instant_ms("End") - line.instant_ms("Start")
             if ran_ms <= 0:
-                skips.add("ends when it begins", line.number)
+                skips.add(_AT_ONCE if ran_ms == 0 else _BACKWARDS, line.number)
             else:
                 read.append((line.instant_ms("Submit"), ran_ms, gpus, line))
     origin_ms = min((at_ms for at_ms, _, _, _ in read), default=0)
     jobs = [
         TraceJob(
-            name=f"slurm-{line.text('JobID')}",
+            name=f"{_SLURM}{line.text('JobID')}",
             arrives_s=(at_ms - origin_ms) / _SECOND_MS,
             gpus=gpus,
             owner=line.cells["Account"].strip() or "slurm",
             duration_s=ran_ms / _SECOND_MS,
             order=order,
+            line=line.number,
         )
         for order, (at_ms, ran_ms, gpus, line) in enumerate(read)
     ]
+    must_differ(jobs, "JobID", _DUPLICATES, _SLURM)
     return _whole(jobs, origin_ms, skips)
 
 
-def _allocated(tres: str) -> int:
-    """Return how many GPUs a list of trackable resources has."""
-    counted = _TRES.search(tres)
-    return sum(map(int, _TYPED.findall(tres))) if counted is None else int(counted[1])
+def _allocated(line: Line) -> int:
+    """Return how many GPUs the list of trackable resources of ``line`` has."""
+    in_all, by_type = None, 0
+    for entry in line.cells["AllocTRES"].split(","):
+        resource, _, count = entry.strip().partition("=")
+        kind, _, flavor = resource.partition(":")
+        if kind != "gres/gpu":
+            continue
+        if not (count.isascii() and count.isdecimal() and int(count) <= GPUS_MAX):
+            raise line.fault(
+                "AllocTRES",
+                f"has {entry.strip()}, no number of GPUs up to {GPUS_MAX}",
+                "print it with sacct --noconvert",
+            )
+        if flavor:
+            by_type += int(count)
+        else:
+            in_all = int(count)
+    return by_type if in_all is None else in_all
 
 
 def _whole(jobs: list[TraceJob], origin_ms: int, skips: _Skips) -> Trace:
     if not jobs:
         why = "; ".join(f"{each.count} lines: {each.reason}" for each in skips.found())
         raise TraceError(0, "", f"has no jobs{': ' * bool(why)}{why}", "choose another file")
-    names = Counter(job.name for job in jobs)
-    name, count = names.most_common(1)[0]
-    if count > 1:
-        raise TraceError(0, "name", f"has {name} {count} times", "give each job a name of its own")
     return Trace(jobs=by_arrival(jobs), origin_ms=origin_ms, skipped=skips.found())

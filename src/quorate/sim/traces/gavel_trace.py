@@ -74,6 +74,7 @@ def _job(line: Line, order: int) -> TraceJob:
         weight=weight,
         slo=None if slo == NO_SLO else slo,
         order=order,
+        line=line.number,
     )
 
 

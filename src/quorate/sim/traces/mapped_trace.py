@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Final
 
-from quorate.sim.traces.trace_cells import STEPS_MAX, Line, headed
-from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob, by_arrival, numbered
+from quorate.sim.traces.trace_cells import STEPS_MAX, Line, headed, header_of
+from quorate.sim.traces.trace_job import (
+    Trace,
+    TraceError,
+    TraceJob,
+    by_arrival,
+    must_differ,
+    numbered,
+)
 
-FIELDS: Final = tuple(each.name for each in fields(TraceJob) if each.name != "order")
+FIELDS: Final = tuple(each.name for each in fields(TraceJob) if each.name not in ("order", "line"))
 """The fields of a job that a column may have, in the order in which they are written."""
 ARRIVES_AT: Final = "arrives_at"
 """Used instead of ``arrives_s``: a column with dates and times; the first job is then at 0."""
@@ -84,11 +90,7 @@ def read_mapped(text: str, columns: Mapping[str, str], mark: str = ",") -> Trace
         _job(line, columns, order, (instant_ms - origin_ms) / 1_000)
         for order, (line, instant_ms) in enumerate(zip(lines, instants, strict=True))
     ]
-    name, count = Counter(job.name for job in jobs).most_common(1)[0]
-    if count > 1:
-        raise TraceError(
-            0, columns["name"], f"has {name} {count} times", "give each job a name of its own"
-        )
+    must_differ(jobs, columns.get("name", "name"), "give each job a name of its own")
     return Trace(jobs=by_arrival(jobs), origin_ms=origin_ms)
 
 
@@ -99,15 +101,13 @@ def _job(line: Line, columns: Mapping[str, str], order: int, arrives_s: float) -
             values[field] = _READ[field](line, column)
     if "duration_s" not in values and "steps" not in values:
         column = columns.get("duration_s") or columns["steps"]
-        raise line.fault(
-            column, "is empty", ("state how long the job takes, or how many steps it has")
-        )
-    return TraceJob(order=order, **values)  # type: ignore[arg-type] # each is read by its field
+        raise line.fault(column, "is empty", "give its duration or its steps")
+    return TraceJob(order=order, line=line.number, **values)  # type: ignore[arg-type] # each is read by its field
 
 
 def read_own(text: str) -> Trace:
     """Return the trace that ``write_own`` wrote; missing columns are unknown fields."""
-    header = next(csv.reader(text.splitlines()), [])
+    header = header_of(text, ",")
     unknown = [name for name in header if name not in FIELDS]
     if unknown:
         raise TraceError(

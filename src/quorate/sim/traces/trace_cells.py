@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from quorate.model.amounts import GPUS_MAX
 from quorate.sim.traces.trace_job import TraceError
-
-if TYPE_CHECKING:
-    from _csv import Reader
 
 CELL_MAX: Final = 60
 """How many characters of a cell a fault shows."""
 SECONDS_MAX: Final = 1e12
 STEPS_MAX: Final = 1e18
+_QUOTE_REMEDY: Final = "close or remove the quote, and double quotes within a cell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,8 @@ def separated(text: str, mark: str, columns: Sequence[str]) -> Iterator[Line]:
 
 def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
     """Yield the lines after the header of ``text``; raises if a column of ``needed`` is missing."""
-    reader = csv.reader(text.splitlines(), delimiter=mark)
-    header = [name.strip() for name in next(reader, [])]
+    rows = _rows(text, mark)
+    header = _header(rows)
     twice = [name for name in header if header.count(name) > 1]
     if twice:
         raise TraceError(1, twice[0], "is in the header twice", "rename or remove one")
@@ -106,28 +105,81 @@ def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
     if missing:
         has = f"it has {', '.join(header)}" if any(header) else "the file is empty"
         raise TraceError(1, missing[0], "is missing in the header", f"add it: {has}")
-    for cells in _cells(reader):
+    for number, cells in rows:
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
             raise TraceError(
-                reader.line_num,
+                number,
                 "",
                 f"has {len(cells)} cells, but the header has {len(header)}",
                 "quote cells that contain the separator",
             )
-        yield Line(reader.line_num, dict(zip(header, cells, strict=True)))
+        line = Line(number, dict(zip(header, cells, strict=True)))
+        for name in needed:
+            if "\n" in line.cells[name] or "\r" in line.cells[name]:
+                raise line.fault(name, "goes on in the next line", _QUOTE_REMEDY)
+        yield line
 
 
-def _cells(reader: Reader) -> Iterator[list[str]]:
-    """Yield the cells of each line; a line that the reader cannot read is an error."""
+def header_of(text: str, mark: str) -> list[str]:
+    """Return the names of the columns in the first line of ``text``; none if it is empty."""
+    return _header(_rows(text, mark))
+
+
+def _header(rows: Iterator[tuple[int, list[str]]]) -> list[str]:
+    _, cells = next(rows, (1, []))
+    return [name.strip() for name in cells]
+
+
+def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the first line of each row, and its cells.
+
+    Raises ``TraceError`` for a row that cannot be read. A quoted cell may contain line breaks.
+    """
+    lines = io.StringIO(text, newline="").readlines()
+    reader = csv.reader(lines, delimiter=mark, strict=True)
+    header: list[str] = []
     while True:
+        first = reader.line_num
         try:
-            yield next(reader)
+            cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            raise TraceError(reader.line_num, "", str(error), "shorten or quote it") from None
+            quote = _bad_quote("".join(lines[first:]), mark)
+            if quote is None:
+                raise TraceError(first + 1, "", str(error), "shorten or quote it") from None
+            breaks, place = quote
+            column = header[place].strip() if place < len(header) else str(place + 1)
+            raise TraceError(
+                first + 1 + breaks, column, "has a quote that is not closed", _QUOTE_REMEDY
+            ) from None
+        header = header or cells
+        yield first + 1, cells
+
+
+def _bad_quote(text: str, mark: str) -> tuple[int, int] | None:
+    """Return the first opening quote in ``text`` that no quote at the end of a cell closes.
+
+    As how many lines and cells are before it; None if every quote is closed.
+    """
+    breaks = place = at = 0
+    while at < len(text):
+        if text[at] == '"':
+            end = text.find('"', at + 1)
+            while text[end + 1 : end + 2] == '"' and end >= 0:
+                end = text.find('"', end + 2)
+            if end < 0 or text[end + 1 : end + 2] not in ("", mark, "\n", "\r"):
+                return breaks, place
+            breaks += text.count("\n", at, end)
+            at = end + 1
+        while at < len(text) and text[at] not in (mark, "\n"):
+            at += 1
+        is_break = text[at : at + 1] == "\n"
+        breaks, place = breaks + is_break, 0 if is_break else place + 1
+        at += 1
+    return None
 
 
 def _shown(text: str) -> str:

@@ -15,7 +15,7 @@ from quorate.sim.traces.cluster_traces import (
     read_sacct,
 )
 from quorate.sim.traces.gavel_trace import COLUMNS, OLD_COLUMNS, gavel_line, read_gavel
-from quorate.sim.traces.mapped_trace import FIELDS, read_own, write_own
+from quorate.sim.traces.mapped_trace import FIELDS, NEEDED, read_own, write_own
 from quorate.sim.traces.trace_job import Trace, TraceError
 
 READERS: Final[Mapping[str, Callable[[str], Trace]]] = MappingProxyType(
@@ -37,6 +37,19 @@ WRITERS: Final[Mapping[str, Callable[[Trace], str]]] = MappingProxyType(
 )
 
 
+_HEADERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = MappingProxyType(
+    {
+        "philly": (",", PHILLY),
+        "openb": (",", PODS),
+        "sacct": ("|", SACCT),
+        "quorate": (",", ("arrives_s", *NEEDED)),
+    }
+)
+"""What separates the columns of each form with a header, and the columns that it needs."""
+_LIKE: Final = 0.5
+"""The part of the needed columns from which on a header is compared with a form."""
+
+
 def form_of(text: str) -> str:
     """Return the form in ``READERS`` that the first line of ``text`` has; raise ``TraceError``."""
     first = next((line for line in text.splitlines() if line.strip()), "")
@@ -50,12 +63,41 @@ def form_of(text: str) -> str:
             return form
     if "gpus" in header and header <= set(FIELDS):
         return "quorate"
-    raise TraceError(
-        1,
-        "",
-        "is not the first line of a known format",
-        f"name the format ({', '.join(READERS)}), or map the columns",
-    )
+    raise _no_form(first)
+
+
+def _no_form(first: str) -> TraceError:
+    """Return the error about a first line of no form: with the form that it is nearest to."""
+    forms = ", ".join(READERS)
+    if not first:
+        return TraceError(0, "", "is empty", "choose another file")
+    if "\t" in first:
+        columns = first.count("\t") + 1
+        what = (
+            f"has {columns} columns, where Gavel's jobs have {len(COLUMNS)} or {len(OLD_COLUMNS)}"
+        )
+        return TraceError(1, "", what, f"they are {', '.join(COLUMNS)}")
+    nearest = max(_HEADERS, key=lambda form: _likeness(first, form))
+    if _likeness(first, nearest) < _LIKE:
+        what = "is the first line of no known form"
+        return TraceError(1, "", what, f"say which it is ({forms}), or map its columns")
+    mark, needed = _HEADERS[nearest]
+    header = [cell.strip() for cell in first.split(mark)]
+    missing = [name for name in needed if name not in header]
+    others = [name for name in header if name not in (FIELDS if nearest == "quorate" else needed)]
+    if missing:
+        what = f"is missing in a header that is nearest to {nearest}"
+        remedy = f"rename or add it: other columns are {', '.join(others)}" if others else "add it"
+        return TraceError(1, missing[0], what, f"{remedy}; or map the columns with --map")
+    what = f"is in a header that is nearest to {nearest}, which has no such column"
+    return TraceError(1, others[0], what, f"its columns are {', '.join(FIELDS)}; or use --map")
+
+
+def _likeness(first: str, form: str) -> float:
+    """Return which part of the columns that ``form`` needs is in the header ``first``."""
+    mark, needed = _HEADERS[form]
+    header = {cell.strip() for cell in first.split(mark)}
+    return len(header & set(needed)) / len(needed)
 
 
 def read_trace(text: str, form: str | None = None) -> Trace:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 NAME_DIGITS: Final = 6
@@ -17,7 +17,8 @@ class TraceJob:
     whose rates a table has, or a ``duration_s`` that it ran for, or both. ``slo`` is how many times
     its duration it may take; None without a deadline. ``flavors`` are the flavors that the job
     accepts; empty means any. ``order`` is its place in its file. ``declared_s`` is its declared
-    duration; None if it is the real one.
+    duration; None if it is the real one. ``line`` is its line in the file, for messages only; 0 if
+    it is from no text.
     """
 
     name: str
@@ -32,6 +33,7 @@ class TraceJob:
     flavors: tuple[str, ...] = ()
     order: int = 0
     declared_s: float | None = None
+    line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,20 @@ class TraceError(ValueError):
     def __reduce__(self) -> tuple[type[TraceError], tuple[int, str, str, str]]:
         """Return how another process can make the same error."""
         return TraceError, (self.line, self.column, self.fault, self.remedy)
+
+
+def must_differ(jobs: Iterable[TraceJob], column: str, remedy: str, prefix: str = "") -> None:
+    """Raise ``TraceError`` for the first job with the name of an earlier one.
+
+    ``column`` has the names, without ``prefix``.
+    """
+    first: dict[str, int] = {}
+    for job in jobs:
+        line = first.setdefault(job.name, job.line)
+        if line != job.line:
+            raise TraceError(
+                job.line, column, f"is {job.name.removeprefix(prefix)}, as in line {line}", remedy
+            )
 
 
 def by_arrival(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:

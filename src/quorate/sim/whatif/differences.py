@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
+from quorate.model.events import Event
 from quorate.sim.outcome import Outcome, SimulatedRun
 from quorate.sim.report.metrics import Metrics, is_complete, metrics_of
 
@@ -69,6 +71,14 @@ def differences(was: Outcome, now: Outcome) -> Differences:
         owners=tuple(_owner(owner, was, now, changed) for owner in owners),
         runs=tuple(changed),
     )
+
+
+def first_difference(was: Sequence[Event], now: Sequence[Event]) -> int | None:
+    """Return the sequence of the first event that differs; None if all are the same."""
+    for seq, (one, other) in enumerate(zip_longest(was, now), start=1):
+        if one != other:
+            return seq
+    return None
 
 
 def _either(

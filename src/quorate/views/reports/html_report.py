@@ -14,7 +14,7 @@ from quorate.sim.outcome import Outcome
 from quorate.sim.report.compare import Comparison
 from quorate.sim.report.metrics import Metrics, metrics_of
 from quorate.views.reports.comparison_forms import differences_of, means_of, number, verdict
-from quorate.views.reports.report_forms import hours, percent, seconds
+from quorate.views.reports.report_forms import estimate, hours, percent, seconds
 from quorate.views.reports.report_plots import (
     Plot,
     comparison_plot,
@@ -149,9 +149,12 @@ def _figures(every: Sequence[Metrics]) -> str:
         ("finish-time fairness, P99", [_fair(each) for each in every]),
         ("share gap", ["-" if m.share_gap is None else percent(m.share_gap) for m in every]),
         ("SLO violations", [f"{each.slo_violations} of {each.slo_runs}" for each in every]),
-        ("cost", [f"{each.cost:,.2f}" for each in every]),
+    ]
+    if any(each.cost for each in every):
+        rows.append(("cost", [f"{each.cost:,.2f}" for each in every]))
+    rows += [
         ("preemptions", [str(each.preemptions) for each in every]),
-        ("lost work, GPU-hours", [hours(each.lost_gpu_hours * 3_600) for each in every]),
+        ("lost work, GPU-hours", [_lost(each) for each in every]),
         ("lotteries drawn", [str(each.draws) for each in every]),
     ]
     return html_table(
@@ -168,7 +171,13 @@ def _jct(found: Metrics, percents: int | None) -> str:
 
 
 def _fair(found: Metrics) -> str:
-    return "-" if found.finish_time_fairness is None else f"{found.finish_time_fairness.p99:.2f}"
+    if found.finish_time_fairness is None:
+        return "-"
+    return f"{found.finish_time_fairness.p99:.2f}{estimate(found, 'finish_time_fairness')}"
+
+
+def _lost(found: Metrics) -> str:
+    return f"{hours(found.lost_gpu_hours * 3_600)}{estimate(found, 'lost_gpu_hours')}"
 
 
 def _means(found: Comparison) -> str:

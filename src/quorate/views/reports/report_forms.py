@@ -51,7 +51,11 @@ def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str
         ("Utilisation", _utilisation(found)),
         ("Idle while wanted", percent(found.idle_while_wanted)),
         ("Queue, mean", f"{found.queue_mean:.1f} runs"),
-        ("Preemptions", f"{found.preemptions}, {found.lost_gpu_hours:.2f} GPU-hours lost"),
+        (
+            "Preemptions",
+            f"{found.preemptions}, {found.lost_gpu_hours:.2f} GPU-hours lost"
+            + estimate(found, "lost_gpu_hours"),
+        ),
         ("Lotteries drawn", str(found.draws)),
     ]
     if found.cost:
@@ -63,7 +67,8 @@ def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str
         facts.append(
             (
                 "Finish-time fairness",
-                f"mean {fair.mean:.2f}, P99 {fair.p99:.2f}, most {fair.most:.2f}",
+                f"mean {fair.mean:.2f}, P99 {fair.p99:.2f}, most {fair.most:.2f}"
+                + estimate(found, "finish_time_fairness"),
             )
         )
     if found.share_gap is not None:
@@ -72,6 +77,11 @@ def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str
     if found.waits_by_cause_s:
         lines += ["", *_waits_table(found.waits_by_cause_s)]
     return [*lines, "", *_shares_table(found)]
+
+
+def estimate(found: Metrics, figure: str) -> str:
+    """Return the remark that ``figure`` is an estimate; empty if it is not."""
+    return " (estimated)" if figure in found.estimated else ""
 
 
 def _utilisation(found: Metrics) -> str:

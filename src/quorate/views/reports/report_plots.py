@@ -71,15 +71,16 @@ def completion_plot(outcomes: Sequence[Outcome]) -> Plot | None:
         if times:
             count = len(times)
             picked = sorted({round(k * (count - 1) / POINTS_MAX) for k in range(POINTS_MAX + 1)})
-            points = [(times[k], (k + 1) / count) for k in picked]
-            found.append(Series(outcome.name, [(times[0], 0.0), *points]))
+            found.append(
+                Series(outcome.name, _steps([(times[k], (k + 1) / count) for k in picked]))
+            )
     if not found:
         return None
     low = min(each.points[0][0] for each in found)
     high = max(each.points[-1][0] for each in found)
     x, y = x_scale(low, high, is_log=True), y_scale(0, 1)
     lines = [line(each, x, y, colour) for colour, each in enumerate(found)]
-    titles = ("completion time", "part of the runs")
+    titles = ("completion time (logarithmic)", "part of the runs")
     body = [*axes(x, y, *titles, duration_ticks(x)), *lines]
     return Plot(
         title="Completion times",
@@ -87,6 +88,15 @@ def completion_plot(outcomes: Sequence[Outcome]) -> Plot | None:
         svg=drawing("Distribution of completion times", body),
         legend=legend([each.name for each in found]),
     )
+
+
+def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the line that has the part of each of ``points`` from its time to the next, from 0."""
+    found, part = list[tuple[float, float]](), 0.0
+    for at, next_part in points:
+        found += [(at, part), (at, next_part)]
+        part = next_part
+    return found
 
 
 def utilisation_plot(outcomes: Sequence[Outcome]) -> Plot:

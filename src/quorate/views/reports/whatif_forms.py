@@ -30,6 +30,33 @@ def whatif_lines(
     lines = [*_notes(forked, unsure)]
     if found.are_none:
         return [*lines, "no difference"]
+    return [*lines, *_tables(found, show_wide=show_wide)]
+
+
+def identity_lines(
+    found: Differences,
+    forked: Forked,
+    events: int,
+    differs: int | None,
+    *,
+    show_wide: bool = False,
+) -> list[str]:
+    """Return whether a fork without a change reproduces the ledger of so many ``events``.
+
+    ``differs`` is the sequence of the first event that differs; None if none does.
+    """
+    if differs is None:
+        return [f"no change: the fork reproduces all {events} events of the ledger exactly"]
+    lines = _notes(forked, 0)
+    what = f"the fork does not reproduce the ledger: event {differs} of {events} differs"
+    if found.are_none:
+        return [*lines, f"no change: {what}, but every run has the same outcome"]
+    told = f"no change: {what}, and {counted(len(found.runs), 'run')} with it"
+    return [*lines, told, *_tables(found, show_wide=show_wide)]
+
+
+def _tables(found: Differences, *, show_wide: bool) -> list[str]:
+    """Return the tables of figures, of owners and of runs."""
     was, now = found.was, found.now
     rows = [
         ("utilisation", percent(was.utilisation), percent(now.utilisation)),
@@ -39,7 +66,7 @@ def whatif_lines(
         ("preemptions", str(was.preemptions), str(now.preemptions)),
     ]
     columns: tuple[Column, ...] = (Column("FIGURE"), right("WAS"), right("WOULD BE"))
-    lines += table(columns, rows).splitlines()
+    lines = table(columns, rows).splitlines()
     columns = (
         Column("OWNER"), right("RUNS"), right("CHANGED"), right("COMPLETED"),
         right("GPU-HOURS"), right("WAITED"),
@@ -111,8 +138,13 @@ def _change(was: str, now: str) -> str:
     return was if was == now else f"{was} -> {now}"
 
 
-def whatif_tree(found: Differences, forked: Forked, unsure: int) -> dict[str, Any]:
-    """Return the differences for programs, with every run that differs."""
+def whatif_tree(
+    found: Differences, forked: Forked, unsure: int, differs: int | None
+) -> dict[str, Any]:
+    """Return the differences for programs, with every run that differs.
+
+    ``differs`` is the first event that a fork without a change does not reproduce, if any.
+    """
     return {
         "was": metrics_tree(found.was),
         "wouldBe": metrics_tree(found.now),
@@ -128,6 +160,7 @@ def whatif_tree(found: Differences, forked: Forked, unsure: int) -> dict[str, An
             for each in found.runs
         ],
         "notReproduced": unsure,
+        "firstEventNotReproduced": differs,
         "undrawn": list(forked.undrawn),
         "refused": list(forked.refused),
     }
