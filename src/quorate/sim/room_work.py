@@ -92,7 +92,8 @@ class Work:
 
     def progressed_ms(self, now_ms: int) -> int:
         """Return when it last had more work at a checkpoint than ever before, up to ``now_ms``."""
-        is_better = self._kept_of(self.done_by(now_ms)) > self.best_gpu_ms
+        # Work that is over was not thrown back, and makes no progress.
+        is_better = self.width > 0 and self._kept_of(self.done_by(now_ms)) > self.best_gpu_ms
         return now_ms if is_better else self.better_ms
 
     def _kept_of(self, done_gpu_ms: int) -> int:

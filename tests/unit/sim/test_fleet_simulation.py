@@ -148,7 +148,8 @@ AT_ONCE = Pool(name="simulated", grace_max_ms=0)
 
 def test_rounds_in_which_every_stop_loses_all_work_end_with_the_remedy() -> None:
     """Such a simulation would go on for ever."""
-    jobs = [job(name, 0.0, 8, 7_200.0) for name in ("one", "two")]
+    jobs = [job(name, 5_000.0, 8, 7_200.0) for name in ("one", "two")]
+    jobs = [job("done", 0.0, 8, 4_000.0), *jobs]
     here = replace(fleet(jobs, ROUNDS), costs=Costs(saves_at_stop=False))
     with pytest.raises(RoundsStuckError, match=r"no progress: .* checkpoint_s .* rounds of 600 s"):
         finished(FleetPlay(here, jobs), HOUR_MS)
