@@ -36,4 +36,4 @@ def test_a_lease_says_how_many_gpus_of_a_node_it_has_and_not_which(shell: Shell)
 @pytest.mark.heavy
 def test_an_image_is_refused_where_the_pool_runs_none(shell: Shell) -> None:
     shell.file("run.yaml", RUN)
-    assert "runs no images" in shell("submit", "-f", "run.yaml").err
+    assert "does not run images" in shell("submit", "-f", "run.yaml").err

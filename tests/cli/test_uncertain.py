@@ -131,8 +131,13 @@ def test_command_interrupted_before_the_answer_prints_its_key(
 
     before = _runs(typed)
     proxy_of = Dropping(service, interrupt, drops=0)
-    with serving(proxy_of) as proxy:
-        said = typed(*SUBMIT, at=proxy.url)
+    # A process that runs tests beside others ignores the signal.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with serving(proxy_of) as proxy:
+            said = typed(*SUBMIT, at=proxy.url)
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert said.code == Exit.INTERRUPTED, said
     assert "the request may have been recorded" in said.err
     assert re.findall(r"--idempotency-key ([0-9a-f]{32});", said.err)

@@ -67,7 +67,7 @@ BUGS: Final = (
     Bug(
         "start on room that is firm for others",
         "core/planning/start_now.py",
-        "return room_beside(view, plan.profile, run, log.now_ms, until_ms, payers=payers)\n",
+        "return room_beside(view, plan.profile, run, plan.log.now_ms, until_ms, payers=payers)\n",
         "return view\n",
     ),
     Bug(

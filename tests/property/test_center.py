@@ -73,7 +73,7 @@ def test_a_search_that_begins_anew_may_end_farther_from_the_least() -> None:
 def test_there_is_no_middle_where_a_job_needs_all_its_time() -> None:
     assert not has_inside(np.array([1.0, 0.1]), np.array([1, 1]), np.array([4]))
     assert not has_inside(np.array([0.5, 0.5]), np.array([2, 2]), np.array([2]))
-    with pytest.raises(AssertionError, match="no inside"):
+    with pytest.raises(AssertionError, match="no interior"):
         center(np.array([1.0]), np.array([1]), np.array([4]))
 
 

@@ -190,9 +190,9 @@ def test_streams_without_a_token_leave_places_for_calls_with_one() -> None:
             next(stub.Watch(request))
         error: Any = raised.value
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "one address may have 2 streams of health and reflection" in error.details()
+        assert "one client address may have 2 streams of health and reflection" in error.details()
         reflected = reflection_pb2_grpc.ServerReflectionStub(found.channel)
-        with pytest.raises(grpc.RpcError, match="one address may have"):
+        with pytest.raises(grpc.RpcError, match="one client address may have"):
             list(reflected.ServerReflectionInfo(iter([])))
         two[0].cancel()
         until(lambda: _is_open(stub), "a place is free again")

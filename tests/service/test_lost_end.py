@@ -156,7 +156,7 @@ def test_copy_made_beside_a_running_service_does_not_verify_silently(
     shutil.copy2(killed[0], tmp_path / "copy.db")
     code, said = quorate(tmp_path / "copy.db", "ledger", "verify")
     assert code == 0, said
-    assert "cannot be detected: no record of the end" in said
+    assert "cannot be detected: there is no record of its end" in said
     assert "--against CHECKPOINT" in said
     code, said = quorate(tmp_path / "copy.db", "ledger", "verify", "-o", "json")
     assert '"endKnown": false' in said

@@ -91,7 +91,7 @@ def test_a_synonym_that_contradicts_our_word_names_both(stage: Stage) -> None:
     sent = stage.admin.post("/api/v1/runs", json={"name": "both"} | spec)
     assert sent.status_code == 422
     (line,) = sent.json()["lines"]
-    assert "totalGPUs: means the same as resources.totalGPUs, and differs: 8, not 16" in line
+    assert "totalGPUs: means the same as resources.totalGPUs, but differs: 8, not 16" in line
 
 
 def test_a_tenant_s_put_takes_what_its_get_gives(stage: Stage) -> None:

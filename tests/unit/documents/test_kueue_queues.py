@@ -213,7 +213,7 @@ def test_a_note_has_file_line_object_and_field() -> None:
         (queue("v", quota("h100", "9E")), "must be at most"),
         (queue("v", quota("not a name", 1)), "flavors[0].name: must be 1 to 128"),
         (queue("v", resourceGroups={"a": 1}), "spec.resourceGroups: must be a list"),
-        (queue("v", quota("a", 1), quota("a", 2)), "becomes a Budget that is refused"),
+        (queue("v", quota("a", 1), quota("a", 2)), "would become a Budget that is refused"),
         (manifest("ClusterQueue", "v", []), ""),
         (manifest("ClusterQueue", "v", ["a"]), "spec: must be a mapping, got a list"),
         (manifest("LocalQueue", "v", {}), "spec.clusterQueue: is required"),

@@ -159,7 +159,7 @@ def test_a_workload_that_cannot_run_is_left_out(tree: dict[str, Any], path: str)
 def test_a_workload_that_was_admitted_is_submitted_anew() -> None:
     status = {"conditions": [{"type": "Admitted", "status": "True"}]}
     assert (
-        "submitted anew" in notes(*FLEET, {**workload(), "status": status})["Workload/job status"]
+        "submitted as new" in notes(*FLEET, {**workload(), "status": status})["Workload/job status"]
     )
 
 

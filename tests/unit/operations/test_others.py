@@ -70,7 +70,7 @@ def test_an_answer_to_a_write_counts_what_happened_to_others() -> None:
     whole = world.ask(ADMIN, "cancel-run", dry_run).tree()
     shown = {each["seq"] for each in tree["events"]}
     assert tree["otherEvents"] == len(whole["events"]) - len(shown) > 0
-    assert f"and {tree['otherEvents']} changes of other owners" in lines
+    assert f"and {tree['otherEvents']} changes to runs of other owners" in lines
     assert shown < {each["seq"] for each in whole["events"]}
     assert not world.told(f"{tree}{lines}")
 

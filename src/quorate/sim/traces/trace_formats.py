@@ -79,8 +79,8 @@ def _no_form(first: str) -> TraceError:
         return TraceError(1, "", what, f"they are {', '.join(COLUMNS)}")
     nearest = max(_HEADERS, key=lambda form: _likeness(first, form))
     if _likeness(first, nearest) < _LIKE:
-        what = "is the first line of no known form"
-        return TraceError(1, "", what, f"say which it is ({forms}), or map its columns")
+        what = "is not the first line of a known format"
+        return TraceError(1, "", what, f"name the format ({forms}), or map its columns")
     mark, needed = _HEADERS[nearest]
     header = [cell.strip() for cell in first.split(mark)]
     missing = [name for name in needed if name not in header]
