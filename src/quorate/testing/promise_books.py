@@ -123,6 +123,8 @@ class PromiseBooks:
         self._events = 0
         self._began: frozenset[str] = frozenset()
         self._recalled: list[LoanRecalled] = []
+        self._recalled_for: frozenset[str] = frozenset()
+        """The reservations that the block moves because loans were recalled for them."""
         self._beside: list[Place] = []
         self._activated: dict[str, Place] = {}
         self._moved: frozenset[str] = frozenset()
@@ -252,6 +254,11 @@ class PromiseBooks:
         self._began = _begun(events)
         self._ended = frozenset(e.lease for e in events if isinstance(e, LeaseEnded))
         self._recalled = [e for e in events if isinstance(e, LoanRecalled)]
+        self._recalled_for = frozenset(
+            e.reservation
+            for e in events
+            if isinstance(e, ReservationMoved) and e.cause.code is MoveCode.LOANS_RECALLED
+        )
         moving = {
             e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
         }
@@ -327,8 +334,10 @@ class PromiseBooks:
         # A place that was due and has not started ends later by as much.
         delayed = [_delayed(other, view.at_ms) for other in beside]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
-        # Loans recalled since, for another run, come back to that run.
-        with_loans = PutBack(began, unrecalled=self._unrecalled(promise.made.run, view))
+        # Loans recalled since, for another run, come back to that run; and those recalled for this
+        # one come back in time for the start to which the block then moves it.
+        waiting_run = "" if event.reservation in self._recalled_for else promise.made.run
+        with_loans = PutBack(began, unrecalled=self._unrecalled(waiting_run, view))
         if is_counted_on and not lacking(view, place, delayed, with_loans):
             yield f"{what} for {event.cause}, although its place is still free"
         back = self._put_back(event, promise, view)
@@ -554,13 +563,19 @@ class PromiseBooks:
 def _begun(events: Sequence[Event]) -> frozenset[str]:
     """Return the leases of a block on GPUs that were neither held nor kept for their runs before.
 
-    A swap, a hand-over and a spare whose filler has left continue in room that was taken already.
+    A swap, a hand-over and a spare whose filler has left continue in room that was taken already,
+    unless their run itself starts in the block.
     """
     began = [event for event in events if isinstance(event, LeaseStarted)]
     new = [event for event in began if event.reason in (StartReason.START, StartReason.GROW)]
     # A run that starts has work; one of which only spares start ran before and gets these back.
-    working = {event.run for event in new if event.role is not Role.SPARE}
-    return frozenset(event.lease for event in new if event.run in working)
+    working = [event for event in new if event.role is not Role.SPARE]
+    runs = {event.run for event in working}
+    starting = {event.run for event in working if event.reason is StartReason.START}
+    return frozenset(
+        {event.lease for event in new if event.run in runs}
+        | {event.lease for event in began if event.run in starting}
+    )
 
 
 def _delayed(place: Place, now_ms: int) -> Place:

@@ -10,7 +10,7 @@ that knowledge (``hindsight``).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from quorate.core.admission.admit import admit
@@ -32,7 +32,16 @@ from quorate.core.profile.plan_entry import Entry
 from quorate.core.rounds.round_placement import place_granted
 from quorate.core.tenancy.owner_scores import Scores
 from quorate.core.tenancy.queue_order import ranked_lines
-from quorate.model.events import HoldExtended, StepsCounted, TokenIssued, TokenRevoked
+from quorate.model.events import (
+    Event,
+    HoldExtended,
+    LeaseStarted,
+    ReservationMade,
+    ReservationMoved,
+    StepsCounted,
+    TokenIssued,
+    TokenRevoked,
+)
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
@@ -67,7 +76,33 @@ def give_out(log: DecisionLog) -> None:
 
 
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
-    """Start and plan runs; ``known`` is the knowledge from an earlier trial of the decision."""
+    """Start and plan runs; ``known`` is the knowledge from an earlier trial of the decision.
+
+    That is repeated while what was just decided may let more happen at the same instant.
+    """
+    for _ in range(PASSES_MAX):
+        written = len(log.events)
+        _give_out_once(log, known)
+        if not _may_go_on(log, log.events[written:]):
+            return
+
+
+def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
+    """Return whether ``events``, the last of this decision, may let more happen at this instant.
+
+    A firm start that is new may be near enough to stop overstaying bundles for it at once. And
+    under a quota of nodes that are shared, the plan depends on the nodes that started runs use.
+    """
+    if log.view.holdings.has_bounds and any(isinstance(each, LeaseStarted) for each in events):
+        return True
+    is_firm = any(isinstance(each, ReservationMade | ReservationMoved) for each in events)
+    if is_firm and stop_overstayed(log):
+        settle_spares(log)
+        return True
+    return False
+
+
+def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
     if known.stops:
         stop_bundles(log, known.stops)
         settle_spares(log)

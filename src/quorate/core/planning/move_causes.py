@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from quorate.core.admission.holds import expected_ms
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.firm_places import breaks_nodes, is_barred, payers_of, unpaid
 from quorate.core.profile.lease_ends import is_told_late, said_end_ms
@@ -32,6 +33,7 @@ from quorate.model.events import (
     OwnerApplied,
     Share,
     Slots,
+    Tier,
 )
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.state.free_slots import IslandKey
@@ -80,23 +82,21 @@ def cause_of(
     ]
     for need in profile.named_needs(pin):
         kind, name, resource, amount = need
-        delays = False
-        short = amount - resource.least(pin.start_ms, pin.end_ms)
-        if kind == "nodes" and short > 0:
-            short = nodes_short(profile, pin, name)
-        if short <= 0:
+        if resource.least(pin.start_ms, pin.end_ms) >= amount:
             continue
+        if kind == "nodes" and nodes_short(profile, pin, name) <= 0:
+            continue
+        delayed: list[tuple[Entry, int]] = []
         for other in overdue:
             needs = profile.named_needs(other)
             taken = sum(each[3] for each in needs if each[:2] == need[:2])
             if taken and other.start_ms < pin.end_ms and pin.start_ms < other.end_ms:
-                short -= taken
-                delays = True
+                delayed.append((other, taken))
                 late = [lease for each in needs for lease in _late(profile, other, *each[:2])]
                 itself: Found = (MoveCode.LEASE_OVERRAN, ("run", other.run))
                 found |= dict.fromkeys(late or gone or [itself])
-        if short > 0:
-            found |= dict.fromkeys(_causes(profile, pin, need, short, events, has_delays=delays))
+        if _short_without(profile, pin, need, (), delayed) > 0:
+            found |= dict.fromkeys(_causes(profile, pin, need, delayed, events))
     for share in unpaid(profile.view, pin):
         found |= dict.fromkeys(_withdrawn(profile.view, pin, share, events))
     if breaks_nodes(profile.view, pin):
@@ -112,42 +112,97 @@ def _first(found: Collection[Found]) -> MoveCause:
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 
 
-def _causes(  # noqa: PLR0913 - of what, by how much, and what has just happened
+def _causes(
     profile: Profile,
     pin: Entry,
     need: NamedNeed,
-    short: int,
+    delayed: Sequence[tuple[Entry, int]],
     events: Sequence[Event],
-    *,
-    has_delays: bool,
 ) -> Iterator[Found]:
-    """Yield the late leases of a resource; if they hold too little, lost or withdrawn objects.
-
-    ``has_delays``: overdue places take some of the resource, and take it for longer.
-    """
-    kind, name, resource, amount = need
+    """Yield the late leases of a resource; if they hold too little, lost or withdrawn objects."""
+    kind, name, *_ = need
     view = profile.view
     # Filled spares go back to their run if it is late, so they are missing too.
     spares = [each for each in view.pledges.values() if _pledged(view, each, kind, name)]
     owed = (lease for spare in spares for lease in view.runs[spare.run].leases)
     late = list(dict.fromkeys((*_late(profile, pin, kind, name), *_late_of(profile, pin, owed))))
     yield from late
-    held = [(lease, _share(view, lease, kind, name)) for _, (_, lease) in late]
-    runs = {view.leases[lease].fact.run for lease, _ in held}
-    pledged = sum(_pledged(view, spare, kind, name) for spare in spares if spare.run in runs)
-    short -= sum(share for _, share in held) + pledged
-    if short <= 0 and kind not in ("runs", "nodes") and not (pledged or has_delays):
-        # They explain the shortage until they are expected to end, and not after that.
-        last_ms = max(profile.returns.lease_end_ms(lease) for lease, _ in held)
-        if last_ms < pin.end_ms:
-            short = amount - resource.least(last_ms, pin.end_ms)
-    if short <= 0:
+    if _short_without(profile, pin, need, [lease for _, (_, lease) in late], delayed) <= 0:
         return
     if kind == "domain":
         yield from _lost(profile, pin, IslandKey(pin.pool, pin.slice.flavor, name), events)
     else:
         code, what = _WITHDRAWN[kind]
         yield code, (what, name)
+
+
+def _short_without(
+    profile: Profile,
+    pin: Entry,
+    need: NamedNeed,
+    late: Sequence[str],
+    delayed: Sequence[tuple[Entry, int]],
+) -> int:
+    """Return how much of a resource ``pin`` lacks without late leases and delays.
+
+    The leases ``late`` count as ended, together with the other leases of their runs; ``delayed``
+    are places that were due before now, with what they take: they count as started in time.
+    """
+    kind, name, resource, amount = need
+    view, runs = profile.view, {profile.view.leases[lease].fact.run for lease in late}
+    if kind == "nodes":
+        gone = {lease for run in runs for lease in view.runs[run].leases}
+        return nodes_short(profile, pin, name, without=gone) - sum(taken for _, taken in delayed)
+    cured = resource.copy()
+    for other, taken in delayed:
+        record = view.reservations[view.runs[other.run].reservation or ""]
+        run = view.runs[other.run].spec
+        due_ms = record.planned_start_ms or other.start_ms
+        cured.take(other.start_ms, other.end_ms, -taken)
+        cured.take(due_ms, due_ms + expected_ms(run, view.pools[run.pool]), taken)
+    for from_ms, until_ms, gained in _gains(profile, kind, name, runs):
+        cured.take(max(from_ms, pin.start_ms), until_ms, -gained)
+    return amount - cured.least(pin.start_ms, pin.end_ms)
+
+
+def _gains(
+    profile: Profile, kind: str, name: str, runs: Collection[str]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield (from, until, how much) a resource has more if ``runs`` have ended."""
+    view, returns, now_ms = profile.view, profile.returns, profile.now_ms
+    for run in runs:
+        ends = [(lease, returns.lease_end_ms(lease)) for lease in view.runs[run].leases]
+        if kind == "runs":
+            yield now_ms, max(end_ms for _, end_ms in ends), 1
+            continue
+        for lease, end_ms in ends:
+            if _holds(view, lease, kind, name):
+                yield now_ms, end_ms, _share(view, lease, kind, name)
+    if kind == "runs":
+        return
+    for spare in view.pledges.values():
+        gpus = _pledged(view, spare, kind, name)
+        if not gpus:
+            continue
+        back_ms, over_ms = returns.pledge_span(spare)
+        if spare.run in runs:
+            yield (back_ms if kind == "domain" else now_ms), over_ms, gpus
+        elif kind == "domain" and spare.filler in runs:
+            yield now_ms, back_ms, -gpus  # The spare has its slots back at once.
+
+
+def _holds(view: StateView, lease: str, kind: str, name: str) -> bool:
+    """Return whether a lease holds some of a domain, or of the width of a payer or cap."""
+    fact = view.leases[lease].fact
+    match kind:
+        case "domain":
+            return True  # ``_share`` counts its GPUs there.
+        case "envelope":
+            return fact.payer == name
+        case "lending":
+            return fact.payer == name and fact.tier is Tier.BORROWED
+        case _:
+            return fact.payer in cap_members(view, CapId(name))
 
 
 def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]:
@@ -197,11 +252,9 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
 
 
 def _share(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how much of a resource one lease holds; of a domain, on nodes that are ready."""
+    """Return how many GPUs of a domain or payer one lease holds; of a domain, on ready nodes."""
     known = view.leases[lease]
-    if kind != "domain":
-        return 1 if kind in ("runs", "nodes") else known.gpus
-    return _gpus_in(view, known.fact.slots, name)
+    return _gpus_in(view, known.fact.slots, name) if kind == "domain" else known.gpus
 
 
 def _pledged(view: StateView, spare: PledgeRecord, kind: str, name: str) -> int:

@@ -77,7 +77,8 @@ def plan_recall(
     loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
     if not loans:
         return None
-    return _Trials(log, run, planned, natural_ms, reservation).choose(loans)
+    ends_ms = max((loan.end_ms for loan in loans if not loan.is_worth_a_recall), default=0)
+    return _Trials(log, run, planned, natural_ms, reservation, ends_ms).choose(loans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ class _Trials:
     planned: Planned
     natural_ms: int | None
     reservation: str
+    ends_ms: int
+    """The latest end of a loan that is expected to end by itself before a recall would end it."""
 
     def choose(self, loans: Sequence[Loan]) -> Recall | None:
         """Return the hand-overs that start the run now, or else the fewest recalls."""
@@ -99,7 +102,7 @@ class _Trials:
         handed = self._hand_overs(loans)
         if handed:
             return Recall(handed, ())
-        told = self._recalls(loans)
+        told = self._recalls([loan for loan in loans if loan.is_worth_a_recall])
         if not told:
             return None
         return self._divided(told)
@@ -146,7 +149,7 @@ class _Trials:
         def helps(some: Sequence[Loan]) -> bool:
             return self._is_in_time(self._recalled(view, some), some)
 
-        if not helps(loans):
+        if not loans or not helps(loans):
             return ()
         length = _first(len(loans), lambda n: helps(loans[:n]))
         told = _needed(loans[:length], helps)
@@ -175,11 +178,12 @@ class _Trials:
     ) -> bool:
         """Return whether the run starts in ``view`` by when the last notice of ``loans`` is over.
 
-        That start must be before its natural one. The width of the loans in ``kept`` counts as
-        taken.
+        Or by when the loans have ended that end by themselves sooner. That start must be before its
+        natural one. The width of the loans in ``kept`` counts as taken.
         """
         start_ms = self._start_ms(view, kept)
-        if start_ms is None or start_ms > max(loan.due_ms for loan in loans):
+        last_ms = max((self.ends_ms, *(loan.due_ms for loan in loans)))
+        if start_ms is None or start_ms > last_ms:
             return False
         return self.natural_ms is None or start_ms < self.natural_ms
 

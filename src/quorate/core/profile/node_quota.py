@@ -11,7 +11,7 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,6 +19,9 @@ from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.state_view import StateView
+
+NodeUses = Mapping[str, Sequence[tuple[int, int]]]
+"""(expected end, GPUs) of each lease on a node, by node."""
 
 
 def counted(view: StateView, entry: Entry) -> Entry:
@@ -114,11 +117,12 @@ def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
             yield name, limit
 
 
-def nodes_short(profile: Profile, pin: Entry, owner: str) -> int:
+def nodes_short(profile: Profile, pin: Entry, owner: str, *, without: Collection[str] = ()) -> int:
     """Return how many nodes ``pin`` and the places put in need beyond the quota of ``owner``.
 
     Each place counts for the fewest nodes that it needs, at the instant at which most are short.
-    Starts by a conflict do not count: they take what others leave.
+    Starts by a conflict do not count: they take what others leave. The leases ``without`` count as
+    ended.
     """
     view = profile.view
     beside = [
@@ -131,10 +135,26 @@ def nodes_short(profile: Profile, pin: Entry, owner: str) -> int:
         and owner in view.holdings.bounds_of(entry.owner)
     ]
     instants = {max(pin.start_ms, entry.start_ms) for entry in beside} | {pin.start_ms}
-    return max(_short_at(profile, owner, [pin, *beside], at_ms) for at_ms in instants)
+    uses = profile.headroom.node_uses(owner, without=without)
+    return max(
+        _short_at(profile, owner, [pin, *beside], at_ms, uses)
+        - (_left_sooner(profile, owner, at_ms, uses) if without else 0)
+        for at_ms in instants
+    )
 
 
-def _short_at(profile: Profile, owner: str, entries: list[Entry], at_ms: int) -> int:
+def _left_sooner(profile: Profile, owner: str, at_ms: int, uses: NodeUses) -> int:
+    """Return how many nodes that ``owner`` is expected to hold at ``at_ms`` are not in ``uses``."""
+    return sum(
+        max(end_ms for end_ms, _ in ends) > at_ms
+        and not any(end_ms > at_ms for end_ms, _ in uses.get(node, ()))
+        for node, ends in profile.headroom.node_uses(owner).items()
+    )
+
+
+def _short_at(
+    profile: Profile, owner: str, entries: list[Entry], at_ms: int, uses: NodeUses
+) -> int:
     view, wanted = profile.view, dict[IslandKey, int]()
     for entry in entries:
         if entry.start_ms <= at_ms < entry.end_ms:
@@ -144,15 +164,15 @@ def _short_at(profile: Profile, owner: str, entries: list[Entry], at_ms: int) ->
     nodes = 0
     for key, gpus in wanted.items():
         if key.domain in view.domains(key.pool, key.flavor).numbers:
-            own = 0 if view.pools[key.pool].whole_nodes else _own_gpus(profile, owner, key, at_ms)
+            own = 0 if view.pools[key.pool].whole_nodes else _own_gpus(view, uses, key, at_ms)
             nodes += -(-max(0, gpus - own) // max(view.island(key).sizes))
     return nodes - profile.headroom.nodes(owner).unplanned(at_ms)
 
 
-def _own_gpus(profile: Profile, owner: str, key: IslandKey, at_ms: int) -> int:
-    """Return the GPUs, not used by ``owner``, of nodes that it holds at ``at_ms``."""
-    view, found = profile.view, 0
-    for node, ends in profile.headroom.node_uses(owner).items():
+def _own_gpus(view: StateView, uses: NodeUses, key: IslandKey, at_ms: int) -> int:
+    """Return the GPUs of an island that are not used on the nodes of ``uses`` at ``at_ms``."""
+    found = 0
+    for node, ends in uses.items():
         known = view.nodes[node]
         if known.island == key and node not in view.node_status:
             used = [gpus for end_ms, gpus in ends if end_ms > at_ms]

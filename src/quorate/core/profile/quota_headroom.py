@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.expected_returns import ExpectedReturns
@@ -63,10 +63,14 @@ class QuotaHeadroom:
                 found.append(self.nodes(name))
         return found
 
-    def node_uses(self, owner: str) -> dict[str, list[tuple[int, int]]]:
-        """Return (expected end, GPUs) of each lease under ``owner``, by node."""
+    def node_uses(
+        self, owner: str, *, without: Collection[str] = ()
+    ) -> dict[str, list[tuple[int, int]]]:
+        """Return (expected end, GPUs) of each lease under ``owner`` but ``without``, by node."""
         view, found = self._view, dict[str, list[tuple[int, int]]]()
         for name in self._family_leases(owner):
+            if name in without:
+                continue
             lease = view.leases[name]
             # When a claim's nodes will have been wiped is not known.
             is_claim = view.runs[lease.fact.run].spec.sensitive

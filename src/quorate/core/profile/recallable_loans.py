@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quorate.core.profile.lease_ends import recall_of
+from quorate.core.profile.lease_ends import recall_of, run_end_ms
 from quorate.model.events import Tier
 from quorate.model.specs import EnvelopeId, Run, envelope_id
 from quorate.model.state.records import Lease
@@ -16,8 +16,9 @@ from quorate.model.state.state_view import StateView
 class Loan:
     """A bundle that borrows from envelopes whose owner may have it back at ``due_ms``.
 
-    ``start_ms`` is when the newest of its borrowed leases began. ``barred`` are all envelopes of
-    that owner: handing the bundle to another envelope of the lender would not return it.
+    ``start_ms`` is when the newest of its borrowed leases began, and ``end_ms`` when its run is
+    expected to end by itself. ``barred`` are all envelopes of that owner: handing the bundle to
+    another envelope of the lender would not return it.
     """
 
     run: str
@@ -25,8 +26,18 @@ class Loan:
     payers: tuple[EnvelopeId, ...]
     due_ms: int
     start_ms: int
+    end_ms: int
     run_seq: int
     barred: frozenset[EnvelopeId]
+
+    @property
+    def is_worth_a_recall(self) -> bool:
+        """Whether the recall ends the bundle sooner than it is expected to end by itself.
+
+        Otherwise the recall would only delay the end: an overdue bundle that is stopped is expected
+        to use all of its grace.
+        """
+        return self.due_ms < self.end_ms
 
 
 def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> list[Loan]:
@@ -94,6 +105,7 @@ def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
         payers,
         now_ms + max(*notices, *graces, 1),
         max(lease.fact.start_ms for lease in leases),
+        run_end_ms(view, view.runs[run], now_ms),
         view.runs[run].seq,
         frozenset(
             envelope_id(name, line.name)

@@ -377,3 +377,28 @@ def test_a_run_starts_at_once_if_the_loan_is_gone_before_its_width_is_needed() -
     assert life.do(Tick()).events == ()
     life.do(Tick(), DUE_MS)
     assert firm_ms(life, "later") == NOW_MS + 40 * MINUTE_MS
+
+
+def test_overdue_loan_that_is_expected_to_end_before_its_notice_is_not_recalled() -> None:
+    """Once it is stopped it would be expected to use its whole grace, and end later."""
+    life = lent_life(has_executor=True, notice_ms=MINUTE_MS)
+    life.do(Submit(borrower("loan", 8, 30, checkpoint_ms=GRACE_MS)))
+    next_rung_ms = NOW_MS + 45 * MINUTE_MS
+    decision = life.do(Submit(of("mine", 8)), next_rung_ms - 3 * MINUTE_MS)
+    assert (recalled(decision), stops(decision)) == ([], [])
+    assert (firm_ms(life, "mine"), clashes(life)) == (next_rung_ms, [])
+    late_ms = next_rung_ms + MINUTE_MS
+    decision = life.do(Tick(), late_ms)
+    assert recalled(decision) == [("loan", 0, "mine", late_ms + GRACE_MS)]
+    assert (firm_ms(life, "mine"), clashes(life)) == (late_ms + GRACE_MS, [])
+
+
+def test_run_waits_for_a_recalled_loan_and_for_one_that_ends_by_itself() -> None:
+    life = lent_life(has_executor=True, notice_ms=MINUTE_MS)
+    life.do(Submit(borrower("overdue", 4, 30, checkpoint_ms=GRACE_MS)))
+    life.do(Submit(borrower("other", 4, checkpoint_ms=0)), NOW_MS + MINUTE_MS)
+    next_rung_ms = NOW_MS + 45 * MINUTE_MS
+    now_ms = next_rung_ms - 3 * MINUTE_MS
+    decision = life.do(Submit(of("mine", 8)), now_ms)
+    assert recalled(decision) == [("other", 0, "mine", now_ms + MINUTE_MS)]
+    assert (firm_ms(life, "mine"), clashes(life)) == (next_rung_ms, [])
