@@ -1,8 +1,9 @@
-"""The calculus without a ledger: plain JSON values in, the decision as JSON out.
+"""Calculates decisions for a world: a fleet with its budgets and runs, given as one JSON value.
 
-No server, no ledger, no clock: only objects in the world exist. The entry points are ``run``, and
-``unmet`` for the expectations of a scenario that failed; each kind has its module. A refusal is an
-answer (``error`` with the numbers behind it); a world that cannot be read is a ``CalcInputError``.
+There is no server, no ledger and no clock: a calculation knows only the objects of its world.
+``run`` does one calculation and returns JSON values; ``unmet`` lists the failed expectations of a
+scenario. Each kind of calculation has its own module. A refusal is returned as ``error``, with its
+numbers; a world that cannot be read raises ``CalcInputError``.
 """
 
 from __future__ import annotations

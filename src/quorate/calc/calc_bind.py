@@ -1,7 +1,7 @@
-"""``calc bind``: a placement and its payers joined, chunk by chunk, by counts alone.
+"""``calc bind``: divides the GPUs of a given placement among given payers.
 
-The binder of the core works on slots for which pack and cover already agree; here both sides are
-given, and a mismatch is the answer.
+The core binds slots for which pack and cover already agree. Here the world gives the placement and
+the payers, and ``calc bind`` reports a mismatch between them as ``error``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEGMENT: Final = frozenset({"budget", "envelope", "owner", "quantity", "borrowe
 _CHUNK_PARTS: Final = 2
 
 Chunk = tuple[str, int]
-"""A node and how many of its GPUs are taken."""
+"""A node, and the number of its GPUs that the placement takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class _Segment:
 
 
 def bind(world: object) -> dict[str, object]:
-    """Return one slice per chunk and payer: working groups first, then spares; or ``error``."""
+    """Return one slice per chunk and payer, groups before spares; or ``error``."""
     fields, at = open_world(world, ["bind"])
     asked = fields.required("bind", _asked)
     settle(at)
@@ -72,7 +72,7 @@ def bind(world: object) -> dict[str, object]:
 
 
 def _faults(groups: tuple[_Group, ...], segments: tuple[_Segment, ...]) -> Iterator[str]:
-    """Yield the mismatches within a group or a segment."""
+    """Yield the faults of single groups and segments, as texts."""
     for group in groups:
         for node, gpus in (*group.nodes, *group.spare_nodes):
             if gpus <= 0:
@@ -92,13 +92,13 @@ def _faults(groups: tuple[_Group, ...], segments: tuple[_Segment, ...]) -> Itera
 
 
 class _Payers:
-    """Segments, used up in order."""
+    """The payers of a placement: each segment pays until its GPUs are used up, then the next."""
 
     def __init__(self, segments: tuple[_Segment, ...]) -> None:
         self._left = [[segment, segment.quantity] for segment in segments if segment.quantity]
 
     def take(self, gpus: int) -> Iterator[tuple[_Segment, int]]:
-        """Yield the payers of the next ``gpus`` GPUs; there must be that many left."""
+        """Yield the payers of the next ``gpus`` GPUs, which the segments must have left."""
         while gpus:
             head = self._left[0]
             segment, left = head

@@ -1,8 +1,9 @@
-"""``calc cover``: who pays for a number of GPUs of a flavor at a place.
+"""``calc cover``: the payers of a number of GPUs of a flavor at a place.
 
-Beside the refusal with its numbers the answer has the calculus' short name for it: ``NoEnvelope``
-if no envelope can pay anything, ``BorrowLimit`` if the run's own limit on borrowing binds,
-``InsufficientCapacity`` otherwise.
+If they cannot be paid for, the answer has the refusal with its numbers, and a short name for it:
+``NoEnvelope`` if no envelope can pay for any GPU, ``BorrowLimit`` if the run's own limit on
+borrowing is reached, ``SearchLimit`` if the search took too many steps, and otherwise
+``InsufficientCapacity``.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ _COVER: Final = frozenset(
 _ACTOR: Final = "calc"
 _hours = values.decimal_of(factor=HOUR_MS, unit="millisecond", low=1, high=DURATION_MS_MAX)
 _HOLD_MS: Final = 1
-"""The hold of one GPU if the world states no duration: GPU-hours do not bind then."""
+"""The hold of one GPU if the world states no duration; then no limit on GPU-hours applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """The GPUs to be paid for. ``location`` is None if the world states no place."""
+    """The GPUs that need payers. ``location`` is None if the world states no place."""
 
     owner: str
     flavor: str
@@ -63,7 +64,7 @@ class _Question:
     duration_ms: int | None
 
     def fault(self) -> str | None:
-        """Return why there is nothing to pay; None if there is something."""
+        """Return the first invalid field as a text; None if all fields are valid."""
         if not self.owner:
             return "owner is required"
         if not self.flavor:
@@ -76,7 +77,7 @@ class _Question:
 
 
 def cover(world: object) -> dict[str, object]:
-    """Return the segments that pay for the whole quantity, in cover order, or ``error``."""
+    """Return the segments that together pay for the quantity, in cover order; or ``error``."""
     fields, at = open_world(world, ["now", "budgets", "cover"])
     now_ms = fields.required("now", time_ms)
     question = fields.required("cover", _question)
@@ -104,7 +105,7 @@ def _where(location: dict[str, str] | None) -> str:
 
 
 def _state(funds: Funds, leases: tuple[WorldLease, ...], question: _Question, now_ms: int) -> State:
-    """Return the state in which the budgets of the world hold and its leases run."""
+    """Return a state with the budgets and the leases of the world."""
     state = State()
     for owner in funds.owners:
         apply(state, OwnerApplied(at_ms=now_ms, actor=_ACTOR, owner=owner))
@@ -124,7 +125,7 @@ def _request(
 ) -> CoverRequest:
     left = question.borrow_gpus_max
     if left is not None and question.run is not None:
-        # The limit holds at every instant: what the run borrows already counts.
+        # The limit holds at every instant, so GPUs that the run borrows already count.
         left -= sum(
             lease.gpus
             for lease in leases
@@ -146,7 +147,7 @@ def _request(
 def _error_name(
     state: State, request: CoverRequest, demands: list[Demand], refusal: Refusal
 ) -> str:
-    """Return the calculus' name for this refusal."""
+    """Return the short name of ``refusal``."""
     payer_list = PayerList(state, request, payer_phases(state, request)[-1])
     if sum(payable(payer_list, demands)) == 0:
         return "NoEnvelope"

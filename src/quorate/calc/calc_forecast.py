@@ -1,7 +1,7 @@
-"""``calc forecast``: when and where a run would start, who would pay, and what holds it until then.
+"""``calc forecast``: when and where a run would start, who would pay, and why it waits until then.
 
-The run is submitted to the world, and the answer is the one that ``plan`` would show. Other runs of
-the world that are ``Pending`` and have no lease wait before it, in their order.
+The run is submitted to the world, and the answer has the figures that ``quorate plan`` shows. Runs
+that the world lists before it, with phase ``Pending`` and without a lease, wait before it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def forecast(world: object) -> dict[str, object]:
 
 
 def _asked(value: object, at: At) -> str | None:
-    """Return the name of the run to forecast; a reason in the world why it waits is ignored."""
+    """Return the name of the run to forecast; the other fields of ``forecast`` are ignored."""
     fields = fields_of(value, at, FORECAST)
     if fields is None:
         return None
@@ -65,7 +65,7 @@ def _asked(value: object, at: At) -> str | None:
 
 
 def _with_queue(standing: Standing, asked: str) -> State:
-    """Return the state in which a lottery could be drawn and the runs before ``asked`` wait."""
+    """Return the state with a chain for lotteries, and with the waiting runs before ``asked``."""
     state, now_ms = standing.state, standing.now_ms
     committed = LotteryCommitted(
         at_ms=now_ms, actor=ACTOR, commitment=dummy_seed(0).hex(), length=CHAIN_LENGTH
@@ -84,7 +84,7 @@ def _with_queue(standing: Standing, asked: str) -> State:
 
 
 def forecast_tree(state: State, found: Forecast) -> dict[str, object]:
-    """Return ``found`` as JSON values."""
+    """Return the forecast ``found`` as JSON values."""
     recourse, start_ms = found.recourse, found.now_ms if found.starts_now else found.start_ms
     place = found.place or found.scope
     return {
@@ -121,7 +121,7 @@ def _time(at_ms: int | None) -> str | None:
 
 
 def deficit_of(found: Forecast) -> int:
-    """Return how many GPUs are missing: on nodes or, if there are enough, in budgets."""
+    """Return how many GPUs are missing: on nodes or, if nodes have enough, in budgets."""
     if found.starts_now:
         return 0
     if found.deficit or found.refusal is None:
@@ -143,20 +143,20 @@ def _share(share: Share) -> dict[str, object]:
 
 
 def _first_payer(state: State, found: Forecast) -> str | None:
-    """Return the envelope that pays first; if none pays, the first in cover order."""
+    """Return the first payer of the forecast; if it has none, the first envelope in cover order."""
     if found.payers:
         return state.envelopes[found.payers[0].payer].spec.name
     return first_asked(state, found.run)
 
 
 def first_asked(view: StateView, run: Run) -> str | None:
-    """Return the first envelope in cover order for ``run``."""
+    """Return the first envelope in cover order for ``run``; None if no envelope may pay."""
     payers = family_payers(view, run.owner, run.flavors[0])
     return view.envelopes[payers[0][0]].spec.name if payers else None
 
 
 def reason_of(refusal: Refusal, deficit: int) -> str:
-    """Return the binding limit in the calculus' few words; ``message`` has Quorate's text."""
+    """Return a short text for ``refusal``; the field ``message`` has the full sentence."""
     match refusal.code:
         case RefusalCode.INSUFFICIENT_CAPACITY | RefusalCode.NO_NODES:
             return f"cluster short by {deficit} GPUs in scope"

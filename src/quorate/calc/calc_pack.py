@@ -1,4 +1,4 @@
-"""``calc pack``: where a number of GPUs goes; ``classic`` unless the world says ``tight``."""
+"""``calc pack``: a placement for a number of GPUs, ``classic`` unless the world says ``tight``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _placement = values.choice(Placement)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """The GPUs to be placed, before their numbers are checked."""
+    """The GPUs to place. ``fault`` checks the numbers."""
 
     gpus: int
     group_gpus: int | None
@@ -45,7 +45,7 @@ class _Question:
     whole_nodes: bool
 
     def fault(self) -> str | None:
-        """Return why there is nothing to pack; None if there is something."""
+        """Return the first invalid number as a text; None if all are valid."""
         if self.gpus <= 0:
             return f"totalGPUs must be positive, got {self.gpus}"
         if self.group_gpus is not None and self.group_gpus <= 0:
@@ -56,7 +56,7 @@ class _Question:
 
 
 def pack(world: object) -> dict[str, object]:
-    """Return groups with their nodes, spares and free GPUs, or why they cannot be placed."""
+    """Return the groups with their nodes and spares, and the GPUs that stay free; or ``error``."""
     fields, at = open_world(world, ["nodes", "pack"])
     fleet = read_fleet(fields, at)
     question = fields.required("pack", _question)
@@ -109,7 +109,7 @@ def _question(value: object, at: At) -> _Question | None:
 
 
 def _error_name(refusal: Refusal, *, one_domain: bool) -> str:
-    """Return the calculus' name for a placement that was not found."""
+    """Return the short name of ``refusal``."""
     if refusal.code is RefusalCode.SEARCH_LIMIT:
         return "SearchLimit"
     return "InsufficientTopology" if one_domain else "InsufficientCapacity"
@@ -126,7 +126,7 @@ def _group(group: PlacedGroup) -> dict[str, object]:
 
 
 def _counts(slots: Slots) -> list[tuple[str, int]]:
-    """Return how many GPUs are taken of each node, most first, then by name."""
+    """Return the number of taken GPUs of each node, most first, then by node name."""
     return sorted(
         ((node, mask.bit_count()) for node, mask in slots), key=lambda found: (-found[1], found[0])
     )

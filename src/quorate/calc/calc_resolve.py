@@ -1,8 +1,8 @@
-"""``calc resolve``: the work that would be ended to make room, step by step, and the drawn runs.
+"""``calc resolve``: the cuts and the drawn runs that a conflict would end to make room.
 
-Either ``deficit`` more GPUs are to be freed in a scope, or a run of the world is to start. Unless
-the world's ``pool`` says otherwise there is no minimum runtime: every run may be drawn. Nothing is
-cut unless all cuts together are enough.
+The conflict frees ``deficit`` more GPUs in a scope, or makes room for a run of the world. If the
+world has no ``pool``, no minimum runtime applies: every run may be drawn. Nothing is cut unless all
+cuts and draws together make enough room.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def resolve(world: object) -> dict[str, object]:
     if isinstance(question, str):
         return invalid_request(question)
     if "pool" not in fields:
-        question = replace(question, since_ms=TIME_MS_MIN)  # Every run may be drawn.
+        question = replace(question, since_ms=TIME_MS_MIN)  # No minimum runtime applies.
     return _answer(standing, question, asked.seed)
 
 
@@ -89,7 +89,7 @@ def _asked(value: object, at: At) -> _Asked | None:
     deficit = fields.maybe("deficit", any_whole)
     run = fields.maybe("run", values.line)
     if ("deficit" in fields) == ("run" in fields):
-        at.fault("must have a deficit or a run, and not both", "say what room is to be made for")
+        at.fault("must have either deficit or run", "state the GPUs to free, or the run to start")
     return _Asked(
         deficit,
         run,
@@ -103,7 +103,7 @@ def _scope(value: object, at: At) -> Selector | None:
 
 
 def _seed(value: object, at: At) -> bytes | None:
-    """Return the seed in a text of hex digits; for any other text its hash."""
+    """Return the bytes of a seed in hex digits; for any other text, its SHA-256 hash."""
     text = values.line(value, at)
     if text is None:
         return None
@@ -111,13 +111,13 @@ def _seed(value: object, at: At) -> bytes | None:
 
 
 def _by_hand(standing: Standing, at: At, asked: _Asked, flavor: str | None) -> Question | str:
-    """Return the question of ``deficit`` more GPUs in the domains of the scope."""
+    """Return the conflict that frees ``deficit`` more GPUs in the domains of the scope."""
     assert asked.deficit is not None, asked
     state = standing.state
     flavors = sorted({record.spec.flavor for record in state.nodes.values()})
     if flavor is None:
         if len(flavors) != 1:
-            at.child("flavor").fault("is required", "say which kind of GPU is asked about")
+            at.child("flavor").fault("is required", "add the kind of GPU, e.g. flavor: H100")
         settle(at)
         flavor = flavors[0]
     if asked.deficit <= 0:
@@ -137,7 +137,7 @@ def _by_hand(standing: Standing, at: At, asked: _Asked, flavor: str | None) -> Q
 
 
 def _for_run(standing: Standing, at: At, name: str) -> Question | str | None:
-    """Return the question of making room for a run in the slice where the least is missing."""
+    """Return the conflict that makes room for a run, in the slice that lacks the fewest GPUs."""
     state, known = standing.state, standing.runs.get(name)
     place = at.child("resolve").child("run")
     if known is None:
@@ -198,7 +198,7 @@ def _answer(standing: Standing, question: Question, seed: bytes) -> dict[str, ob
 
 
 def _lottery(prepared: Prepared, drawn: Drawn | None, seed: bytes) -> dict[str, object]:
-    """Return the entrants and the drawn runs; no run if the cuts were enough."""
+    """Return the lottery's tokens, odds, draws and victims; no draw if the cuts were enough."""
     held: dict[str, list[str]] = {}
     for token in prepared.tokens:
         held.setdefault(prepared.owners[token.run], []).append(token.run)
@@ -239,7 +239,7 @@ def _cut(cut: Candidate) -> dict[str, object]:
 
 
 def _actions(standing: Standing, cut: Candidate) -> list[dict[str, object]]:
-    """Return the action on each lease of ``cut``."""
+    """Return, for each lease of ``cut``, how it ends and why."""
     kind, reason = _KINDS[cut.step]
     found: list[dict[str, object]] = []
     for name in cut.leases:

@@ -1,7 +1,7 @@
-"""``calc rounds``: the rounds of a recorded simulation, from the allocations it recorded.
+"""``calc rounds``: plays the rounds of a recorded simulation again, with its recorded allocations.
 
-They are those of the published mechanism, with its defects (``STRICT`` in
-``policy/rounds/round_book.py``): a recording can be compared with them number by number.
+The rounds follow the published mechanism, with its defects (``STRICT`` in
+``policy/rounds/round_book.py``), so that each number can be compared with the recording.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.sim.round_simulation import Moment, Play, Round, RoundsStuckError, 
 
 
 def rounds(world: object) -> dict[str, object]:
-    """Return every round, and the results of the jobs, in the terms of the recording."""
+    """Return every round, and the results of the jobs, under the field names of the recording."""
     recording = read_recording(world)
     play = play_of(recording)
     try:
@@ -29,7 +29,7 @@ def rounds(world: object) -> dict[str, object]:
 
 
 def play_of(recording: Recording) -> Play:
-    """Return the simulation of ``recording``, ready to be played."""
+    """Return the simulation of ``recording``, before its first round."""
     pairs = has_pairs(recording.policy)
     setting = Setting(
         jobs=recording.jobs,
@@ -46,7 +46,7 @@ def play_of(recording: Recording) -> Play:
 
 
 def _allocations(recording: Recording) -> Callable[[Moment], Shares]:
-    """Return the source of allocations: the recording, one for each call."""
+    """Return a function that returns the next recorded allocation at each call."""
     resets = iter(enumerate(recording.resets))
 
     def allocate(moment: Moment) -> Shares:

@@ -1,8 +1,8 @@
-"""``calc scenario``: a small script, played on the production engine in memory.
+"""``calc scenario``: plays a script of steps on the production engine, with a ledger in memory.
 
-The answer has the state after every step, and the events in words. An expectation of a step that
-fails is named by its path; so is an invariant that does not hold. A scenario is a whole story in
-one file: a fault found by the simulation is written down as one.
+The answer has the state and the events after every step, the path of each failed expectation, and
+the violated invariants. One file holds a whole scenario, so that a fault that a simulation found
+can be kept and played again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quorate.views.runs.event_text import format_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scenario:
-    """A script and the world that it is played in."""
+    """The steps of a script, and the world in which they are played."""
 
     now_ms: int
     specs: tuple[Applied, ...]
@@ -50,7 +50,7 @@ class _Scenario:
 
 
 def scenario(world: object) -> dict[str, object]:
-    """Return the states after every step, and every expectation that failed."""
+    """Return the state after every step, the failed expectations and the violated invariants."""
     script = _read(world)
     stage = Stage(
         now_ms=script.now_ms,
@@ -87,7 +87,7 @@ def scenario(world: object) -> dict[str, object]:
 
 
 def unmet(answer: Mapping[str, object]) -> list[str]:
-    """Return the failed expectations and the violated invariants of a scenario, as lines."""
+    """Return the failed expectations and the violated invariants in ``answer``, one line each."""
     lines = []
     failed, violations = answer.get("failed", ()), answer.get("violations", ())
     assert isinstance(failed, list | tuple), answer
@@ -102,7 +102,7 @@ _BOTH: Final = ("expected", "found")
 
 
 def _play(stage: Stage, step: Step, so_far: Chronicle) -> dict[str, object]:
-    """Return the state after ``step``."""
+    """Play ``step``; return its refusals and events, and the state after it."""
     if step.at_ms is not None:
         stage.advance(step.at_ms)
     refusals = () if step.deed is None else stage.act(step.deed)
@@ -138,7 +138,7 @@ def _read(world: object) -> _Scenario:
     settle(at)
     if pool is None and "documents" not in fields:
         pool = plain_pool()
-    # The pool that every ledger has need not be declared.
+    # Every ledger has the default pool, so a world does not have to declare it.
     pools = () if pool is None or pool == Pool(name=DEFAULT_POOL) else (pool,)
     specs = (*pools, *nodes, *_money(funds, runs), *documents)
     return _Scenario(
@@ -162,7 +162,7 @@ def _steps(fields: Fields, at: At, script: Script) -> tuple[Step, ...]:
 
 
 def _secret(value: object, at: At) -> bytes | None:
-    """Return the secret in a text of hex digits; for any other text its hash."""
+    """Return the bytes of a secret in hex digits; for any other text, its SHA-256 hash."""
     text = values.line(value, at)
     if text is None:
         return None
@@ -177,7 +177,7 @@ def _documents(value: object, at: At) -> tuple[Applied, ...] | None:
 
 
 def _money(funds: Funds, runs: Sequence[WorldRun]) -> tuple[Applied, ...]:
-    """Return the owners, those of runs included, and their budgets."""
+    """Return all owners, with those that only a run names, and then all budgets."""
     owners = {owner.name: owner for owner in funds.owners}
     for run in runs:
         for name in (run.spec.owner, *run.spec.funding.sponsors):
@@ -186,7 +186,7 @@ def _money(funds: Funds, runs: Sequence[WorldRun]) -> tuple[Applied, ...]:
 
 
 def _set(stage: Stage, script: _Scenario) -> None:
-    """Declare the world, and bring its runs to their phases."""
+    """Apply the world, submit its running runs, and submit and end the runs that are over."""
     if script.specs:
         _insist(stage.apply(script.specs))
     for run in script.runs:
@@ -204,6 +204,6 @@ def _set(stage: Stage, script: _Scenario) -> None:
 
 
 def _insist(refusals: Sequence[Refusal]) -> None:
-    """Raise an error with the refusals if the world is not possible."""
+    """Raise ``CalcInputError`` with the refusals of the world, if there are any."""
     if refusals:
         raise CalcInputError("world", "; ".join(sentence(refusal) for refusal in refusals))

@@ -1,4 +1,4 @@
-"""``calc topology``: the domains of one flavor, with their GPUs and free GPUs."""
+"""``calc topology``: the domains of one flavor, and how many GPUs each has in all and free."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from quorate.model.specs import DEFAULT_POOL
 
 
 def topology(world: object) -> dict[str, object]:
-    """Return the domains, most free first, then by key; or ``error`` if the nodes have none."""
+    """Return the domains, most free GPUs first, then by key; ``error`` if a node has no domain."""
     fleet = read_fleet(*open_world(world, ["nodes"]))
     state = fleet_state(fleet)
     if isinstance(state, str):

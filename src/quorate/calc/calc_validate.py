@@ -1,4 +1,4 @@
-"""``calc validate``: whether a manifest is well-formed, and every fault of it."""
+"""``calc validate``: checks a manifest, and reports all its faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEASES: Final = frozenset({"Lease", "GPULease"})
 
 
 def validate(world: object) -> dict[str, object]:
-    """Return ``ok``; if it is false, also every problem with path, message and remedy."""
+    """Return ``ok``; if ``ok`` is false, also every problem with its path, message and remedy."""
     at = At((), [])
     fields_of(world, at, _FIELDS)
     settle(at)

@@ -1,7 +1,8 @@
-"""Expectations: a part of a tree that must be found in another, and the mismatches.
+"""Compares an expected JSON value with an actual one, and lists the mismatches.
 
-Fields that are listed must be there and match, lists match in full. A number may be bounded
-(``atLeast``, ``atMost``), a value one of several (``oneOf``), a field missing (``absent``).
+Of an object, only the expected fields are compared; a list is compared as a whole. An operator can
+stand for a value: ``atLeast`` and ``atMost`` bound a number, ``oneOf`` lists permitted values, and
+``absent`` says that a field must be missing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The expected and the actual value at ``path``; ``found`` is None if there is none."""
+    """The expected and the actual value at ``path``; ``found`` is None if the field is missing."""
 
     path: str
     expected: object
@@ -31,9 +32,9 @@ class Mismatch:
 
 
 def read_expected(value: object, at: At) -> dict[str, object] | None:
-    """Return the expected tree, after checking every operator in it."""
+    """Return the expected value; report a fault if it is no mapping or an operator is invalid."""
     if not isinstance(value, dict):
-        at.fault(f"must be a mapping, got {shown(value)}", "write what is to hold as name: value")
+        at.fault(f"must be a mapping, got {shown(value)}", "write the expected fields")
         return None
     _check(value, at)
     return value
@@ -43,7 +44,9 @@ def _check(value: object, at: At) -> None:
     if isinstance(value, dict):
         found = value.keys() & OPERATORS
         if found and value.keys() - OPERATORS:
-            at.child(min(found)).fault("is given beside names", f"keep {min(found)} by itself")
+            at.child(min(found)).fault(
+                "is an operator, and cannot be combined with fields", f"keep only {min(found)}"
+            )
         elif found:
             _check_operators(value, at)
             return
@@ -84,7 +87,10 @@ def mismatches(expected: object, found: object, path: str) -> Iterator[Mismatch]
 
 
 def _holds(expected: dict[str, object], found: object) -> bool:
-    """Return whether every operator, as checked by ``read_expected``, holds."""
+    """Return whether ``found`` satisfies every operator in ``expected``.
+
+    ``read_expected`` has checked the operators.
+    """
     if ABSENT in expected and (found is _NOTHING) is not expected[ABSENT]:
         return False
     if found is _NOTHING:

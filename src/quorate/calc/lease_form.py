@@ -1,4 +1,4 @@
-"""The form of a lease manifest. Quorate makes leases; the calculus can still check one."""
+"""Checks the manifest of a lease, for ``calc validate``. A service accepts no lease manifests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _role = values.choice(Role)
 
 
 def lease_problems(manifest: object) -> tuple[Problem, ...]:
-    """Return every fault of the manifest of a lease."""
+    """Return every fault in the manifest of a lease."""
     at = At((), [])
     top = fields_of(manifest, at, _TOP)
     if top is not None:

@@ -1,4 +1,4 @@
-"""How many GPUs a run lacks now, and in the slice in which it lacks the fewest."""
+"""How many GPUs a run lacks now, and the slice in which it lacks the fewest."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from quorate.model.state.state_view import StateView
 
 
 def missing_now(view: StateView, run: Run) -> tuple[int, Slice | None, bool]:
-    """Return how many GPUs are short, in which slice, and whether an empty fleet could hold it.
+    """Return how many GPUs are missing, in which slice, and whether an empty fleet could hold it.
 
-    For the run's least width and its first flavor; the slice is None if there is no node.
+    The answer is for the least width of ``run`` and for its first flavor. The slice is the one that
+    lacks the fewest GPUs; it is None if the pool has no node of the flavor.
     """
     flavor = run.flavors[0]
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])

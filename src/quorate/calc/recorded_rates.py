@@ -1,4 +1,4 @@
-"""The rates of a recording's jobs, from a table of throughputs as it was published."""
+"""Finds the rates of a recording's jobs in a table of throughputs, in its published form."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TABLE: Final = "throughputs"
 def recorded_rates(recording: Recording, flavors: Sequence[str], *, with_pairs: bool) -> Rates:
     """Return the rates of each row on each of ``flavors``, or raise ``CalcInputError``.
 
-    Every rate that may be needed is looked up first, so that a missing one is reported before
-    anything is played. Strict rounds do not distinguish GPUs together from spread ones.
+    All rates that the simulation may need are looked up first, so that a missing rate is reported
+    before the first round. The published mechanism has one rate for GPUs together and spread.
     """
     keys = {job.name: type_key(recording.types[job.name], job.gpus) for job in recording.jobs}
     scales = {keys[job.name]: job.gpus for job in recording.jobs}
@@ -48,7 +48,7 @@ def recorded_rates(recording: Recording, flavors: Sequence[str], *, with_pairs: 
 
 
 def type_key(model: str, gpus: int) -> str:
-    """Return the key in the table for a job of ``model`` that takes ``gpus``."""
+    """Return the table's key for a job of ``model`` with ``gpus`` GPUs."""
     return f"({model!r}, {gpus})"
 
 
@@ -80,6 +80,7 @@ def _two(value: object, place: tuple[str, ...]) -> tuple[float, ...]:
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - the two of a pair
         raise CalcInputError(
             path_text(place),
-            f"must be the rates of the two, got {shown(value)}; write [0, 0] if none",
+            f"must be the rates of the two jobs, got {shown(value)}; if they cannot share GPUs,"
+            " write [0, 0]",
         )
     return tuple(_rate(each, place) for each in value)

@@ -1,4 +1,4 @@
-"""A recorded simulation as JSON: its jobs, its GPUs, and the allocations that were made."""
+"""A recorded simulation as JSON: its jobs, its GPUs, and its allocations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECORDING: Final = frozenset(
         "throughputs",
     }
 )
-"""The fields of a recording that are read. Other fields are notes, and are ignored."""
+"""The fields of a recording that are read. Other fields are ignored."""
 JOB: Final = frozenset({"id", "type", "scale_factor", "total_steps", "arrival"})
 RESET: Final = frozenset({"t", "allocation"})
 ROUND: Final = frozenset({"reset", "priorities"})
@@ -54,7 +54,7 @@ _seed = values.whole(low=0, high=values.COUNT_MAX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """An allocation, and when it was made."""
+    """An allocation, and the instant at which the policy made it."""
 
     at_s: float
     shares: Shares
@@ -62,7 +62,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A simulation to be played again. ``types`` are those of the jobs, by name."""
+    """A simulation to be played again. ``types`` has the type of each job, by the job's name."""
 
     policy: str
     seed: int
@@ -76,7 +76,7 @@ class Recording:
 
 
 def read_recording(world: object) -> Recording:
-    """Return the recording in ``world``, or raise ``CalcInputError`` with the path."""
+    """Return the recording in ``world``; raise ``CalcInputError`` for the first fault."""
     at = At((), [])
     fields = _fields(without_nulls(world), at, RECORDING)
     settle(at)
@@ -109,20 +109,20 @@ def row_text(row: Row) -> str:
 
 
 def _check_rows(found: Recording, flavors: frozenset[str], at: At) -> None:
-    """Report rows of an allocation that are no job and no pair, and unknown flavors."""
+    """Report a fault for each row that is not a job or a pair, and for each unknown flavor."""
     gpus = {job.name: job.gpus for job in found.jobs}
     pairs = has_pairs(found.policy)
     for number, reset in enumerate(found.resets):
         for row, by_flavor in reset.shares.items():
             place = at.child(number).child("allocation").child(row_text(row))
             if not set(row) <= gpus.keys():
-                place.fault("is no job of this recording", "name jobs by their ids")
+                place.fault("is not a job of this recording", "name jobs by their ids")
             elif len(row) > 1 and not pairs:
-                place.fault(f"is a pair, and {found.policy} makes none", "remove it")
+                place.fault(f"is a pair, but {found.policy} makes no pairs", "remove it")
             elif len(row) > PAIR or len({gpus[job] for job in row}) > 1 or len(set(row)) < len(row):
-                place.fault("is no pair of two jobs of one size", "remove it")
+                place.fault("is not a pair of two jobs of the same scale_factor", "remove it")
             for flavor in by_flavor.keys() - flavors:
-                place.child(flavor).fault("is no flavor of cluster_spec", "add it there")
+                place.child(flavor).fault("is not a flavor of cluster_spec", "add it there")
 
 
 def _fields(value: object, at: At, read: frozenset[str]) -> Fields | None:
@@ -136,7 +136,7 @@ def _jobs(value: object, at: At) -> tuple[tuple[RoundJob, str], ...] | None:
     if found is None:
         return None
     if not found:
-        at.fault("is empty", "add the jobs that the rounds are about")
+        at.fault("is empty", "add the jobs of the simulation")
     names = [job.name for job, _ in found]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -169,7 +169,11 @@ def _job_id(value: object, at: At) -> str | None:
 
 
 def _servers(fields: Fields, gpus: Mapping[str, int]) -> tuple[Server, ...]:
-    """Return the servers with their GPUs by number: the named ones, else counted by flavor name."""
+    """Return the servers with the numbers of their GPUs.
+
+    The numbers are those of ``worker_ids``. Without that field, GPUs are numbered from 0, flavor by
+    flavor in the order of their names.
+    """
     sizes = dict(fields.optional("num_gpus_per_server", _counts, ()))
     named = fields.maybe("worker_ids", _numbered)
     if named is not None:
@@ -208,7 +212,7 @@ def _reset(value: object, at: At) -> Reset | None:
     if fields is None:
         return None
     at_s = fields.required("t", values.rate)
-    # A policy without jobs makes no allocation, which is recorded as a null.
+    # Without jobs the policy makes no allocation, and the recording has null.
     shares = fields.optional("allocation", _shares, {})
     return None if at_s is None else Reset(at_s=at_s, shares=shares)
 
@@ -223,7 +227,7 @@ def _by_flavor(value: object, at: At) -> tuple[tuple[str, float], ...] | None:
 
 
 def _marked(value: object, at: At) -> tuple[_Priorities, ...] | None:
-    """Return the recorded priorities at each reset; None if there are none."""
+    """Return the recorded priorities at each reset; None if the rounds cannot be read."""
     found = complete(listed(value, at, _priorities))
     return None if found is None else tuple(each for resets, each in found if resets)
 
@@ -246,11 +250,11 @@ def _by_flavor_and_row(
 
 
 def _recovered(resets: tuple[Reset, ...], marked: tuple[_Priorities, ...]) -> tuple[Reset, ...]:
-    """Return ``resets`` with the pairs that a recording leaves out, from their priorities.
+    """Return ``resets``, with the shares of missing pairs computed from their priorities.
 
-    A recording leaves out a pair if none of its shares reaches 1e-9, though such shares still order
-    which rows fill GPUs that no other row wants. At a reset every row has had the same time, so
-    that a share is its priority divided by the number of rows.
+    A recording leaves out a pair if all its shares are below 1e-9. But such a share still decides
+    which row gets GPUs that no other row wants. At a reset every row has had the same time, so the
+    share of a pair is its priority divided by the number of rows.
     """
     if len(resets) != len(marked):
         return resets

@@ -1,8 +1,9 @@
-"""A world in which work runs: nodes, money, runs and leases as the events of a ledger.
+"""Reads a world with running work, and records its objects as events in a state.
 
-Leases are on the nodes they name. A lease on a node that the world does not have takes no room; a
-lease whose budget the world does not have is paid by a budget with enough. The groups of a
-malleable run, in their order, decide which leases are its minimum and which are its steps.
+Each lease is placed on the node that it names. If the world does not have this node, the lease
+takes no GPUs of the world. If the lease names no budget, an extra budget without limits pays for
+it. The groups of a malleable run are counted in order: the first make up its minimum, the others
+its steps.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ from quorate.model.state.state import State
 
 ACTOR: Final = "calc"
 SOMEBODY: Final = "somebody"
-"""The owner that pays for leases whose budget the world does not have."""
+"""The owner that pays for leases that name no budget."""
 ELSEWHERE: Final = "elsewhere"
-"""The flavor of nodes that hold leases outside the world; no run asks for it."""
+"""The flavor of the extra nodes, which hold leases on nodes that the world does not have."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,7}")
 _role = values.choice(Role)
@@ -65,7 +66,7 @@ _role = values.choice(Role)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingLease:
-    """An open lease of a world: its place, its part of the run, and its payer."""
+    """An open lease of a world: its node, its group of the run, and its payer."""
 
     name: str
     run: str
@@ -80,7 +81,7 @@ class StandingLease:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A world at ``now_ms``; ``runs`` are all runs it names, whether they run or not."""
+    """The state of a world at ``now_ms``, and all its runs, waiting ones included."""
 
     state: State
     now_ms: int
@@ -106,9 +107,10 @@ def read_standing(fields: Fields, at: At) -> Standing:
 
 
 def plain_pool() -> Pool:
-    """Return the pool of a world that declares none: with no restricting rule.
+    """Return the pool of a world that declares none.
 
-    Runs may be drawn as early as in any pool, and take a day unless they declare less.
+    Its minimum runtime is a minute. Its runs are expected to take a day, unless they declare a
+    duration.
     """
     return Pool(name=DEFAULT_POOL, runtime_min_ms=MINUTE_MS, expected_duration_ms=DAY_MS)
 
@@ -127,7 +129,7 @@ def world_pool(fields: Fields) -> Pool | None:
 
 
 def _read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> list[StandingLease]:
-    """Return the open leases of a world, each under a name of its own."""
+    """Return the open leases of a world; a lease without a name gets one."""
     read = _lease_reader(funds, now_ms)
     drafts = complete(fields.optional("leases", lambda v, a: listed(v, a, read), ()))
     settle(at)
@@ -156,7 +158,7 @@ _OVER: Final = StandingLease(
     group=0,
     start_ms=0,
 )
-"""The nodes of a lease that has ended or not begun: none."""
+"""Stands for a lease that has ended or has not begun."""
 
 
 def _lease_reader(funds: Funds, now_ms: int) -> Callable[[object, At], StandingLease | None]:
@@ -197,7 +199,7 @@ def _group(value: object, at: At) -> int | None:
 
 
 def _payer(fields: Fields, funds: Funds) -> EnvelopeId | None:
-    """Return the payer of a lease; None if the world has no such budget."""
+    """Return the payer that a lease names; None if it names none, or an unknown one."""
     budget_name = fields.maybe("budget", values.line)
     envelope_name = fields.maybe("envelope", values.line)
     namespace = fields.maybe("payerNamespace", values.line)
@@ -219,7 +221,7 @@ def _payer(fields: Fields, funds: Funds) -> EnvelopeId | None:
 
 
 def _elsewhere(nodes: Iterable[Node], leases: Iterable[StandingLease]) -> Iterator[Node]:
-    """Yield a node for each lease that is on none of ``nodes``."""
+    """Yield an extra node for each lease that is on none of ``nodes``."""
     known = {node.name for node in nodes}
     for lease in leases:
         if lease.node not in known:
@@ -239,7 +241,7 @@ def _place(lease: StandingLease, known: Collection[str]) -> str:
 
 
 def _opening(now_ms: int, pool: Pool, nodes: Sequence[Node], funds: Funds) -> Iterator[Event]:
-    """Yield the declarations of the world, and the budget that pays for leases without one."""
+    """Yield the events that declare the world, and the budget for leases that name no budget."""
     yield PoolApplied(at_ms=now_ms, actor=ACTOR, pool=pool)
     for node in nodes:
         yield NodeApplied(at_ms=now_ms, actor=ACTOR, node=node)
@@ -266,7 +268,7 @@ def _opening(now_ms: int, pool: Pool, nodes: Sequence[Node], funds: Funds) -> It
 def _submit(
     state: State, runs: dict[str, WorldRun], leases: Sequence[StandingLease], now_ms: int
 ) -> None:
-    """Record the runs that have leases, in the order of their first lease."""
+    """Record the submission of each run that has a lease, in the order of their first leases."""
     for lease in leases:
         if lease.run in state.runs:
             continue
@@ -293,7 +295,7 @@ def _flavor(state: State, lease: StandingLease) -> str:
 
 
 def _start(state: State, at: At, leases: Sequence[StandingLease], now_ms: int) -> None:
-    """Record every lease on the first free slots of its node."""
+    """Record the start of each lease, on the first free slots of its node."""
     free = {name: all_slots(record.spec.gpus) for name, record in state.nodes.items()}
     bundles = {lease.run: _bundles(state.runs[lease.run].spec, leases) for lease in leases}
     for index, lease in enumerate(leases):
@@ -337,7 +339,7 @@ def _tier(state: State, owner: str, payer: EnvelopeId) -> Tier:
 
 
 def _bundles(run: Run, leases: Sequence[StandingLease]) -> dict[int, int]:
-    """Return the bundle of each group: 0 up to the minimum, then one for each step."""
+    """Return the bundle of each group: 0 up to the run's minimum, then the number of its step."""
     if run.malleable is None:
         return {}
     sizes: dict[int, int] = {}
@@ -353,7 +355,7 @@ def _bundles(run: Run, leases: Sequence[StandingLease]) -> dict[int, int]:
 
 
 def _lowest(free: int, gpus: int) -> int | None:
-    """Return the ``gpus`` lowest slots of ``free``."""
+    """Return the ``gpus`` lowest slots of ``free``; None if ``free`` has fewer."""
     if free.bit_count() < gpus:
         return None
     found = 0

@@ -1,8 +1,8 @@
-"""Scripts: the steps of a scenario, read as commands with their times.
+"""Reads scripts: the steps of a scenario, as commands with their times.
 
-A step has at most one deed (``submit``, ``failNode`` ...), an instant (``at``) and expectations
-after it (``expect``). The steps of the system that Quorate descends from (``op`` and its arguments)
-are read too, as the deeds that have the same effect.
+A step may have one deed (``submit``, ``failNode`` ...), the instant of the deed (``at``), and what
+is expected after it (``expect``). A step may also be in the form of the system that Quorate
+descends from (``op`` and its arguments); it is read as the deed with the same effect.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ _phase = values.choice(Phase)
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Submit ``run`` if it is not submitted; else do the work that is due."""
+    """Submit ``run`` if the ledger does not have it; else do what is due."""
 
     run: Run
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The executor confirms the end of stopping leases: of one, of a run, or of all."""
+    """The executor confirms that a lease, the leases of a run, or all stopping leases ended."""
 
     run: str = ""
     lease: str = ""
@@ -94,7 +94,7 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The program ends, and its ledger is opened again."""
+    """The engine ends, and a new one opens the ledger."""
 
 
 Deed = Command | Reconcile | Confirmed | Restart
@@ -102,7 +102,10 @@ Deed = Command | Reconcile | Confirmed | Restart
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``deed`` at ``at_ms`` (None: the time does not move), then ``expected`` holds."""
+    """One step: ``deed`` happens at ``at_ms``, and then the state is compared with ``expected``.
+
+    If ``at_ms`` is None, the step happens at the present time of the scenario.
+    """
 
     word: str
     at_ms: int | None
@@ -111,7 +114,7 @@ class Step:
 
 
 class Script:
-    """Reads steps one after the other: a step may name a run that an earlier step has added."""
+    """Reads steps in their order, because a step may name a run that an earlier step adds."""
 
     def __init__(self, runs: Mapping[str, Run], owners: OwnerOf, *, now_ms: int) -> None:
         self._runs = dict(runs)
@@ -150,7 +153,7 @@ class Script:
         expected = fields.maybe("expect", read_expected)
         words = [word for word in self._readers if word in fields]
         if len(words) > 1:
-            at.child(words[1]).fault(f"is given beside {words[0]}", "write two steps")
+            at.child(words[1]).fault(f"cannot be in one step with {words[0]}", "write two steps")
             return None
         if not words:
             if "at" not in fields:
@@ -161,14 +164,18 @@ class Script:
         return None if deed is None else Step(words[0], at_ms, deed, expected)
 
     def _instant(self, value: object, at: At) -> int | None:
-        """Return an instant: a time, or a duration after the beginning."""
+        """Return the instant in ``value``: a time, or a duration since the scenario's start."""
         if isinstance(value, str) and "-" not in value:
             after_ms = any_duration(value, at)
             return None if after_ms is None else self._now_ms + after_ms
         return time_ms(value, at)
 
     def _submit(self, value: object, at: At) -> Submit | None:
-        """Return the submission of a run: by name, as a document, or in few words."""
+        """Return the submission of the run in ``value``.
+
+        ``value`` is the name of a run of the world, an object like those in the field ``runs`` of a
+        world, or a document.
+        """
         if isinstance(value, str):
             if value not in self._runs:
                 at.fault(f"is not a run of the world: {shown(value)}", "add it to runs")
@@ -202,7 +209,7 @@ class Script:
         return None if len(at.faults) > before else Step(word, at_ms, deed, expected)
 
     def _op(self, word: str, fields: Fields) -> Deed | None:
-        """Return the deed of an op; None if there is nothing to do."""
+        """Return the deed of an op; None if the op only adds a run to the world, or is invalid."""
         match word:
             case "bind" | "reconcile":
                 run = self._known(fields)
@@ -221,7 +228,7 @@ class Script:
                 name = fields.required("node", values.line)
                 return None if name is None else MarkNode(name, NodeStatus.FAILED)
             case _:
-                # Starts are computed here and not set: everything due at that time is done.
+                # A script cannot set a start: the engine starts runs when it does what is due.
                 return Tick()
 
     def _known(self, fields: Fields) -> Run | None:
@@ -231,7 +238,7 @@ class Script:
         return None if name is None else self._runs.get(name)
 
     def _set(self, fields: Fields) -> Deed | None:
-        """Return the deed that brings a run to a width, or to its end."""
+        """Return the deed that shrinks a run to a width, or ends it."""
         run = self._known(fields)
         gpus, phase = fields.maybe("desired", values.gpus), fields.maybe("phase", _phase)
         if run is None:
@@ -285,7 +292,11 @@ def _shrink(value: object, at: At) -> Shrink | None:
 
 
 def _wiped(value: object, at: At) -> Wiped | None:
-    """Return the wipe of a node: its name, or an object with the claim and whether it is clean."""
+    """Return the command that records the wipe of a node.
+
+    ``value`` is the node's name, or an object with the name, the claim that ended, whether the node
+    is clean, and a note.
+    """
     if isinstance(value, str):
         name = values.line(value, at)
         return None if name is None else Wiped(name, is_clean=True)
@@ -299,7 +310,7 @@ def _wiped(value: object, at: At) -> Wiped | None:
 
 
 def _confirm(value: object, at: At) -> Confirmed | None:
-    """Return which stopping leases end: a run's, one lease, or (``true``) all."""
+    """Return which stopping leases end: those of a run, a single one or, for ``true``, all."""
     if value is True:
         return Confirmed()
     if isinstance(value, str):
@@ -329,7 +340,7 @@ def _lines(value: object, at: At) -> tuple[str, ...] | None:
 
 
 def _apply(value: object, at: At) -> Apply | None:
-    """Return the application of one document, or of several."""
+    """Return the command that applies a document, or a list of documents."""
     single = not isinstance(value, list)
     specs = _documents([value] if single else value, at, single=single)
     return None if specs is None else Apply(specs)
@@ -341,13 +352,16 @@ def _documents(trees: object, at: At, *, single: bool) -> tuple[Applied, ...] | 
 
 
 def read_documents(trees: list[object], places: list[At]) -> tuple[Applied, ...] | None:
-    """Return the documents in ``trees``; None, with the faults reported, if one is invalid."""
+    """Return the specs of the documents in ``trees``; raise ``CalcInputError`` if one is invalid.
+
+    ``places`` has the place of each document in the world.
+    """
     found: list[Applied] = []
     for tree, place in zip(trees, places, strict=True):
         parsed = parse_tree(None, tree)
         if isinstance(parsed, Invalid):
             problem = parsed.problems[0]
-            # A problem has its path as text; what is raised here names all of it.
+            # The path of a problem is text, and begins at the document: the place is put before it.
             path = path_text(place.path)
             raise CalcInputError(f"{path}.{problem.path}", f"{problem.message}; {problem.remedy}")
         for document in parsed.items:

@@ -1,8 +1,8 @@
-"""The stage of a scenario: the production engine on a ledger in memory, and a clock set by hand.
+"""Runs a scenario on the production engine, with a ledger in memory and a clock that it sets.
 
-Between two steps everything due happens when it is due, as under a daemon, unless the stage is
-quiet: then nothing happens but the steps. With an executor a stop is two events, and the second one
-is a step of the script.
+Between two steps, the engine does what is due at the instant when it is due, as in a service. A
+quiet stage does only the steps. With an executor, a stop is complete only when a step of the script
+confirms it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from quorate.sim.simulation import LOTTERY_LENGTH
 
 ACTOR: Final = "scenario"
 DUE_MAX: Final = 10_000
-"""How often something may be due between two steps."""
+"""How often the engine may do what is due between two steps."""
 
 
 class StandstillError(Exception):
-    """Too many events are due before an instant."""
+    """Something is due too often before an instant."""
 
 
 @dataclass(slots=True)
@@ -43,26 +43,26 @@ class _Clock:
 
 
 class PatientExecutor:
-    """An executor that accepts orders; the script reports their results."""
+    """An executor that runs no work: the script reports the results of its orders."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Accept the orders; the script reports their results."""
+        """Accept the orders, and do nothing."""
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept every open lease again; the script reports the results."""
+        """Accept the orders for all open leases again, and do nothing."""
 
     def reports(self) -> Sequence[Report]:
-        """Return nothing: the script's ``confirm``, ``complete`` and ``fail`` are the reports."""
+        """Return nothing: the script reports by ``confirm``, ``complete`` and ``fail``."""
         return ()
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return nothing: no work runs here."""
+        """Return nothing: no work runs."""
         del runs
         return {}
 
 
 class Stage:
-    """One ledger and its engine; ``secret`` is the secret of its lotteries."""
+    """One ledger and its engine. ``secret`` is the secret of the ledger's lotteries."""
 
     def __init__(
         self, *, now_ms: int, secret: bytes, has_executor: bool = False, quiet: bool = False
@@ -101,11 +101,11 @@ class Stage:
         return self._executor is not None
 
     def apply(self, specs: Sequence[Applied]) -> tuple[Refusal, ...]:
-        """Declare ``specs``; return the refusals, if there are any."""
+        """Apply ``specs``; return the refusals, if there are any."""
         return self._do(Apply(tuple(specs)))
 
     def advance(self, to_ms: int) -> None:
-        """Let the time pass to ``to_ms``, with everything that is due on the way."""
+        """Do all that is due until ``to_ms``, unless the stage is quiet; then set the clock."""
         for _ in range(DUE_MAX):
             due_ms = None if self._quiet else Driver(self._engine).step()
             if due_ms is None or due_ms > to_ms:
@@ -113,13 +113,13 @@ class Stage:
             self._clock.ms = max(self._clock.ms, due_ms)
         else:
             raise StandstillError(
-                f"over {DUE_MAX} events are due on the way; choose an earlier instant"
+                f"something is due over {DUE_MAX} times before this; choose an earlier instant"
             )
-        # A clock that is set back can be tried out: the ledger's time never runs back.
+        # A script may set the clock back, to test that the ledger's time does not go back.
         self._clock.ms = to_ms
 
     def act(self, deed: Deed) -> tuple[Refusal, ...]:
-        """Do one deed, and everything it makes due at once.
+        """Do one deed, and what is due at once because of it.
 
         Return the refusals, if there are any.
         """
@@ -147,7 +147,7 @@ class Stage:
                 return self._do(deed)
 
     def _confirm(self, deed: Confirmed) -> tuple[Refusal, ...]:
-        """End stopping leases, one after the other."""
+        """Confirm the ends of the stopping leases that ``deed`` names; return the refusals."""
         going = [
             name
             for name, lease in self.view.leases.items()

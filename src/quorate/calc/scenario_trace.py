@@ -1,7 +1,8 @@
-"""The states of a scenario as trees: every run, reservation and conflict after a step.
+"""The state of a scenario after a step, as JSON values: its runs, reservations and conflicts.
 
-Ended objects are no longer in the open state and are kept from the events: leases with the reason
-of their end, the outcome of a reservation, and the last event of a run.
+The engine's state does not have everything that the answer shows. The rest is kept from the events:
+the GPUs of ended leases by the reason of their end, the outcomes of reservations, and the last
+event of each run.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _MONEY: Final = (
 
 @dataclass(slots=True)
 class Chronicle:
-    """The history so far."""
+    """What the events so far say about leases, runs and reservations."""
 
     facts: dict[str, LeaseStarted] = field(default_factory=dict)
     closed: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -114,7 +115,7 @@ def state_tree(
     view: StateView, told: Chronicle, now_ms: int, *, has_executor: bool = False
 ) -> dict[str, object]:
     """Return the state after a step."""
-    # The clock of a scenario may be set back; a plan is never of a time before the last event.
+    # A script may set its clock back, but a plan is for an instant after the last event.
     foresight = Foresight.of(view, max(now_ms, view.at_ms), has_executor=has_executor)
     starts = _starts(view, foresight)
     return {
@@ -194,11 +195,11 @@ def _phase(record: RunRecord) -> str:
 
 
 def _message(view: StateView, told: Chronicle, record: RunRecord) -> str:
-    """Return the last event of a run as text, or its wait."""
+    """Return the last event of a run as a text, or the upstreams that it waits for."""
     name = record.spec.name
     if _phase(record) == WAITING:
         names = unready_upstreams(view, record.spec)
-        # Upstreams are called as the follower calls them: without the namespace they share.
+        # The run and its upstreams have the same namespace, so it is left out.
         return f"waiting for: {', '.join(up.rpartition('/')[2] for up in names)}"
     return told.messages.get(name, "")
 
@@ -220,7 +221,7 @@ def _width(record: RunRecord, allocated: int) -> dict[str, object]:
 
 
 def _funding(view: StateView, leases: Iterable[Lease]) -> dict[str, object]:
-    """Return how many GPUs each payer pays for, and the lenders among them."""
+    """Return how many GPUs are paid for in each tier, and how many by each lender."""
     paid = dict.fromkeys(Tier, 0)
     sponsors: dict[str, int] = {}
     for lease in leases:
@@ -243,7 +244,7 @@ def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """The planned start of a waiting run; ``promise`` is None if it is tentative."""
+    """The planned start of a waiting run; ``promise`` is None if the start is tentative."""
 
     run: str
     start_ms: int | None
@@ -254,7 +255,7 @@ class _Start:
 
 
 def _starts(view: StateView, foresight: Foresight) -> dict[str, _Start]:
-    """Return the planned starts of the waiting runs, firm and tentative ones, by run."""
+    """Return the planned starts of the waiting runs, firm and tentative, by run."""
     found = {
         run: _Start(
             run=run,
@@ -284,7 +285,7 @@ def _reservations(
     starts: dict[str, _Start],
     now_ms: int,
 ) -> dict[str, object]:
-    """Return the planned start of each waiting run, else the last firm start of a run."""
+    """Return, by run, the planned start if the run waits, else the outcome of its reservation."""
     found: dict[str, object] = {}
     for name, made in told.made.items():
         outcome = told.outcomes.get(name)
@@ -305,7 +306,7 @@ def _reservation(
     view: StateView, foresight: Foresight, start: _Start, now_ms: int
 ) -> dict[str, object]:
     record, start_ms, promise = view.runs[start.run], start.start_ms, start.promise
-    # The refusal recorded when it began to wait may no longer hold.
+    # The refusal that was recorded when the run began to wait may be out of date.
     refusal = foresight.refusal_of(record) or record.refusal
     deficit, scope, _ = missing_now(view, record.spec)
     if not deficit and refusal is not None and refusal.code in _MONEY:

@@ -1,4 +1,4 @@
-"""Steps of a scenario that create, change and remove owners."""
+"""Reads the steps of a scenario that create, update and remove owners."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ _version = values.whole(low=1, high=2**53)
 
 
 def create_step(value: object, at: At) -> CreateOwner | None:
-    """Return the creation of an owner, given as a document."""
+    """Return the command that creates the owner in the document ``value``."""
     owner = _owner(value, at)
     return None if owner is None else CreateOwner(owner)
 
 
 def update_step(value: object, at: At) -> UpdateOwner | None:
-    """Return the change of an owner: the fields of ``quota`` and ``parents``, and those unset."""
+    """Return the command that updates an owner.
+
+    It sets the given fields of ``quota`` and ``parents``, and clears the fields in ``unset``.
+    """
     fields = fields_of(value, at, UPDATE)
     if fields is None or not isinstance(value, dict):
         return None
@@ -58,7 +61,7 @@ def update_step(value: object, at: At) -> UpdateOwner | None:
 
 
 def remove_step(value: object, at: At) -> RemoveOwner | None:
-    """Return the removal of an owner: its name, or its name and version."""
+    """Return the command that removes an owner, given by its name, or by name and version."""
     if isinstance(value, str):
         name = values.name(value, at)
         return None if name is None else RemoveOwner(name)
@@ -85,7 +88,7 @@ def _unset(value: object, at: At) -> tuple[str, ...] | None:
 
 
 def _field(value: object, at: At) -> str | None:
-    """Return the field that ``value`` names, in either spelling."""
+    """Return the field that ``value`` names in camel case or snake case."""
     known = {*QUOTA_FIELDS, _PARENTS}
     if isinstance(value, str) and _CAMEL.get(value, value) in known:
         return _CAMEL.get(value, value)

@@ -1,7 +1,8 @@
-"""The fleet of a world: nodes, their taken GPUs, and the resulting state.
+"""Reads the fleet of a world: its nodes, and how many GPUs of each node are in use.
 
-A node has its place in its fields or in its labels; a field takes precedence. Only nodes of the
-requested flavor need topology labels, and only their usage is checked.
+The region, cluster, domain and rack of a node are in its fields or its labels; a field takes
+precedence. Only nodes of the requested flavor need topology labels, and only their usage is
+checked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.state import State
 
 NODE_GPUS_MAX: Final = 4_096
-"""How many GPUs a node of a world may have; worlds may have larger nodes than real ones."""
+"""The most GPUs that a node of a world may have: more than a real node has."""
 
 _NODE: Final = frozenset(
     {"name", "region", "cluster", "domain", "rack", "flavor", "gpus", "labels"}
@@ -30,7 +31,7 @@ _node_gpus = values.whole(low=0, high=NODE_GPUS_MAX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDraft:
-    """A node with the fields given so far."""
+    """A node as the world states it: fields that the world leaves out are None."""
 
     name: str
     gpus: int
@@ -43,7 +44,7 @@ class NodeDraft:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The nodes of a world, their taken GPUs, and the flavor in question."""
+    """The nodes of a world, the GPUs in use by node, and the requested flavor."""
 
     flavor: str
     nodes: tuple[NodeDraft, ...]
@@ -67,14 +68,14 @@ def read_fleet(fields: Fields, at: At) -> Fleet:
     flavors = {node.flavor for node in nodes if node.flavor is not None}
     if flavor is None:
         if len(flavors) != 1:
-            at.child("flavor").fault("is required", "say which kind of GPU is asked about")
+            at.child("flavor").fault("is required", "add the kind of GPU, e.g. flavor: H100")
         flavor = next(iter(flavors), "")
     settle(at)
     return Fleet(flavor, nodes, usage)
 
 
 def read_nodes(fields: Fields, at: At) -> tuple[Node, ...]:
-    """Return the nodes of a world, of any flavor; each has a place and a size."""
+    """Return the nodes of a world, of any flavor; raise if one has no domain or no GPUs."""
     drafts = complete(fields.optional("nodes", _nodes, ())) or ()
     settle(at)
     found: dict[str, Node] = {}
@@ -92,13 +93,13 @@ def read_nodes(fields: Fields, at: At) -> tuple[Node, ...]:
 
 
 def read_node(value: object, at: At) -> Node | None:
-    """Return one node, with its place and size."""
+    """Return one node; None, with the faults reported, if a field is missing or invalid."""
     draft = _node(value, at)
     return None if draft is None else placed(draft, at)
 
 
 def placed(draft: NodeDraft, at: At) -> Node | None:
-    """Return ``draft`` as a node; None, with the missing fields reported, if it is incomplete."""
+    """Return ``draft`` as a node; None, with the faults reported, if a field is missing."""
     for name in ("flavor", "region", "cluster", "domain"):
         if getattr(draft, name) is None:
             at.child(name).fault("is required", f"add {name} to the node")
@@ -153,7 +154,7 @@ def _usage(value: object, at: At) -> tuple[tuple[str, int], ...] | None:
 
 
 def fleet_state(fleet: Fleet) -> State | str:
-    """Return the state of the nodes of the fleet's flavor, or the fault of the topology."""
+    """Return a state with the nodes of the fleet's flavor, or the first fault of a node as text."""
     state = State()
     for draft in fleet.nodes:
         if draft.flavor != fleet.flavor:

@@ -1,7 +1,7 @@
-"""The money of a world: owners, budgets and open leases, and the resulting state.
+"""Reads the owners and budgets of a world.
 
-An envelope without start or end has the wide window 2000 to 2100; ``open: true`` means that it has
-no window at all. GPU-hours bind only if the question says how long the work is expected to take.
+The window of an envelope without start and end is from 2000 to 2100; with ``open: true`` its window
+has no bounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDE_START_MS: Final = 946_684_800_000  # 2000-01-01T00:00:00Z
 WIDE_END_MS: Final = 4_102_444_800_000  # 2100-01-01T00:00:00Z
 
 GPU_MS_UNBOUNDED: Final = 2**62
-"""More GPU-milliseconds than any world can ask for."""
+"""More GPU-milliseconds than the runs of any world can need."""
 
 _BUDGET: Final = frozenset({"name", "namespace", "owner", "parents", "envelopes", "aggregateCaps"})
 _ENVELOPE: Final = frozenset(
@@ -63,13 +63,13 @@ class WorldBudget:
 
 @dataclass(frozen=True, slots=True)
 class Funds:
-    """The money and families of all owners."""
+    """The budgets of a world, and its owners with their parents."""
 
     budgets: tuple[WorldBudget, ...]
     owners: tuple[Owner, ...]
 
     def find(self, *, name: str, namespace: str | None) -> WorldBudget | None:
-        """Return the budget called ``name``, in ``namespace`` if one is given."""
+        """Return the first budget called ``name``, in ``namespace`` unless it is None."""
         for budget in self.budgets:
             if budget.name == name and namespace in (None, budget.namespace):
                 return budget
@@ -77,7 +77,7 @@ class Funds:
 
 
 def read_funds(fields: Fields, at: At) -> Funds:
-    """Return the budgets and families of a world; none if it has no money."""
+    """Return the budgets and owners of a world."""
     drafts = complete(fields.optional("budgets", lambda v, a: listed(v, a, _budget), ())) or ()
     owners = complete(fields.optional("owners", lambda v, a: listed(v, a, _owner), ())) or ()
     settle(at)
@@ -97,7 +97,8 @@ def read_funds(fields: Fields, at: At) -> Funds:
             name=budget.name,
             namespace=budget.namespace,
             parents=budget.parents,
-            # Names of budgets repeat between namespaces; ids of envelopes must not.
+            # Budgets of different namespaces may have one name, but the ids of envelopes, which
+            # contain the name, must differ.
             spec=replace(budget.spec, name=f"{budget.name}@{budget.namespace}"),
         )
         for budget in drafts
@@ -110,8 +111,8 @@ def read_funds(fields: Fields, at: At) -> Funds:
 def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None:
     """Report the first cycle of parents, if there is one.
 
-    The parents of owners in ``declared`` are in the field ``owners``, those of others in their
-    budgets.
+    The world states the parents of owners in ``declared`` in the field ``owners``, and those of
+    other owners in the owners' budgets.
     """
     parents = {owner.name: owner.parents for owner in family}
     for name in parents:
@@ -127,7 +128,7 @@ def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None
 
 
 def _family(budgets: tuple[WorldBudget, ...], owners: tuple[Owner, ...]) -> tuple[Owner, ...]:
-    """Return every owner that is named, with all the parents that the world gives it."""
+    """Return every owner that the world names, with all its parents."""
     parents: dict[str, dict[str, None]] = {
         owner.name: dict.fromkeys(owner.parents) for owner in owners
     }

@@ -1,7 +1,7 @@
-"""The leases of a world: the present spending, as the events of a ledger.
+"""Reads the leases of a world, and records them as events in a state, for ``calc cover``.
 
-The node of a lease is only a name here: cover decides who pays, not where. A lease counts as open
-unless the world says when it ended.
+The nodes of the leases do not matter, because cover only finds payers. A lease is open unless the
+world states its end or says that it is closed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class WorldLease:
 
 
 def read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> tuple[WorldLease, ...]:
-    """Return the leases of a world; the owner of each is its run's, else its payer's."""
+    """Return the leases of a world. A lease has the owner of its run, else that of its budget."""
     runs = complete(fields.optional("runs", lambda v, a: listed(v, a, _run), ())) or ()
     owners = dict(runs)
 
@@ -80,7 +80,7 @@ def read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> tuple[Worl
 
 
 def _run(value: object, at: At) -> tuple[str, str] | None:
-    """Return a run's key, ``namespace/name``, and its owner; other fields are not read here."""
+    """Return the key of a run, ``namespace/name``, and its owner; other fields are ignored."""
     fields = fields_of(value, at, RUN)
     if fields is None:
         return None
@@ -128,17 +128,17 @@ def _lease(
 
 
 def tier_of(state: State, lease: WorldLease) -> Tier:
-    """Return the relation of the payer of ``lease`` to the owner of its run."""
+    """Return the relation of the payer of ``lease`` to the run's owner."""
     family = dict(family_payers(state, lease.owner, lease.flavor))
     return family.get(lease.payer, Tier.BORROWED)
 
 
 def record(state: State, leases: tuple[WorldLease, ...], now_ms: int) -> None:
-    """Fold ``leases`` into ``state``, each on a node of its own.
+    """Record ``leases`` in ``state``, each on an extra node.
 
-    The hold of each lease is the amount that it has used.
+    Each lease holds as many GPU-milliseconds as it has used.
     """
-    # All nodes first: the topology is then made once.
+    # All nodes are recorded first, so that the topology is computed once.
     for number, lease in enumerate(leases):
         node = Node(
             name=f"lease-{number}",

@@ -1,7 +1,7 @@
-"""Reading worlds: plain JSON values, checked field by field, with the path in every error.
+"""Reads worlds: JSON values, checked field by field. Every error has the path of its field.
 
-The readers of ``documents`` do the checks, so numbers, times and unknown fields are checked in the
-same way everywhere. Two things differ: a null is a field left out, and the first fault is raised.
+The readers of ``documents`` check the fields, with two differences: a field that is null counts as
+missing, and the first fault is raised as ``CalcInputError``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from quorate.documents.values import whole
 from quorate.model.amounts import GPUS_MAX
 
 WORLD: Final = "world"
-"""The path of a fault of a world as a whole."""
+"""The path of a fault that concerns the world as a whole."""
 
 any_whole = whole(low=-GPUS_MAX, high=GPUS_MAX)
-"""A number that the calculation checks itself, because a number that is too small has an answer
-too."""
+"""Reads a whole number of any sign: the calculation answers numbers that are too small itself."""
 
 _TOP: Final = frozenset(
     {
@@ -49,7 +48,7 @@ _TOP: Final = frozenset(
 
 
 def open_world(world: object, required: Iterable[str]) -> tuple[Fields, At]:
-    """Return the fields of ``world`` and its place; those in ``required`` exist."""
+    """Return the fields of ``world``, and its place; raise if a ``required`` field is missing."""
     at = At((), [])
     fields = fields_of(without_nulls(world), at, _TOP)
     settle(at)
@@ -62,7 +61,7 @@ def open_world(world: object, required: Iterable[str]) -> tuple[Fields, At]:
 
 
 def settle(at: At) -> None:
-    """Raise the first fault found so far, if any."""
+    """Raise the first fault reported at ``at``, if any."""
     if at.faults:
         fault = at.faults[0]
         raise CalcInputError(path_text(fault.path) or WORLD, f"{fault.message}; {fault.remedy}")

@@ -1,8 +1,8 @@
-"""The runs of a world, with the fields that a question needs.
+"""Reads the runs of a world.
 
-The key of a run is ``namespace/name`` if it has a namespace. Its owner is the one it names, else
-that of its namespace's budget, else the namespace itself. A malleable run's width lies within its
-bounds, whatever ``totalGPUs`` says.
+A run with a namespace is called ``namespace/name``. If a run names no owner, its owner is that of
+the first budget in its namespace, else the namespace itself. If ``totalGPUs`` of a malleable run is
+outside its bounds, the nearer bound is used.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ OwnerOf = Callable[[str], str | None]
 
 
 def owner_of(funds: Funds) -> OwnerOf:
-    """Return a function that returns the owner of the first budget in a namespace."""
+    """Return the function that maps a namespace to the owner of the first budget in it."""
     found: dict[str, str] = {}
     for budget in funds.budgets:
         if budget.namespace:
@@ -73,7 +73,7 @@ def owner_of(funds: Funds) -> OwnerOf:
 
 
 def read_runs(fields: Fields, at: At, funds: Funds) -> tuple[WorldRun, ...]:
-    """Return the runs of a world, in the order in which it lists them."""
+    """Return the runs of a world, in the order of its list."""
     read = run_reader(owner_of(funds))
     found = complete(fields.optional("runs", lambda v, a: listed(v, a, read), ())) or ()
     names = [run.spec.name for run in found]
@@ -87,7 +87,7 @@ def read_runs(fields: Fields, at: At, funds: Funds) -> tuple[WorldRun, ...]:
 
 
 def run_reader(owners: OwnerOf) -> Callable[[object, At], WorldRun | None]:
-    """Return a reader of one run; ``owners`` gives the owners of runs that name none."""
+    """Return a reader of one run; ``owners`` gives the owner of a run that names none."""
 
     def read(value: object, at: At) -> WorldRun | None:
         fields = fields_of(value, at, RUN)
@@ -103,7 +103,7 @@ def _run(fields: Fields, owners: OwnerOf) -> WorldRun | None:
     gpus = fields.required("totalGPUs", values.gpus, remedy="say how many, e.g. totalGPUs: 8")
     owner = fields.maybe("owner", values.line) or owners(namespace) or namespace
     if not owner:
-        fields.at("owner").fault("is required", "say whose run it is, or in which namespace")
+        fields.at("owner").fault("is required", "add the owner or the namespace of the run")
     malleable = fields.maybe("malleable", _malleable)
     fields.maybe("created", time_ms)
     if name is None or flavor is None or gpus is None or not owner:
@@ -112,7 +112,7 @@ def _run(fields: Fields, owners: OwnerOf) -> WorldRun | None:
         gpus = min(max(gpus, malleable.gpus_min), malleable.gpus_max)
         if (gpus - malleable.gpus_min) % malleable.gpus_step:
             fields.at("totalGPUs").fault(
-                f"must be {malleable.gpus_min} and whole steps of {malleable.gpus_step}",
+                f"must be {malleable.gpus_min} plus whole steps of {malleable.gpus_step}",
                 "choose a width that the run can have",
             )
     group_gpus = fields.maybe("groupGPUs", values.gpus)
@@ -153,7 +153,7 @@ def _malleable(value: object, at: At) -> Malleable | None:
     for name, gpus in (("max", most), ("desired", desired)):
         if not least <= gpus <= most or (gpus - least) % step:
             fields.at(name).fault(
-                f"must be min and whole steps, at most max, got {gpus}",
+                f"must be min plus whole steps, and at most max, got {gpus}",
                 f"choose from {least}, {least + step} and so on",
             )
             return None
@@ -181,7 +181,7 @@ def _lines(value: object, at: At) -> tuple[str, ...] | None:
 
 
 def _follow_in(namespace: str) -> Callable[[object, At], Follow | None]:
-    """Return a reader of ``follow`` of a run; its upstreams are in its own ``namespace``."""
+    """Return a reader of the field ``follow``, which looks for upstreams in ``namespace``."""
 
     def read(value: object, at: At) -> Follow | None:
         fields = fields_of(value, at, _FOLLOW)

@@ -125,9 +125,9 @@ def test_an_allocation_that_does_not_belong_is_named() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("7", "is no job of this recording"),
-        ("0,0", "is no pair of two jobs of one size"),
-        ("0,1,0", "is no pair of two jobs of one size"),
+        ("7", "is not a job of this recording"),
+        ("0,0", "is not a pair of two jobs of the same scale_factor"),
+        ("0,1,0", "is not a pair of two jobs of the same scale_factor"),
     ],
 )
 def test_a_row_that_is_none_is_named(row: str, message: str) -> None:
@@ -137,10 +137,10 @@ def test_a_row_that_is_none_is_named(row: str, message: str) -> None:
 
 
 def test_a_pair_is_none_of_a_policy_that_makes_none_nor_a_flavor_of_another_cluster() -> None:
-    assert "max_min_fairness makes none" in said(recording(policy="max_min_fairness"))
+    assert "max_min_fairness makes no pairs" in said(recording(policy="max_min_fairness"))
     world = recording()
     world["resets"][0]["allocation"]["0"] = {"h100": 0.1}
-    assert "h100: is no flavor of cluster_spec" in said(world)
+    assert "h100: is not a flavor of cluster_spec" in said(world)
 
 
 def test_jobs_come_in_order_and_once() -> None:
