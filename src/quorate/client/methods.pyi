@@ -208,7 +208,7 @@ class Methods:
     def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
         """Explain why a run waits, and what would start it now. A submitted run. With ``exact``,
         its start is searched beyond the runs that the pool plans: all runs ahead of it are planned
-        for this answer, up to a bound, which the answer states."""
+        for this answer, up to a bound that the answer states."""
     def export_ledger(self) -> Iterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -287,7 +287,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
         """List budgets. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_caps(
         self,
         *,
@@ -297,7 +298,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
         """List caps. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_charges(
         self,
         *,
@@ -307,7 +309,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
         """List charges. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_claims(
         self,
         *,
@@ -317,7 +320,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
         """List claims. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_domains(
         self,
         *,
@@ -327,7 +331,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
         """List domains. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_envelopes(
         self,
         *,
@@ -337,7 +342,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
         """List envelopes. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_events(
         self,
         *,
@@ -359,7 +365,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
         """List leases. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_nodes(
         self,
         *,
@@ -369,7 +376,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
         """List nodes. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_notices(
         self,
         *,
@@ -391,7 +399,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
         """List owners. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_pools(
         self,
         *,
@@ -401,7 +410,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
         """List pools. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_queue(
         self,
         *,
@@ -429,7 +439,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
         """List reservations. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_resolveroutcomes(
         self,
         *,
@@ -439,7 +450,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
         """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is ``next`` of
-        an earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        an earlier answer. With ``names``, only the named resources; with ``at``, the state at a
+        past instant."""
     def list_runs(
         self,
         *,
@@ -464,7 +476,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
         """List tenants. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     def list_tokens(
         self,
         user: str | None = None,
@@ -484,9 +497,10 @@ class Methods:
         note: str = "",
         dry_run: bool = False,
     ) -> Outcome:
-        """Record that a node is clean after a claim, or could not be wiped. A node that is clean
-        or, with ``failed``, could not be wiped. With ``after``, only if that claim was the last one
-        on the node, so that a late report does not free a node that was claimed again."""
+        """Record that a node is clean after a claim, or could not be wiped. A report that a node is
+        clean or, with ``failed``, could not be wiped. With ``after``, the report counts only if
+        that claim was the last one on the node, so that a late report does not free a node that was
+        claimed again."""
     def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
         """Show an owner's share of each flavor over time, and its target. The owner, and the number
         of days back from now."""
@@ -542,7 +556,7 @@ class Methods:
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
         ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
-        are planned for this answer, up to a bound, which the answer states."""
+        are planned for this answer, up to a bound that the answer states."""
     def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
@@ -616,7 +630,7 @@ class Methods:
         dry_run: bool = False,
     ) -> Resolution:
         """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
-        to those that are free, and in which scope. Without domains the scope is everywhere. A
+        to those that are free, and in which scope. Without domains the scope has all domains. A
         domain is given by its key, region/cluster/domain, or by its last part if that is unique.
         ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``, given as
         BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. Without a
@@ -653,8 +667,8 @@ class Methods:
         prices: Sequence[str] = (),
     ) -> Statement:
         """Show what each envelope granted, spent, held and lent in a month. A ``month`` like
-        2026-11, by default this month up to now; of one budget, one tenant, or all. ``prices`` are
-        the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
+        2026-11, by default this month up to now; one budget or tenant, or all. ``prices`` are the
+        prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
     def step_down(self) -> ClusterStatus:
         """Have the leader step down in favour of another service."""
     def submit_run(
@@ -908,7 +922,7 @@ class AsyncMethods:
     async def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
         """Explain why a run waits, and what would start it now. A submitted run. With ``exact``,
         its start is searched beyond the runs that the pool plans: all runs ahead of it are planned
-        for this answer, up to a bound, which the answer states."""
+        for this answer, up to a bound that the answer states."""
     def export_ledger(self) -> AsyncIterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     async def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -987,7 +1001,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
         """List budgets. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_caps(
         self,
         *,
@@ -997,7 +1012,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
         """List caps. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_charges(
         self,
         *,
@@ -1007,7 +1023,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
         """List charges. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_claims(
         self,
         *,
@@ -1017,7 +1034,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
         """List claims. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_domains(
         self,
         *,
@@ -1027,7 +1045,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
         """List domains. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_envelopes(
         self,
         *,
@@ -1037,7 +1056,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
         """List envelopes. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_events(
         self,
         *,
@@ -1059,7 +1079,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
         """List leases. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_nodes(
         self,
         *,
@@ -1069,7 +1090,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
         """List nodes. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_notices(
         self,
         *,
@@ -1091,7 +1113,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
         """List owners. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_pools(
         self,
         *,
@@ -1101,7 +1124,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
         """List pools. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_queue(
         self,
         *,
@@ -1129,7 +1153,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
         """List reservations. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_resolveroutcomes(
         self,
         *,
@@ -1139,7 +1164,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
         """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is ``next`` of
-        an earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        an earlier answer. With ``names``, only the named resources; with ``at``, the state at a
+        past instant."""
     async def list_runs(
         self,
         *,
@@ -1164,7 +1190,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
         """List tenants. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names`` only those; ``at`` reads the state at a past instant."""
+        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        instant."""
     async def list_tokens(
         self,
         user: str | None = None,
@@ -1184,9 +1211,10 @@ class AsyncMethods:
         note: str = "",
         dry_run: bool = False,
     ) -> Outcome:
-        """Record that a node is clean after a claim, or could not be wiped. A node that is clean
-        or, with ``failed``, could not be wiped. With ``after``, only if that claim was the last one
-        on the node, so that a late report does not free a node that was claimed again."""
+        """Record that a node is clean after a claim, or could not be wiped. A report that a node is
+        clean or, with ``failed``, could not be wiped. With ``after``, the report counts only if
+        that claim was the last one on the node, so that a late report does not free a node that was
+        claimed again."""
     async def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
         """Show an owner's share of each flavor over time, and its target. The owner, and the number
         of days back from now."""
@@ -1242,7 +1270,7 @@ class AsyncMethods:
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
         ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
-        are planned for this answer, up to a bound, which the answer states."""
+        are planned for this answer, up to a bound that the answer states."""
     async def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
@@ -1316,7 +1344,7 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Resolution:
         """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
-        to those that are free, and in which scope. Without domains the scope is everywhere. A
+        to those that are free, and in which scope. Without domains the scope has all domains. A
         domain is given by its key, region/cluster/domain, or by its last part if that is unique.
         ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``, given as
         BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. Without a
@@ -1353,8 +1381,8 @@ class AsyncMethods:
         prices: Sequence[str] = (),
     ) -> Statement:
         """Show what each envelope granted, spent, held and lent in a month. A ``month`` like
-        2026-11, by default this month up to now; of one budget, one tenant, or all. ``prices`` are
-        the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
+        2026-11, by default this month up to now; one budget or tenant, or all. ``prices`` are the
+        prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
     async def step_down(self) -> ClusterStatus:
         """Have the leader step down in favour of another service."""
     async def submit_run(

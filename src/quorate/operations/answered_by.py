@@ -20,7 +20,7 @@ class Place(StrEnum):
     """Where a request is answered."""
 
     AT_ONCE = "at-once"
-    """In the process that received it: the answer depends on the caller and the tenants alone."""
+    """In the receiving process: the answer depends on the caller and the tenants alone."""
     PAGE = "page"
     """By a reader process: the cost is that of a page of the state."""
     QUEUE = "queue"

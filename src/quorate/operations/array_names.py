@@ -36,7 +36,7 @@ def named(word: str) -> tuple[str, ...]:
 def with_plain_name(asked: Asked_, operation: Operation) -> Asked_:
     """Return ``asked`` with ``train[3]`` in its field ``run`` replaced by ``train_3``.
 
-    Raises ``CommandError`` if it names several tasks and the operation is about one run.
+    Raises ``CommandError`` if the field names several tasks and the operation is about one run.
     """
     word = getattr(asked, _FIELD, None)
     if not isinstance(word, str) or "[" not in word or operation.name in _SEVERAL:
@@ -80,10 +80,10 @@ def tasks_named(view: StateView, array: str) -> tuple[str, ...]:
 def arrays_once(
     view: StateView, names: Iterable[str], query: RunQuery
 ) -> Iterator[tuple[str, str]]:
-    """Yield each listed name of ``names``, the runs of ``query``, and the run it is listed for.
+    """Yield (name to list, run) for the runs ``names`` of ``query``, in order.
 
-    An array is listed once, at the position of its first task. It is left out if the page before
-    listed a task of it: up to ``query.after_seq``, or from ``query.before_seq`` on.
+    An array is listed once, at the position of its first task. It is left out if an earlier page
+    listed one of its tasks: a task up to ``query.after_seq``, or from ``query.before_seq`` on.
     """
     seen: set[str] = set()
     for name in names:

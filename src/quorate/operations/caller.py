@@ -21,14 +21,14 @@ class Role(StrEnum):
 CLAIM: Final = "claim"
 """The scope that a caller needs to claim nodes; only an admin grants it (docs/adr/0027)."""
 ANYBODY: Final = frozenset(Role) - {Role.ACCOUNTING}
-"""All roles but an accounting system, which an operation must name to admit."""
+"""All roles except that of an accounting system, which an operation must permit by name."""
 ANYBODY_AND_ACCOUNTING: Final = frozenset(Role)
 SUBMITTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.USER})
 MANAGERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN})
 OVERSEERS: Final = frozenset({Role.ADMIN, Role.AUDITOR})
 ADMINS: Final = frozenset({Role.ADMIN})
 QUOTA_SETTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.ACCOUNTING})
-"""Roles that may change tenants' quotas; an accounting system only those of linked owners."""
+"""Roles that may change tenants' quotas; an accounting system only for linked owners."""
 
 
 def actor_of(tenant: str, user: str) -> str:

@@ -27,7 +27,7 @@ class Asked(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, renam
 
 
 def within_a_page(asked: Asked_) -> Asked_:
-    """Return ``asked`` with the limit of a page if it has none, whether null or not sent."""
+    """Return ``asked`` with the limit of a page if its own limit is null or was not sent."""
     if getattr(asked, _LIMIT, UNSET) is None:
         return replace(asked, **{_LIMIT: PAGE_MAX})
     return asked

@@ -22,7 +22,7 @@ class Change(Given, kw_only=True, frozen=True):
 
 
 class Place(Given, kw_only=True, frozen=True):
-    """Where in the ledger something is recorded; a ``receipt`` kept elsewhere proves it."""
+    """The place of a change in the ledger; a ``receipt`` kept elsewhere proves the change."""
 
     height: int
     sequence: int

@@ -131,9 +131,9 @@ def recorded_answer(
 
 @dataclass(frozen=True, slots=True)
 class _Leases:
-    """The leases that were open before, and which of them were stopping then.
+    """The leases that were open before an order, and which of them were stopping.
 
-    A commit changes the many lease records in place; only those that are shown are restored.
+    A commit changes lease records in place; only the shown ones are restored to their former state.
     """
 
     open: Mapping[str, Lease]
@@ -146,7 +146,7 @@ class _Leases:
         return cls(leases, frozenset(stopping))
 
     def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
-        """Return the earlier leases of the runs that ``events`` concern; all leases for a node."""
+        """Return the earlier leases of the runs that ``events`` concern; of all runs for a node."""
         names: Iterable[str] = self.open
         if not any(isinstance(event, NodeMarked) for event in events):
             # A lease's name begins with its run's, and a run's name has no slash.

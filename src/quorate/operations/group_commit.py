@@ -42,8 +42,8 @@ class Asking:
 def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
     """Return whether the request may share its block with others.
 
-    Only submits may. Their permission depends on owners and callers alone, which no submit changes,
-    so it can be checked before the submits ahead are decided.
+    Only submits may share a block. Their permission depends on owners and callers alone, which no
+    submit changes, so it can be checked before earlier submits are decided.
     """
     return operation.name in _GROUPED and not getattr(asked, DRY_RUN)
 

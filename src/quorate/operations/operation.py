@@ -73,9 +73,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     several documents, ``gives`` is the type of each. ``of_blocks``: answered from the blocks alone,
     even if the state cannot be read. ``is_long``: changes nothing, and its cost grows with the
     ledger, the queue or the request; with ``of_queue``, not with the ledger. ``is_apart``: computed
-    from the request alone. ``is_for_any_scope``: allowed with a token for any area; the request
-    decides. ``of_caller``: depends on the caller and the tenants alone. ``of_service``: needs a
-    running service; ``of_leader``: if several services share one ledger, needs the leader.
+    from the request alone. ``is_for_any_scope``: allowed with a token for any area, because the
+    area depends on the request. ``of_caller``: depends on the caller and the tenants alone.
+    ``of_service``: needs a running service; ``of_leader``: if several services share one ledger,
+    needs the leader.
     """
 
     name: str

@@ -1,11 +1,11 @@
 """Which callers may give which commands. Everything that is not allowed here is denied.
 
 Only an admin creates owners, sets parents, targets and weights, and creates, raises or extends
-envelopes and caps. A tenant-admin may lower its own, and set sharing and lending. Users act on the
-runs of their own tenant. An accounting system sets limits and budgets of the owners that are linked
-to it, and nothing else. The owner of a run comes from the token (docs/adr/0019). Claiming nodes
-takes the scope ``claim``, which only an admin grants, because a claim cannot be cut
-(docs/adr/0027).
+envelopes and caps. A tenant-admin may lower those of its own tenants, and set sharing and lending.
+Users act on the runs of their own tenant. An accounting system sets limits and budgets of the
+owners that are linked to it, and nothing else. The owner of a run comes from the token
+(docs/adr/0019). Claiming nodes takes the scope ``claim``, which only an admin grants, because a
+claim cannot be cut (docs/adr/0027).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LIMITS: Final = (
     "gpu_ms_budget",
     "node_ms_budget",
 )
-"""The limits that a tenant-admin may lower, and that an accounting system sets if linked."""
+"""The limits that a tenant-admin may lower, and an accounting system sets for linked owners."""
 _CALLED: Final = {field: typed for typed, field in QUOTA_FIELDS.items()}
 """A field of a quota -> its name in requests."""
 AREAS: Final[dict[type, Area]] = {
@@ -182,7 +182,7 @@ def _no_claim(caller: Caller) -> str:
 def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
     """Raise ``CommandError`` if ``runs`` name runs or sponsors that the caller may not see.
 
-    The text is that for a name that does not exist, so that its existence is not revealed.
+    The error has the text for a name that does not exist, so that it does not reveal the name.
     """
     sight, new = Redaction(view, seen_by(view, caller)), {run.name for run in runs}
     new |= {run.array.name for run in runs if run.array is not None}

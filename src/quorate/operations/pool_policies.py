@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def check_policies(view: StateView, specs: Sequence[Applied]) -> None:
-    """Raise ``CommandError`` for the first pool whose policy does not exist, or lacks its costs.
+    """Raise ``CommandError`` for the first pool whose policy does not exist, or needs costs.
 
-    Also for a policy that takes too long for the runs that the pool already has.
+    Raises it also for a policy that takes too long for the runs that the pool already has.
     """
     for spec in specs:
         if isinstance(spec, Pool) and spec.discipline is Discipline.ROUNDS:
@@ -49,7 +49,7 @@ def _check_costs(view: StateView, pool: Pool, specs: Sequence[Applied]) -> None:
 
 
 def _has(view: StateView, pool: Pool, node: Node) -> bool:
-    """Return whether ``pool`` would have ``node``; ``default`` has what no selector matches."""
+    """Return whether ``pool`` would have ``node``; ``default`` has unmatched nodes."""
     if pool.name == DEFAULT_POOL:
         return view.pool_of(node) == DEFAULT_POOL
     return matches(pool.selector, dict(node.labels) | node.location)

@@ -31,7 +31,7 @@ from quorate.ports.store_port import EventStore
 from quorate.views.runs.instant import Moment
 
 Signer = Callable[[State, Head, int], Checkpoint]
-"""Signs the end of a ledger with this state at this time; it has the ledger's key."""
+"""Signs the end of a ledger, given its state and the time, with the ledger's key."""
 
 
 class Instant:

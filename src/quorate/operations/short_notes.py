@@ -1,4 +1,4 @@
-"""Texts of people that the ledger records or answers repeat: one printable line each."""
+"""Texts that people write, and the ledger or an answer repeats: each is one printable line."""
 
 from __future__ import annotations
 

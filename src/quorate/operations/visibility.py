@@ -74,7 +74,7 @@ def sees_owner(view: StateView, caller: Caller, owner: str) -> bool:
 
 
 def knows_token(view: StateView, caller: Caller, record: TokenRecord) -> bool:
-    """Return whether ``caller`` may see a token: its own; a tenant-admin also its tenants'."""
+    """Return whether ``caller`` may see a token: one of its own, or of a tenant-admin's tenants."""
     issued = record.issued
     if caller.oversees:
         return True

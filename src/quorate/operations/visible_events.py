@@ -110,7 +110,8 @@ class Sight:
             case BudgetApplied():
                 return {event.budget.owner}
             case RunSubmitted():
-                # So later events about the run need no lookup, not even in the archive.
+                # Stored, so that later events about the run need no lookup, not even in the
+                # archive.
                 self._owners[event.run.name] = event.run.owner
                 return {event.run.owner}
             case _:

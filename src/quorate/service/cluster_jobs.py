@@ -37,17 +37,17 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 30.0
-"""How often missing kinds are searched for again, and everything is compared."""
+"""How often all workloads are compared, and kinds that a cluster lacked are searched for again."""
 UNSURE_S: Final = 0.5
 """How long until pods that must end are checked again."""
 TROUBLE_S: Final = 5.0
-"""How long to wait after a failed record or change."""
+"""How long to wait after a failed commit, or a failed change of the cluster."""
 PAUSE_S: Final = 0.05
 """The pause after each comparison, so that a busy ledger is not compared all the time."""
 PART: Final = 20
 """Comparisons take at most 1/PART of the ledger thread's time."""
 ROUNDS_MAX: Final = 4
-"""How often ledger and cluster are compared in a row: a recorded change may lead to more."""
+"""How often ledger and cluster are compared in a row: one change may lead to others."""
 INVALID: Final = 422
 
 Patch = tuple[SeenJob, dict[str, Any]]
@@ -55,10 +55,11 @@ Patch = tuple[SeenJob, dict[str, Any]]
 
 @dataclass(slots=True)
 class Compared:
-    """The changes that are left to make in the cluster after the ledger has recorded its part.
+    """The changes to make in the cluster, after the ledger has recorded the new state of its runs.
 
-    ``seq`` is the sequence of the compared state, ``refused`` what the ledger refused, ``broken``
-    the workloads that a bug keeps waiting, and ``spent_s`` the time that the ledger thread spent.
+    ``seq`` is the sequence of the compared state, ``refused`` has the refused commands with their
+    reasons, ``broken`` the workloads that a bug keeps waiting, and ``spent_s`` the time that the
+    ledger thread spent.
     """
 
     seq: int
@@ -76,7 +77,7 @@ def record_jobs(
 ) -> Compared:
     """Record the workloads of a cluster, on the ledger thread.
 
-    A refusal is written to its workload.
+    The reason of a refusal is written to the workload that it concerns.
     """
     refused: dict[str, str] = {}
     began_s = monotonic()
@@ -110,9 +111,10 @@ def record_jobs(
 
 
 def _execute(engine: Engine, rules: JobRules, commands: Sequence[Command]) -> dict[str, str]:
-    """Execute ``commands`` on the ledger; return the refused ones, and why.
+    """Execute ``commands`` on the ledger; return the reason for each refused one.
 
-    If a bug raises for one of them, each is executed by itself, so that only that one fails.
+    If a bug makes one command raise, each command is executed by itself, so that only that one
+    fails.
     """
     try:
         receipts = engine.execute_all(commands, actor=rules.actor)
@@ -180,7 +182,7 @@ class JobKeeper:
         self._broken: frozenset[str] = frozenset()
 
     def _tell(self) -> None:
-        """Have them compared soon; may be called from any thread."""
+        """Have ledger and cluster compared soon; may be called from any thread."""
         with suppress(RuntimeError):  # The event loop has ended, so there is no ledger to change.
             self._loop.call_soon_threadsafe(self._changed.set)
 

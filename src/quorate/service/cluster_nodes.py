@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
 """How long until a change of the ledger is compared with an unchanged cluster."""
 TROUBLE_S: Final = 5.0
-"""How long to wait after a failed record."""
+"""How long to wait after a failed commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class NodeChanges:
 def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: float) -> NodeChanges:
     """Return the commands that bring the ledger's nodes into agreement with the cluster.
 
-    The number of GPUs that a node offers matters only if nodes are declared by what they offer.
+    The number of GPUs that a node offers is compared only if the rules declare nodes.
     """
     pools = {name for name, pool in view.pools.items() if pool.executor_name == rules.actor}
     commands: list[Command] = []
@@ -100,7 +100,7 @@ def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: floa
 def _moved_nodes(view: FleetView, pools: Collection[str], seen: SeenNodes) -> tuple[str, ...]:
     """Return a sentence for each node whose labels differ from the ledger.
 
-    It is not declared again automatically: an operator may have declared it so on purpose.
+    Such a node is not declared again automatically: an operator may have declared it on purpose.
     """
     found: list[str] = []
     for name, record in view.nodes.items():
@@ -143,7 +143,7 @@ def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
 def wanted_status(
     health: Health, status: NodeStatus, mark: NodeMark | None, actor: str
 ) -> NodeStatus | None:
-    """Return the new status of a node with ``status`` and ``mark``; None if it stays.
+    """Return the new status of a node with ``status`` and ``mark``; None if the status stays.
 
     Undoes only a failure or a cordon that ``actor`` has recorded.
     """
@@ -165,10 +165,10 @@ def wanted_status(
 def _new_nodes(
     view: FleetView, pools: Collection[str], rules: NodeRules, seen: SeenNodes, now_s: float
 ) -> tuple[list[Node], list[LeftOut]]:
-    """Return the ready GPU nodes that the ledger does not have, and those that it cannot have.
+    """Return the ready GPU nodes to declare in the ledger, and those left out, with the reasons.
 
-    A node that the cluster keeps pods away from is declared only when that ends: the ledger would
-    place work on a declared node at once.
+    A node to which the cluster admits no new pods is not declared yet, because the ledger would
+    place work on it at once.
     """
     found: list[Node] = []
     left_out: list[LeftOut] = []
@@ -234,7 +234,7 @@ class NodeKeeper:
         self._moved: frozenset[str] = frozenset()
 
     def outages(self) -> dict[str, str]:
-        """Return why the nodes of the cluster cannot be followed; empty if they can."""
+        """Return why the nodes of the cluster cannot be followed; empty if they can be."""
         unseen = "" if self._watch is None else self._watch.trouble
         trouble = unseen or self._trouble
         return {f"{self._rules.actor} nodes": trouble} if trouble else {}

@@ -1,10 +1,11 @@
 """Shortens the pauses of the garbage collector in a process with a large state.
 
-A collection visits every live object, and stops all threads meanwhile: 100 ms for the state of
-10,000 nodes and their runs, every few seconds under load. After a collection that took long, the
-objects that it found alive are excluded from later collections. The state has no cycles, so
-reference counting still frees the parts that are replaced later. The only cost: cycles in use at
-that moment are never freed. Each such loss needs a long collection, so the losses stay few.
+A collection visits every live object, and stops all threads meanwhile. For the state of 10,000
+nodes and their runs this takes 100 ms, every few seconds under load. After a collection that took
+long, the objects that it found alive are excluded from later collections. The state has no cycles,
+so reference counting still frees the parts that are replaced later. The only cost is that reference
+cycles in use at that moment are never freed. Only a long collection has this cost, so the lost
+memory stays small.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ class CommitHealth:
     def failed(self, error: Exception) -> None:
         """Record why an order was not committed, if the store failed.
 
-        A service that is no longer the leader follows from then on; its store works.
+        The loss of the leadership is no failure: the service follows from then on, and its store
+        works.
         """
         if not isinstance(error, StoreError) or isinstance(error, NotLeaderError):
             return

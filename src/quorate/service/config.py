@@ -52,7 +52,7 @@ class Configuration:
     run_memory_bytes: int
     run_processes_max: int
     clusters: Clusters | str
-    """Empty if there are none."""
+    """Empty if no clusters are configured."""
     kubernetes_namespace: str
     kubernetes_home: str
     node_not_ready_s: float
@@ -60,7 +60,7 @@ class Configuration:
     tolerated_taints: str
     """The keys of taints, separated by commas."""
     declare_nodes: str
-    """The names of clusters, separated by commas; so are the next two fields."""
+    """The names of clusters, separated by commas, as in the next two fields."""
     kubernetes_resources: str
     job_clusters: str
     kubernetes_admission: Address | str
@@ -72,9 +72,7 @@ class Configuration:
     reports_folder: str
     quorum_name: str
     quorum_advertise: str
-    """Empty if other services reach this one at its listen address; so is
-    ``quorum_grpc_advertise``.
-    """
+    """Empty if other services reach this one at its listen address, as in the next field."""
     quorum_grpc_advertise: Address | str
     quorum_ca: str
     log_format: str

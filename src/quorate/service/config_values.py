@@ -30,7 +30,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -40,7 +40,7 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it means every address of this machine."""
+        """Whether the address stands for all addresses of this machine."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:
@@ -55,7 +55,7 @@ class WrongSettingError(Exception):
 
 
 def text(value: object) -> str:
-    """Return one printable line."""
+    """Return the value, if it is one printable line."""
     if isinstance(value, str) and value.isprintable():
         return value
     raise WrongSettingError("must be text on one line")
@@ -219,7 +219,7 @@ def clusters(value: object) -> Clusters:
 
 
 def names(value: object) -> str:
-    """Return names, separated by commas, from such text or from a list."""
+    """Return names separated by commas; the value is such a text, or a list."""
     found = value.split(",") if isinstance(value, str) else value
     if not isinstance(found, list) or not found:
         raise WrongSettingError("must be names separated by commas, or a list of names")
@@ -230,7 +230,7 @@ def names(value: object) -> str:
 
 
 def taint_keys(value: object) -> str:
-    """Return keys of taints, separated by commas, from such text or from a list; may be empty."""
+    """Return keys of taints separated by commas; the value is such a text, or a list."""
     found = value.split(",") if isinstance(value, str) else value
     if found in ([""], []):
         return ""

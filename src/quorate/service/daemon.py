@@ -347,7 +347,7 @@ class Daemon:
 
 
 class _Server(GuardedServer):
-    """Closes watchers first when it stops: they would never end by themselves."""
+    """A server that closes watchers first when it stops: they never end by themselves."""
 
     def __init__(
         self,

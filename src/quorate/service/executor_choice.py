@@ -41,8 +41,8 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 def make_executor(configuration: Configuration, clock: Clock) -> ServedExecutor | None:
     """Return the executor; None if this service runs no work.
 
-    Pools choose among ``local`` and the configured clusters. A simulation applies to all pools.
-    Raises ``CommandError`` if a kubeconfig cannot be used.
+    Pools choose among ``local`` and the configured clusters. A simulated executor runs the work of
+    all pools. Raises ``CommandError`` if a kubeconfig cannot be used.
     """
     if configuration.executor == "simulated":
         return SimulatedRoom(clock)

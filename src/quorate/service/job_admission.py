@@ -2,7 +2,8 @@
 
 A workload with an owner becomes a run. When the run starts, the workload is pinned to the nodes of
 its leases and resumed. When the run must stop, the workload is suspended, and the leases end when
-none of its pods is left. Nothing is stored: each difference is found again after a restart.
+none of its pods is left. This module stores nothing: after a restart it finds each difference
+again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ The grace period of a pod begins later than the stop.
 
 @dataclass(slots=True)
 class JobChanges:
-    """The commands to record, the changes to the cluster, and the workloads whose pods to look for.
+    """The commands to record, the changes to the cluster, and the workloads with pods to find.
 
     ``submitted`` has the workloads of the ``Submit`` commands, by run. ``gone`` has the workloads
     without pods, if their pods were looked for; ``overdue`` has those whose pods have outlived the
@@ -165,7 +166,7 @@ def _suspend(job: SeenJob, message: str, found: JobChanges) -> None:
 
 
 def _keep_going(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) -> None:
-    """Let a workload work while its run has leases, stop it, or report how it has ended."""
+    """Let a workload work while its run has leases, stop it, or report the run's end."""
     name = record.spec.name
     if _ends_leases(view, record):
         _suspend(job, f"run {name} has to stop", found)
@@ -209,7 +210,7 @@ def _start(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) 
     is_alone = view.pools[record.spec.pool].whole_nodes
     wrong = _changed(job, record) or misfit(job, gpus_of, is_alone=is_alone)
     if wrong:
-        # It may have worked before, and have been changed since.
+        # The workload may have worked before, and may have been changed since.
         if _is_gone(job.workload, found):
             found.commands.append(Fail(name, wrong, has_gone=True))
         return

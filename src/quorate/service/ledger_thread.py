@@ -80,13 +80,14 @@ _LOG = logging.getLogger(__name__)
 WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; above that, callers must try again later."""
 OTHERS_S_MAX: Final = 0.05
-"""How long submits may wait while the thread answers other requests, at least one of them."""
+"""How long submits may wait while the thread answers other requests; it answers at least one."""
 SUBMITS_CPU_S_MAX: Final = 0.25
-"""How much CPU time deciding the submits of one block may take before others are answered."""
+"""How much CPU time deciding the submits of one block may take before other requests are answered.
+"""
 LARGE_CPU_S_MAX: Final = 2.0
 """How much CPU time deciding one large request may take; a slower one is refused."""
 SETTLED_S_MAX: Final = 1.0
-"""How long a read of a leader waits for the block that it shows, and that may not be recorded."""
+"""How long a leader's answer to a read waits until etcd confirms the block that it shows."""
 UNSETTLED: Final = (
     "etcd has not confirmed yet what this answer would show; ask again in a moment, or ask another "
     "service"
@@ -102,7 +103,7 @@ class Listener(Protocol):
     """Called on the ledger thread after something was recorded; must be quick."""
 
     def __call__(self, engine: Engine) -> None:
-        """Handle the event that the head of the engine's ledger has moved."""
+        """React to a new head of the engine's ledger."""
         ...
 
 
@@ -371,8 +372,9 @@ class LedgerThread:
     async def _read(self, question: Question, place: Place) -> Reply:
         """Return the answer of a reader; raises ``CommandError`` if it refuses the request.
 
-        A reader of a leader may have a block whose append was not answered yet. Its answer waits
-        for that: else the next read, from a reader that is behind, would show an older state.
+        A leader's reader may have read a block whose append is not confirmed yet. Its answer waits
+        for the confirmation: otherwise the next read, by a slower reader, could show an older
+        state.
         """
         assert self._readers is not None, "asked where there are readers"
         found, seq = await self._readers.ask(question, place)
@@ -557,7 +559,7 @@ class LedgerThread:
     def _answer_submits(self, engine: Engine) -> None:
         """Commit a group of waiting submits as one block.
 
-        Once deciding them has taken its time, the rest of the group waits for the next block.
+        When their CPU time is used up, the rest of the group waits for the next block.
         """
         queued_requests = self._line.submits(GROUP_MAX)
         if queued_requests:
@@ -644,8 +646,8 @@ class LedgerThread:
         try:
             view = engine.view
         except QuorateError as error:
-            # The stored ledger cannot be read back. The next caller gets the error, and the read is
-            # tried again.
+            # The stored ledger cannot be read back. The next caller gets the error, and then the
+            # read is repeated.
             _LOG.warning("the ledger cannot be read: %s", error)
             return
         self._tokens = view.tokens

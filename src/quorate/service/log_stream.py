@@ -25,7 +25,7 @@ KEPT_BYTES_MAX: Final = 1024 * 1024
 GATHER_S: Final = 0.05
 """How long lines of requests are gathered."""
 LAST_S: Final = 1.0
-"""How long the service waits for such a reader when it ends."""
+"""How long the service waits for a slow reader of the log when it ends."""
 _LOOK_MS: Final = 1_000
 
 
@@ -102,7 +102,7 @@ class StreamLog(logging.Handler):
             except BlockingIOError:
                 written = 0  # Another process has made the stream non-blocking.
             except OSError:
-                # The reader is gone, or the disk is full; there is no other place to report it.
+                # The reader has ended, or the disk is full; the error cannot be reported elsewhere.
                 self._left_out += sum(part.endswith(b"\n") for part in parts)
                 continue
             if written < len(chunk):

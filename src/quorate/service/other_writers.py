@@ -1,10 +1,10 @@
 """Reads what other services append to the ledger, as soon as it is recorded.
 
 Only a ledger in a shared store is followed. A store with a leader reports when its head has moved,
-so this service has their events a moment later. In addition the head is read every half second, so
-that a service knows and reports how old its state may be, even if the store stops reporting.
-``HeadWatch`` does both on threads of its own, so that the ledger thread answers requests while the
-store cannot be reached.
+so this service has their events a moment later. In addition the service reads the head every half
+second, so that it knows how old its state may be, even if the store stops reporting. ``HeadWatch``
+does both on threads of its own, so that the ledger thread answers requests while the store cannot
+be reached.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AWAY_S: Final = 5.0
 class HeadLook:
     """A read of the head: at ``asked_s`` of the monotonic clock, ``seq`` was the last event.
 
-    A read without an answer has its reason in ``trouble``, and the ``seq`` and time of the last
+    If a read got no answer, ``trouble`` says why, and ``seq`` and ``asked_s`` are those of the last
     answer.
     """
 
@@ -134,7 +134,7 @@ class OtherWriters:
         return max(0.0, self._next_s - monotonic())
 
     def read_on(self) -> bool:
-        """Apply blocks of other services, if it is time to; return whether there were any."""
+        """Apply blocks of other services, if a read is due; return whether there were any."""
         if self.wait_s() > 0:
             return False
         watch = self._watch

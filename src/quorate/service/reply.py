@@ -1,4 +1,4 @@
-"""Responses: in the requested form, made by the owner of the state."""
+"""Responses in the requested form, made by the thread or process that has the state."""
 
 from __future__ import annotations
 

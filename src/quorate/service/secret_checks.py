@@ -1,4 +1,4 @@
-"""Checks that the secrets beside a ledger are its own, and says what fails without them."""
+"""Checks that the secrets beside a ledger belong to it, and says what fails without them."""
 
 from __future__ import annotations
 

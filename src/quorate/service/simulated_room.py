@@ -1,7 +1,7 @@
-"""A simulated executor on the real clock: work takes as long as it was declared to.
+"""A simulated executor on the real clock: work takes its declared duration.
 
-For experiments without GPUs. Its progress is lost when the program ends: then work begins again,
-under the same leases.
+For experiments without GPUs. The progress of work is lost when the program ends; after a restart
+work begins again under the same leases.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class SimulatedRoom:
         """Forget everything, as a program that ends does."""
 
     def next_ms(self) -> int | None:
-        """Return when the next simulated event happens; now, if it has happened.
+        """Return when the next simulated event happens; the present time, if it has happened.
 
-        Work that ends during a commit is in no report that was read before.
+        Work may have ended during a commit, after the last read of reports.
         """
         if self.machines.reports() != self._reported:
             return self._timeline.now_ms

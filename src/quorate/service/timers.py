@@ -19,13 +19,13 @@ from quorate.ports.executor_port import ServedExecutor
 _LOG = logging.getLogger(__name__)
 
 SLEEP_S_MAX: Final = 60.0
-"""The longest sleep of the thread: the clock may have been set meanwhile."""
+"""The longest sleep of the thread, so that it soon notices a clock that was set."""
 TROUBLE_S: Final = 1.0
 """How long until a due action that the store refused is tried again."""
 PAUSE_S_MAX: Final = 1.0
-"""How late an action may be that a commit has made due at once."""
+"""How late an action may be carried out that a commit has made due at once."""
 _PAUSES: Final = 10
-"""The pause as a multiple of the computing time: at most a tenth of the time goes into it."""
+"""The pause as a multiple of the computing time: at most a tenth of all time is computing time."""
 
 
 class Timers:

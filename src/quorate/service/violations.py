@@ -1,4 +1,4 @@
-"""Stops the deciding of a service after a broken invariant, or a step of its clock.
+"""Stops a service from deciding after a broken invariant, or a step of its clock.
 
 The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the events that
 break the invariant, and the head that they follow. A block of this service that breaks an invariant

@@ -44,7 +44,7 @@ Any other exception is a bug.
 
 
 def code_of(error: Exception) -> str | None:
-    """Return the code of ``error``; None if it is a bug, which deserves a traceback."""
+    """Return the code of ``error``; None for a bug, which gets a traceback."""
     return next((code for kind, code in ERRORS if isinstance(error, kind)), None)
 
 

@@ -29,7 +29,7 @@ class Exit(IntEnum):
 
 
 KEY_OPTION: Final = "--idempotency-key"
-"""The option with which a command that was ``UNCERTAIN`` is repeated, and carried out once."""
+"""The option for repeating an ``UNCERTAIN`` command so that it is carried out only once."""
 
 UNKNOWN_NAME: Final = "unknown-name"
 """The fault of a request for a name that does not exist; a refusal has the same code."""
@@ -38,7 +38,8 @@ UNKNOWN_NAME: Final = "unknown-name"
 class CommandError(Exception):
     """A command has failed; each of ``lines`` is one fault with its remedy.
 
-    ``fault`` is the code for programs. If there are ``refusals``, it is the code of the first.
+    ``fault`` is the code for programs. If there are ``refusals``, ``fault`` is the code of the
+    first.
     """
 
     def __init__(

@@ -30,10 +30,10 @@ class MarkNode(Write, kw_only=True, frozen=True):
 
 
 class NodeWiped(Write, kw_only=True, frozen=True):
-    """A node that is clean or, with ``failed``, could not be wiped.
+    """A report that a node is clean or, with ``failed``, could not be wiped.
 
-    With ``after``, only if that claim was the last one on the node, so that a late report does not
-    free a node that was claimed again.
+    With ``after``, the report counts only if that claim was the last one on the node, so that a
+    late report does not free a node that was claimed again.
     """
 
     node: Name
@@ -72,8 +72,8 @@ class ReleaseClaim(Write, kw_only=True, frozen=True):
 class Resolve(KeyedWrite, kw_only=True, frozen=True):
     """How many GPUs to free, in addition to those that are free, and in which scope.
 
-    Without domains the scope is everywhere. A domain is given by its key, region/cluster/domain, or
-    by its last part if that is unique. ``regions`` and ``clusters`` limit the domains to those
+    Without domains the scope has all domains. A domain is given by its key, region/cluster/domain,
+    or by its last part if that is unique. ``regions`` and ``clusters`` limit the domains to those
     within them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that it
     bounds are freed. Without a ``pool`` the pool is ``default``, or the only one that has the
     flavor.

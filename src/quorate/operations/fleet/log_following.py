@@ -27,7 +27,7 @@ class LogFollower:
         self.is_over = False
 
     def check(self, context: RequestContext) -> None:
-        """Check whether the run is over; raises ``CommandError`` if the caller lost sight of it.
+        """Check whether the run is over; raises ``CommandError`` if the caller may not see it.
 
         A run that is over writes nothing more, so a read after this check gets all output.
         """

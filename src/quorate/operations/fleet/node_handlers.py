@@ -31,7 +31,7 @@ _INSTEAD: Final = {
 def mark_node(
     context: RequestContext, asked: fleet_operations.MarkNode, operation: Operation
 ) -> Order:
-    """Return the order to set a node to the status that the operation means."""
+    """Return the order to set a node to the status that the operation stands for."""
     verb, name = operation.about, asked.node
     check_node(context, name)
     now = context.recorded.node_status.get(name, NodeStatus.READY)

@@ -115,7 +115,7 @@ def kept_logs(context: RequestContext, name: str) -> Logs:
 
 
 def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
-    """Raise an error if the pool's cluster keeps the run's output; it names the command to use."""
+    """Raise an error, which names the command to use, if the pool's cluster keeps the output."""
     name, owner = record.spec.name, record.spec.owner
     pool = context.moment.view.pools[record.spec.pool]
     if pool.executor is not PoolExecutor.KUBERNETES:

@@ -24,7 +24,7 @@ class AboutRun(Asked, kw_only=True, frozen=True):
     """A submitted run.
 
     With ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
-    are planned for this answer, up to a bound, which the answer states.
+    are planned for this answer, up to a bound that the answer states.
     """
 
     run: Name
@@ -61,10 +61,10 @@ class PictureRequest(Asked, kw_only=True, frozen=True):
 class Forecast(Given, kw_only=True, frozen=True):
     """When a run starts, and the conditions of that start; unknown fields are null.
 
-    ``exact`` is set if the start was searched beyond the pool's depth. It says whether the run was
-    ``reached``, and how many waiting ``runs`` were planned for that, at most ``runsMax``. The run
-    starts by ``p50Start`` in half, and by ``p90Start`` in nine of ten cases, judging by how long
-    the owners' last runs took.
+    ``exact`` is set if the start was searched beyond the pool's depth. Its field ``reached`` says
+    whether the search reached the run, and ``runs`` how many waiting runs the search planned, at
+    most ``runsMax``. The run starts by ``p50Start`` in half, and by ``p90Start`` in nine of ten
+    cases, judging by how long the owners' last runs took.
     """
 
     run: str
@@ -166,7 +166,7 @@ class Shown(Given, kw_only=True, frozen=True):
 class Picture(Given, kw_only=True, frozen=True):
     """The state of a run, of reservations or of a pool, as of a sequence.
 
-    That of a run is its ``forecast``, and the ``progress`` that it has reported.
+    The picture of a run has its ``forecast``, and the ``progress`` that it has reported.
     """
 
     as_of: str

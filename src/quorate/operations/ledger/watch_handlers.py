@@ -58,11 +58,11 @@ class Watched:
             raise unknown(view, caller, "pool", self.pool)
 
     def is_over(self, view: StateView) -> bool:
-        """Return whether no further event can be about it."""
+        """Return whether no further event can be about the target."""
         return self.run is not None and view.runs[self.run].phase in TERMINAL
 
     def concerns(self, event: Event, view: StateView) -> bool:
-        """Return whether ``event`` is about it; ``view`` is the state after the event."""
+        """Return whether ``event`` is about the target; ``view`` is the state after the event."""
         if self.run is not None:
             return self.run in _runs_of(event, view)
         if self.reservations and reservation_of(event) is None and conflict_of(event) is None:

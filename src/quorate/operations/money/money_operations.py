@@ -45,7 +45,7 @@ class UserUsageRequest(Asked, kw_only=True, frozen=True):
 
 
 class GetStatement(Asked, kw_only=True, frozen=True):
-    """A ``month`` like 2026-11, by default this month up to now; of one budget, one tenant, or all.
+    """A ``month`` like 2026-11, by default this month up to now; one budget or tenant, or all.
 
     ``prices`` are the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``.
     """

@@ -36,7 +36,7 @@ NAMES_MAX: Final = 200
 class ListThings(Asked, kw_only=True, frozen=True):
     """At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier answer.
 
-    With ``names`` only those; ``at`` reads the state at a past instant.
+    With ``names``, only the named resources; with ``at``, the state at a past instant.
     """
 
     names: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()

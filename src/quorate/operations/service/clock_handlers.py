@@ -20,7 +20,7 @@ def show_clock(context: RequestContext, asked: Nothing, operation: Operation) ->
 
 
 def accept_clock(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return the status of the clock once the operator has accepted it."""
+    """Trust the clock as it is now, as the operator asks; return its status."""
     del asked, operation
     return _answer(_control(context).accept(context.caller.shown))
 

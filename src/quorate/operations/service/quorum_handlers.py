@@ -36,7 +36,7 @@ def cluster_members(context: RequestContext, asked: Nothing, operation: Operatio
 
 
 def step_down(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return the status of the leader after its request to step down."""
+    """Have this service step down as the leader; return its status before that."""
     del asked, operation
     control = _control(context)
     found = control.status()

@@ -87,7 +87,7 @@ class Tokens(Given, kw_only=True, frozen=True):
 
 
 class Whoami(Given, kw_only=True, frozen=True):
-    """The caller. ``tenants`` are those whose resources it sees."""
+    """The caller. ``tenants`` are the tenants whose resources it sees."""
 
     user: str
     role: str

@@ -14,7 +14,7 @@ _MS: Final = 1_000
 
 
 class AccountingCounts:
-    """The counts of a link, written by its thread. All are 0 if there is no link."""
+    """The metrics of a link, which its thread sets. All are 0 if there is no link."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         requests = counter(registry, m.ACCOUNTING_REQUESTS)
@@ -28,7 +28,7 @@ class AccountingCounts:
         self._oldest = gauge(registry, m.ACCOUNTING_OLDEST)
 
     def stands(self, status: LinkStatus, owners: int, reported: int, now_ms: int) -> None:
-        """Record the status of a link; ``reported`` of its ``owners`` owners have a report."""
+        """Record the status of a link; ``reported`` of its ``owners`` have hours from it."""
         for key, count in (
             ((m.Purpose.REMAINING, m.Way.DONE), status.answers),
             ((m.Purpose.REMAINING, m.Way.FAILED), status.failures),

@@ -28,7 +28,7 @@ from quorate.views.word_forms import age
 _LOG = logging.getLogger(__name__)
 
 SINK: Final = "waldur"
-"""The name of the link: the source of its reports, the actor of its events, part of its sink."""
+"""The name of the link: reports name it as their source, events as their actor."""
 DELIVERIES_MAX: Final = 100
 """How many parcels are delivered in one step."""
 News = ReportBudget | FallBack
@@ -47,7 +47,7 @@ class Pace:
 class Ends:
     """The ledger, outbox and accounting system of a link. ``record`` records a changed answer.
 
-    It runs on the ledger thread, and also gets the resource of each owner.
+    ``record`` runs on the ledger thread; its second argument has the resource of each owner.
     """
 
     ledger_id: str
@@ -79,7 +79,8 @@ class Link:
         """Carry out the work due at ``now_ms``; return when the next step is due.
 
         Raises ``StoreError`` if the ledger or the outbox cannot be used, or if the outbox belongs
-        to another ledger. Nothing is lost then, and the link still reads the remaining hours.
+        to another ledger. Even then no report is lost, and the link still reads the remaining
+        hours.
         """
         self._note_time(now_ms)
         if now_ms >= self._ask_ms:
@@ -95,15 +96,15 @@ class Link:
         return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
 
     def _note_time(self, now_ms: int) -> None:
-        """Make everything due if the clock was set back; else the link would wait for old times."""
+        """Make all work due if the clock was set back, so that no work waits for the old time."""
         if now_ms < self._last_ms:
             self._ask_ms = self._report_ms = now_ms
             for owner, known_ms in self.status.answered_ms.items():
-                # Otherwise the answer would stay valid until the clock reaches its old time again.
+                # Otherwise the answer would stay valid until the clock reaches the old time again.
                 self.status.answered_ms[owner] = min(known_ms, now_ms)
         self._last_ms = now_ms
 
-    # --- What is left ---
+    # --- Remaining hours ---
 
     def _ask(self, now_ms: int) -> None:
         """Read the remaining hours of each owner, and record changes."""
@@ -115,8 +116,8 @@ class Link:
                     raise AccountingDownError(down)
                 told = self._ends.accounting.remaining(link.resource, link.components)
             except AccountingError as error:
-                # If the system is down for one owner, it is down for the next; a refusal concerns
-                # one owner.
+                # If the system is down, it is down for all owners; a refusal concerns this owner
+                # only.
                 down = str(error) if isinstance(error, AccountingDownError) else ""
                 silent = self._silent(link, now_ms, str(error))
                 news += [] if silent is None else [silent]
@@ -147,10 +148,10 @@ class Link:
             note = f"it has not answered for {age(now_ms - known_ms)}: {why}"
         return FallBack(owner, SINK, note, resource=link.resource)
 
-    # --- What was used ---
+    # --- Reports of usage ---
 
     def _check_place(self) -> None:
-        """Check once that the outbox belongs to this ledger; without that nothing is reported."""
+        """Check once that the outbox belongs to this ledger; until then nothing is reported."""
         if not self._is_placed:
             store = self._ends.reading()
             try:
@@ -162,8 +163,8 @@ class Link:
     def _collect(self, now_ms: int) -> None:
         """Add parcels to the outbox for amounts that changed since the last report.
 
-        An amount is the total of a month, and replaces earlier ones. So a month has at most one
-        waiting parcel, and gets the next one after that was delivered.
+        An amount is the total of a month, and replaces earlier reports. So a month has at most one
+        waiting parcel, and gets its next parcel after the waiting one was delivered.
         """
         waiting = self._ends.outbox.waiting(self.sink)
         if waiting.parcels >= WAITING_MAX:
@@ -186,8 +187,8 @@ class Link:
 
     def _changed(self, now_ms: int) -> Iterator[Parcel]:
         for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
-            # A line has the name of the resource, not of the owner: the next owner that is linked
-            # to the resource replaces the same figure.
+            # A line is named after the resource, not the owner: an owner that is linked to the
+            # resource later replaces the same figure.
             line = f"{link.resource}/{month.name}"
             what = consumption.amounts
             if self._told.get(line) == what or line in self._waiting:
@@ -214,7 +215,7 @@ class Link:
                 _LOG.log(level, "%s: %s was not accepted yet: %s", told.note, parcel.line, error)
                 outbox.failed(self.sink, parcel.key, now_ms, str(error))
                 if isinstance(error, AccountingDownError):
-                    return  # It will not answer for the next parcel either.
+                    return  # The system will not accept the next parcel either.
                 self._drop_former(parcel, told.resource)
                 continue
             outbox.delivered(self.sink, parcel.key)

@@ -2,9 +2,9 @@
 
 Each hour of an owner's own runs counts for the resource that the owner was linked to at that time;
 hours without a link count for none. An amount is the usage of a resource in a month, rounded down
-to hundredths of an hour. So the months never add up to more than was used, each leaves out less
-than a hundredth of an hour, and none shrinks when an owner is unlinked or linked to another
-resource.
+to hundredths of an hour. So the amounts of all months never add up to more than the usage, each
+amount is too low by less than a hundredth of an hour, and no amount shrinks when an owner is
+unlinked or linked to another resource.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from quorate.service.accounting.waldur_links import LinkedOwner
 from quorate.views.month import Month, month_of
 
 MONTHS_BACK: Final = 2
-"""How many earlier months are computed again: runs that end late are reported late."""
+"""How many earlier months are computed again: a late event may change their usage."""
 WINDOW_DAYS: Final = 31 * (MONTHS_BACK + 1)
 HUNDREDTH_MS: Final = HOUR_MS // 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """The time in which an owner was linked to a resource; ``until_ms`` is None while it is."""
+    """The time of a link of an owner to a resource; ``until_ms`` is None until it ends."""
 
     resource: str
     from_ms: int
@@ -63,7 +63,8 @@ class Ledgering:
         """Yield (link, month, usage) of each resource, for this month and earlier ones.
 
         Includes resources that the owners of ``links`` were linked to before: usage from before the
-        change may not have been reported yet. Those have the present component names.
+        change may not have been reported yet. Reports for such former resources use the present
+        component names.
         """
         for link in (*links, *self._former(links)):
             for month in months_until(now_ms):
@@ -75,7 +76,8 @@ class Ledgering:
     def _link(self, owner: str, resource: str, at_ms: int) -> None:
         mine = self._stretches[owner]
         if resource:
-            # Older events name no resource; they mean the first one that a later event names.
+            # Older events name no resource; they concern the first resource that a later event
+            # names.
             mine[:] = [each if each.resource else replace(each, resource=resource) for each in mine]
         if mine and mine[-1].until_ms is None:
             if mine[-1].resource == resource:
@@ -118,7 +120,7 @@ class Ledgering:
         told = ((link.gpu, gpu_ms), (link.node, node_ms))
         return Consumption(
             resource=link.resource,
-            # The last instant that counts: the next one may belong to another month.
+            # The last instant of the stretch; the next instant may belong to another month.
             at_ms=until_ms - 1,
             amounts=tuple(Amount(name, ms // HUNDREDTH_MS) for name, ms in told if name),
             note=f"quorate: {link.owner}",

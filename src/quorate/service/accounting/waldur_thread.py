@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 RECORD_S_MAX: Final = 60.0
 """How long recording may take before it is tried again."""
 SLEEP_S_MAX: Final = 60.0
-"""The longest sleep of the thread: the clock may have been set meanwhile."""
+"""The longest sleep of the thread, so that it soon notices a clock that was set."""
 TROUBLE_S: Final = 5.0
 """How long to wait after an error of this service, not of Waldur."""
 TOKEN_BYTES_MAX: Final = 1_024
@@ -129,7 +129,7 @@ class Worker:
             outbox.close()
 
     def _open_outbox(self, ledger: str) -> Outbox | None:
-        """Return the outbox as soon as it can be opened; None if stopped before."""
+        """Return the outbox as soon as it can be opened; None if the thread is stopped first."""
         while not self._stopping.is_set():
             try:
                 return open_outbox(ledger)

@@ -15,12 +15,13 @@ from quorate.views.statuses import UNAUTHENTICATED
 
 _TOKEN_PARTS: Final = 3
 _NO_DIGEST: Final = "0" * 64
-"""Compared with the secret if there is no such token, so that both cases take equally long."""
+"""Compared with the caller's secret if the token is unknown, so that both cases take equally long.
+"""
 HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quorate token issue"
 
 
 class Trust(Protocol):
-    """Authenticates callers by tokens of a trusted issuer: ``service/auth/oidc.py``."""
+    """Authenticates callers by tokens of a trusted issuer, as ``service/auth/oidc.py`` does."""
 
     async def caller_of(self, token: str) -> Caller:
         """Return the caller that ``token`` was issued to; raises ``CommandError`` if invalid."""
@@ -28,7 +29,7 @@ class Trust(Protocol):
 
 
 class Authenticator:
-    """Authenticates callers. ``token`` returns an access token by its id."""
+    """Authenticates callers. ``token`` returns the access token with an id."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 The dashboard sends the user to the issuer with a challenge, and gets a code. The service exchanges
 the code together with the verifier of the challenge (PKCE, RFC 7636), because the page may call no
-other host (docs/adr/0055). The service stores none of these.
+other host (docs/adr/0055). The service stores neither code, verifier nor token.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Endpoints:
 
 
 class CodeSignIn:
-    """Signs users in at the issuer, as a client of it. For one event loop."""
+    """Signs users in at the issuer, as its client; used in one event loop only."""
 
     def __init__(self, oidc: Oidc, client: OidcClient, clock: Clock) -> None:
         self.issuer: Final = oidc.issuer
         self.client: Final = client
         self._secret = _secret_of(client)
-        # An ID token is issued to the client, an access token to an audience: use the accepted one.
+        # The audience of an ID token is the client; use it if that is the accepted audience.
         self._kind = "id_token" if oidc.audience == client.client_id else "access_token"
         self._clock = clock
         self._asking = asyncio.Lock()
@@ -67,10 +67,11 @@ class CodeSignIn:
         self._under_way = 0
 
     async def endpoints(self) -> Endpoints:
-        """Return the issuer's endpoints; raises ``CommandError`` if it does not state them."""
+        """Return the issuer's endpoints; raises ``CommandError`` if the issuer states none."""
         async with self._asking:
             if self._is_due():
-                # Stored first, so that an issuer that is down is not asked for every visitor.
+                # Stored before the request: not every visitor must cause a request to an issuer
+                # that is down.
                 self._asked_ms = self._clock.now_ms()
                 await self._discover()
         if self._found is None:
@@ -99,7 +100,7 @@ class CodeSignIn:
             self._trouble = ""
 
     async def token_for(self, code: str, verifier: str, redirect_uri: str) -> str:
-        """Exchange ``code`` for a token and return it; raises ``CommandError`` if it is refused."""
+        """Return the token for ``code``; raises ``CommandError`` if the issuer refuses it."""
         if self._under_way >= EXCHANGES_MAX:
             raise problem(
                 TOO_MANY_REQUESTS,
@@ -189,7 +190,7 @@ def _address_in(tree: Mapping[str, Any], name: str) -> str:
 
 
 def _object_of(answer: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in an answer; None if it is not one."""
+    """Return the JSON object in an answer; None if the answer is not a JSON object."""
     try:
         tree = msgspec.json.decode(answer)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -205,7 +206,7 @@ def _reason_of(error: IssuerRefusedError) -> str:
 
 
 def _secret_of(client: OidcClient) -> str:
-    """Return the secret of a confidential client, empty for others; raises ``KeyFileError``."""
+    """Return the secret of a client, empty for a public client; raises ``KeyFileError``."""
     if not client.secret_file:
         return ""
     path, what = Path(client.secret_file), "secret of the OIDC client"

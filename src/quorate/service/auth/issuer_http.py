@@ -12,7 +12,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 FETCH_S_MAX: Final = 5.0
-"""How long the issuer may take for each part of its answer; the whole may take twice that."""
+"""How long the issuer may take for a part of its answer; the whole may take twice as long."""
 _PART_BYTES: Final = 64 * 1024
 
 
@@ -26,7 +26,7 @@ class IssuerRefusedError(Exception):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Follows no redirects: the operator trusts the address, not its targets."""
+    """Follows no redirects: the operator trusts the configured address only."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Return None, which makes the redirect an error."""
@@ -39,9 +39,9 @@ def issuer_answer(
 ) -> bytes:
     """Return the answer of ``address``: to a GET, or to a POST of ``form``.
 
-    Raises ``IssuerRefusedError`` if it is an error, ``OSError`` if none comes in time, and
-    ``ValueError`` if it is too large. The caller has checked that the address uses TLS or is on
-    this machine.
+    Raises ``IssuerRefusedError`` if the answer is an error, ``OSError`` if no answer comes in time,
+    and ``ValueError`` if the answer is too large. The caller has checked that the address uses TLS
+    or is on this machine.
     """
     data = None if form is None else urlencode(form).encode()
     request = Request(  # noqa: S310 - checked, as above

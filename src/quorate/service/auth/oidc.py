@@ -2,7 +2,7 @@
 
 The issuer's keys come from a file or an address, and are cached. They are read again when a token
 names an unknown key, but at a limited rate: a caller that invents key ids must not cause a request
-to the issuer each time. A caller whose key is known never waits for that. Only a service that
+to the issuer each time. A caller whose key is known never waits for the issuer. Only a service that
 trusts an issuer imports this module, because the JWT library takes long to load.
 """
 
@@ -29,7 +29,7 @@ from quorate.views.statuses import UNAUTHENTICATED
 _LOG = logging.getLogger(__name__)
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
-"""Signatures that only the issuer can make: no ``none``, and no shared secrets."""
+"""Algorithms with a private key of the issuer: neither ``none``, nor those with a shared secret."""
 LEEWAY_S: Final = 30
 """How far the issuer's clock may be off."""
 KEYS_MS_MAX: Final = 3_600_000
@@ -45,7 +45,7 @@ _ROLES_OF_TENANTS: Final = (Role.TENANT_ADMIN, Role.USER)
 class OidcKeys:
     """The issuer's keys by id. For one event loop.
 
-    ``trouble`` says why the last read failed; empty if it did not.
+    ``trouble`` says why the last read of the keys failed; empty if it succeeded.
     """
 
     def __init__(self, source: str, clock: Clock) -> None:
@@ -64,8 +64,8 @@ class OidcKeys:
         """
         known = self._keys.get(name)
         if self._is_due(KEYS_MS_MIN if known is None else KEYS_MS_MAX):
-            # Stored before the result is known, so that an issuer that is down is not asked for
-            # every request.
+            # Stored before the result is known, so that not every request asks an issuer that is
+            # down.
             self._read_ms = self._clock.now_ms()
             self._reading = asyncio.create_task(self._read())
         if known is not None:
@@ -77,7 +77,7 @@ class OidcKeys:
         return self._keys.get(name)
 
     def _is_due(self, after_ms: int) -> bool:
-        """Return whether to read the keys: the last read is over, and began long enough ago."""
+        """Return whether no read of the keys is under way, and the last one began long ago."""
         if self._reading is not None and not self._reading.done():
             return False
         age_ms = None if self._read_ms is None else self._clock.now_ms() - self._read_ms
@@ -238,7 +238,7 @@ class OidcTrust:
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
         """Return the areas that the token is limited to, and the right to claim nodes if it has it.
 
-        A token whose claim names no known area must not count as one without limits.
+        A token whose claim names no known area must not count as a token without limits.
         """
         name = self._oidc.scopes_claim
         if not name:

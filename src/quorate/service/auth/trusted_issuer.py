@@ -1,6 +1,6 @@
-"""The trusted OIDC issuer, and which claims of its tokens have the role, tenant and user.
+"""The trusted OIDC issuer, and the claims of its tokens with the role, the tenant and the user.
 
-Also how the service is registered as its client, for signing in at the dashboard.
+Also the service's registration as a client of the issuer, for signing in at the dashboard.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LIFETIME_S_DEFAULT: Final = 86_400.0
 class Oidc:
     """The trusted issuer: ``keys`` is the path of a JWKS file, or its address.
 
-    ``*_claim`` name the claims. ``roles`` maps values of a claim to our roles, if they differ; a
-    claim that is a list may name only one known role. A token with a longer lifetime than
-    ``lifetime_s_max`` is refused.
+    ``*_claim`` name the claims. ``roles`` maps values of the role claim to roles of Quorate, if the
+    words differ; a claim that is a list may name only one known role. A token with a longer
+    lifetime than ``lifetime_s_max`` is refused.
     """
 
     issuer: str
@@ -37,7 +37,8 @@ class Oidc:
 class OidcClient:
     """This service as a client of the issuer, so that users sign in at the dashboard.
 
-    ``secret_file`` is empty for a public client. ``scopes`` are the scopes that it requests.
+    ``secret_file`` is empty for a public client. ``scopes`` are the scopes that the service
+    requests.
     """
 
     client_id: str

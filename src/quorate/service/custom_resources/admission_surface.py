@@ -1,9 +1,9 @@
 """The admission webhook of custom resources: its own HTTPS address, without access tokens.
 
 An API server sends no access token, and needs none: the answer depends only on the request, and
-reveals nothing of the ledger. So any pod that reaches the port can call it; connections and memory
-per client address are limited. With ``kubernetes.admission_ca`` a client must present a certificate
-of that authority.
+reveals nothing of the ledger. So any pod that reaches the port can call the webhook; connections
+and memory per client address are limited. With ``kubernetes.admission_ca`` a client must present a
+certificate of that authority.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OF_ADDRESS_MAX: Final = 64
 
 
 class _Protocol(GuardedProtocol):
-    """HTTP/1.1 for reviews: only the head of a request may take long."""
+    """HTTP/1.1 for reviews: with a time limit for the head of a request only."""
 
     slow_s_max = READ_S_MAX
 

@@ -1,4 +1,4 @@
-"""The operator's writes to a cluster: finalizers, statuses, and objects of Quorate's own.
+"""The operator's writes to a cluster: finalizers, statuses, and objects that only Quorate writes.
 
 No code waits for a write. When a request ends, the cluster is compared with the ledger again. That
 comparison finds the next writes, and those that were refused or not answered.
@@ -37,7 +37,7 @@ SELDOM_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """The inputs of a resource's last status; it need not be computed again until ``until_s``."""
+    """The inputs of a resource's last status, which need not be computed before ``until_s``."""
 
     resource: Resource
     ledger: object
@@ -190,7 +190,7 @@ class ClusterWrites:
         return writes, looked
 
     def mirror(self, resources: Iterable[Resource], seen: Seen, picture: LedgerPicture) -> None:
-        """Create, change and delete objects of Quorate's own."""
+        """Create, change and delete the objects that only Quorate writes."""
         found = self._mirror.changes(resources, seen, picture)
         for own in found.made:
             shown = f"{own.kind.name} {own.name}"

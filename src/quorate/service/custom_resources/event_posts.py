@@ -1,8 +1,8 @@
 """Kubernetes Events of runs: one object for each reason of a run, with a count.
 
-``kubectl describe run`` shows them. They are best effort: nothing depends on them, and one that the
-cluster refuses is not sent again. A run has at most one Event per reason, and the same reason is
-written only once in a while.
+``kubectl describe run`` shows them. Nothing depends on these Events, and an Event that the cluster
+refuses is not sent again. A run has at most one Event per reason, which is written again only after
+some time.
 """
 
 from __future__ import annotations

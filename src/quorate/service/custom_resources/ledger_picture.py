@@ -1,4 +1,4 @@
-"""The ledger's data for the custom resources of a cluster, read at once by the ledger thread."""
+"""The ledger's data for the custom resources of a cluster, read by the ledger thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUDGET_SUMS: Final = ("totalGPUs", "activeGPUs", "reservedGPUs", "lentGPUs")
 class RunPicture:
     """A run: its document, its status, its open leases and its firm start.
 
-    ``ready`` is whether its work has begun; None if it does not run, or that is not known.
+    ``ready`` is whether its work has begun; None if the run has no leases, or this is unknown.
     """
 
     spec: Run
@@ -115,8 +115,8 @@ def read_picture(
 ) -> LedgerPicture:
     """Return the ledger's data for ``wanted``; objects that it does not have are left out.
 
-    Runs in ``kept`` have not changed since they were read, and are reused. A run is in the
-    namespace of its owner, whose users read it, so it contains only names that they may see.
+    Runs in ``kept`` have not changed since they were read, and are reused. The owner's users can
+    read the namespace of a run, so a run contains only names that they may see.
     """
     moment, view = context.moment, context.moment.view
     names: dict[str, list[str]] = {}

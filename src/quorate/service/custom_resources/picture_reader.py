@@ -1,8 +1,8 @@
 """Reads the ledger's data for custom resources repeatedly; reuses runs that have not changed.
 
-A run without events since the last read shows the same, except for figures that change with time. A
-waiting run also depends on other runs, so it is read every few seconds; a run in a pool with rounds
-is read each time.
+The status of a run without new events is the same as before, except for figures that change with
+time. A waiting run also depends on other runs, so it is read every few seconds; a run in a pool
+with rounds is read each time.
 """
 
 from __future__ import annotations

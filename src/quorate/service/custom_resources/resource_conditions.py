@@ -159,8 +159,8 @@ def eviction_conditions(
 ) -> tuple[Said, ...]:
     """Return the conditions of a run that was evicted because its pods were not ready in time.
 
-    They stay as in ``before`` until the run has ended: that it was evicted, whether it waits for
-    its next attempt, and that it was admitted again.
+    They say whether the run is evicted, and whether it was put back into the queue. A run that was
+    never evicted has none; later they follow from ``before``, the present conditions.
     """
     refusal = status.get("refusal") or {}
     if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:

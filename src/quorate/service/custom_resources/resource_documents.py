@@ -1,8 +1,8 @@
 """Custom resources as documents of the ledger, and their callers. Pure.
 
 Owners, budgets and pools have the same name in the cluster and in the ledger. The name of a run in
-the ledger ends with digits of its uid. So a run of another namespace, or one that is created again
-under a used name, is another run, and the same resource is never submitted twice.
+the ledger ends with digits of its uid. So resources of the same name, in different namespaces or
+created one after the other, are different runs, and one resource is never submitted twice.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def upstream_names(
 ) -> Callable[[str], str]:
     """Return a function from a run's name in ``namespace`` to its name in the ledger.
 
-    A name that no resource there has is used unchanged, as a name in the ledger.
+    If no resource in the namespace has the name, it is taken as a name in the ledger.
     """
 
     def name_of(name: str) -> str:

@@ -2,8 +2,8 @@
 
 It compares them after every start, and whenever one of them has changed. A resource that a user
 writes becomes a request, with that user as its caller; the ledger's data becomes its status.
-Between two comparisons the operator remembers only cached results and refused requests. So it needs
-no special code for a lost watch, a conflict or a restart (docs/adr/0046).
+Between two comparisons the operator keeps only caches and the refused requests. So a lost watch, a
+conflict or a restart needs no special code (docs/adr/0046).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ REST: Final = 3
 AGAIN_S: Final = 1.0
 """How long until the next comparison if the ledger failed, or the cluster cannot be watched."""
 PASSES_MAX: Final = 8
-"""How often one comparison repeats for resources that refer to ones it has just declared."""
+"""How often a comparison is repeated for resources that refer to resources it has just declared."""
 TOGETHER_MAX: Final = 64
 """How many runs are submitted at once, so that they share a commit."""
 _ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
@@ -292,7 +292,7 @@ class ResourceOperator:
         return await self._ask_all([*reversed(ended), *asked], picture.seq)
 
     def _may_try(self, resource: Resource, seq: int, *, is_first: bool) -> bool:
-        """Return whether to try a resource, which may have been refused before."""
+        """Return whether to send a resource's request now; False soon after a refusal."""
         refused = self._refused.get(resource.uid)
         if refused is None or not refused.is_of(resource):
             return True

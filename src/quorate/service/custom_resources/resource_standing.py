@@ -1,4 +1,4 @@
-"""Compares a custom resource with the ledger: its faults, and the ledger's data for it.
+"""Compares a custom resource with the ledger: finds its faults, and the ledger's data for it.
 
 Pure.
 """
@@ -156,7 +156,7 @@ def wanted_of(resources: Iterable[Resource]) -> Wanted:
 
 
 def of_ledger(resource: Resource, picture: LedgerPicture) -> RunPicture | Declared | None:
-    """Return the ledger's data for a resource; the same object while that has not changed."""
+    """Return the ledger's data for a resource; the same object until the data changes."""
     if resource.kind == RUN:
         return picture.runs.get(ledger_name(resource))
     return picture.declared.get((resource.kind.name, resource.name))

@@ -1,7 +1,7 @@
 """The status of a custom resource: the ledger's data for it, with conditions. Pure.
 
-Some figures change with every millisecond, such as the amount spent. They are written together with
-changes made by an event, and never alone.
+Some figures change with every millisecond, such as the amount spent. The operator writes them
+together with changes that an event has made, and never alone.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def status_of(
     now: str,
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the status of ``resource``; ``ledger`` is its status in the ledger, if it is there.
+    """Return the status of ``resource``; ``ledger`` is its status there, if it is in the ledger.
 
     ``fault`` is why it was last refused, or cannot be removed. ``before`` is its status in the
     cluster.

@@ -1,7 +1,8 @@
-"""The next step for one custom resource. Pure, and the same after every restart.
+"""The next step for one custom resource. Pure, and independent of restarts.
 
-A resource gets a finalizer before anything of it is in the ledger, and loses it when nothing of it
-is under way there. So whenever the operator ends, nothing is lost or left behind.
+The operator adds a finalizer to a resource before it declares the resource in the ledger, and
+removes the finalizer when the ledger has nothing of the resource under way. So the operator may end
+at any time, and no cleanup is forgotten.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The changes of a run between two of its statuses, for Kubernetes Events. Pure.
 
 ``kubectl describe run`` shows Events below the status. The operator writes an Event when a
-condition changes, or is false for a new reason. It writes none when only figures change.
+condition changes, or is false for a new reason, but not when only figures change.
 """
 
 from __future__ import annotations

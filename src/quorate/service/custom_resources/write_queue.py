@@ -3,7 +3,7 @@
 A new request for an object replaces its waiting one. While a request for an object is under way, no
 other is accepted for it; the comparison runs again when the request ends. So there are never more
 requests than objects, and none is made from a resource that another request is changing. After a
-failed request an object rests, longer each time; other objects do not wait for it.
+failed request the queue pauses for that object, longer each time, and continues with others.
 """
 
 from __future__ import annotations

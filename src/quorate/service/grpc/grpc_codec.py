@@ -169,7 +169,7 @@ def _fill_given(message: Any, tree: Any, given: Given) -> None:
 
 
 def _fitting(choice: Choice, tree: Any) -> type[Struct] | Many:
-    """Return the member of ``choice`` that fits ``tree``: a list, or the one with its fields."""
+    """Return the member of ``choice`` that fits ``tree``: a list, or the Struct with its fields."""
     fitting = [
         member
         for member in choice.members
@@ -186,8 +186,8 @@ def _fitting(choice: Choice, tree: Any) -> type[Struct] | Many:
 def fill(message: Message, tree: Mapping[str, Any], struct: type[Struct]) -> None:
     """Write ``tree``, a ``struct`` in JSON, into ``message``.
 
-    Fields of the tree that the struct lacks are left out: answers get new fields before their types
-    do.
+    Fields of ``tree`` that ``struct`` lacks are left out: an answer may have fields that its type
+    does not name yet.
     """
     message.SetInParent()
     for field in fields_of(struct):

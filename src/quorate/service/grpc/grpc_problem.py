@@ -18,7 +18,7 @@ LINE_CHARS_MAX: Final = 400
 
 
 class Problem(Struct, kw_only=True, frozen=True, rename="camel"):
-    """Why a request was refused; ``code`` is public for ever: docs/reference/refusals.md.
+    """Why a request was refused; ``code`` never changes its meaning: docs/reference/refusals.md.
 
     Each of ``lines`` is one fault with its remedy; ``refusals`` has the numbers. ``left_out``
     counts the lines that did not fit.

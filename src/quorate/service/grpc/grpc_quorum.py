@@ -44,7 +44,7 @@ from quorate.service.quorum.leader_trust import LeaderTrust
 from quorate.service.request_queue import unavailable
 
 MESSAGE_BYTES_MAX: Final = -1
-"""No limit: the leader limits requests itself, and answers have no limit."""
+"""No limit on the size of a message: the leader limits requests, and answers have no limit."""
 
 
 @dataclass(slots=True)
@@ -69,12 +69,12 @@ class GrpcQuorum:
         return begun(self.ledger_thread)
 
     def said(self, operation: Operation, asked: Struct, before: Begun) -> Metadata:
-        """Return the metadata on the age of an answer; ``before`` is from before it was made."""
+        """Return the metadata on the age of an answer; ``before`` is the freshness at its start."""
         is_order = operation.effect is Effect.WRITE and not is_dry_run(asked)
         return tuple(freshness(self.ledger_thread, before, is_order=is_order))
 
     def said_of_refusal(self, before: Begun) -> list[tuple[str, str]]:
-        """Return the metadata on the age of a refusal: the state that it was made from."""
+        """Return the metadata on the age of the state from which a refusal was made."""
         return freshness(self.ledger_thread, before, is_order=False)
 
     def is_elsewhere(self, operation: Operation, asked: Struct) -> bool:

@@ -123,7 +123,7 @@ class Method:
 class Schema:
     """All methods, and the messages, ``structs`` and ``groups``, by name.
 
-    ``taken`` are the Structs of requests: in those, a field that was left out can be recognised.
+    ``taken`` are the Structs of requests, which can tell an absent field from an empty one.
     """
 
     methods: tuple[Method, ...]

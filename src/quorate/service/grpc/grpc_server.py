@@ -99,7 +99,7 @@ class GrpcLimits:
     """Limits on one server, one connection and one call."""
 
     message_bytes_max: int = 4 * 1024 * 1024
-    """Protobuf decodes a message at once, which may take 25 times its length in memory."""
+    """Decoding a message may take 25 times its length in memory."""
     metadata_bytes_max: int = 16 * 1024
     rpcs_max: int = 2_000
     """Concurrent calls, including streams; one caller may have a quarter of them, an admin all."""
@@ -117,7 +117,7 @@ class GrpcLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcTls:
-    """Certificates and keys in PEM. With ``client_authority``, clients need a certificate of it."""
+    """Certificates and keys in PEM. With ``client_authority``, clients need its certificate."""
 
     certificate: bytes
     key: bytes

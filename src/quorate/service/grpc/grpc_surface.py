@@ -84,7 +84,7 @@ class Gate:
         try:
             caller = await self._doorkeeper.caller_of(authorization)
         except CommandError:
-            # Checked after authentication: a valid caller may share an address with one that
+            # Counted only after a failure: a valid caller may share an address with a caller that
             # guesses.
             self._failures.take(address)
             raise

@@ -23,7 +23,7 @@ from quorate.service.grpc.grpc_problem import cut
 from quorate.views.exits import CommandError, Exit
 
 EXACT_MAX: Final = 2**53
-"""A double holds every whole number up to this one."""
+"""The largest whole number up to which a double holds every whole number."""
 WHERE_CHARS_MAX: Final = 200
 """How many characters of a path a message repeats."""
 
@@ -41,7 +41,7 @@ class Budget:
         self._left = values_max
 
     def take(self, values: int, where: Path) -> None:
-        """Count so many values, found at ``where``; raises ``CommandError`` above the limit."""
+        """Count ``values`` more, found at ``where``; raises ``CommandError`` above the limit."""
         self._left -= values
         if self._left < 0:
             raise CommandError(

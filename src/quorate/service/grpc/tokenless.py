@@ -1,7 +1,7 @@
 """gRPC methods without a token: health checks and reflection, with limits on their streams.
 
-A stream may stay open for ever, and counts as a call of the server. Without a limit, one address
-could use up all calls, also those of callers with tokens.
+A stream may stay open for ever, and counts as one of the server's calls. Without a limit, one
+address could use up all calls, and callers with tokens would get none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REFLECTION_NAME: Final[str] = reflection.SERVICE_NAME
 OF_ALL_PART: Final = 8
 """Streams without a token may be 1/OF_ALL_PART of all calls."""
 OF_ADDRESS_PART: Final = 4
-"""One address may have 1/OF_ADDRESS_PART of those."""
+"""One address may have 1/OF_ADDRESS_PART of the streams without a token."""
 
 
 class TokenlessStreams:

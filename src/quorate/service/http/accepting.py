@@ -1,8 +1,8 @@
 """Counts connections from when they are accepted: before TLS, and before authentication.
 
 At the limit of open connections, the connection that has been idle longest is closed. A connection
-is idle until it has sent a complete request head, and between two requests. Clients reconnect then,
-as they do whenever a kept-alive connection is closed. A limit per address works in the same way.
+is idle until it has sent a complete request head, and between two requests. Its client reconnects,
+as after any close of a kept-alive connection. A limit per address works in the same way.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _LOG = logging.getLogger(__name__)
 IDLE_S_MIN: Final = 1.0
 """How long a connection must be idle before it may be closed for another one."""
 REFUSED_MAX: Final = 64
-"""How many connections above the limit get a response at once; more are closed without one."""
+"""How many connections above the limit get a response at once; further ones are closed without it.
+"""
 FULL_S: Final = 0.1
-"""How long nothing is accepted while the system is out of descriptors."""
+"""The pause before the next accept while the system has no descriptors left."""
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -171,7 +172,8 @@ class Acceptor:
             try:
                 accepted, peer = await loop.sock_accept(self._listening)
             except OSError as error:
-                # A client that has disconnected, or no descriptor left: neither ends the service.
+                # The client has disconnected, or no descriptor is left: neither must end the
+                # service.
                 if error.errno in _NO_DESCRIPTOR:
                     _LOG.error("no connection can be accepted: %s", error)
                     await asyncio.sleep(FULL_S)
@@ -189,7 +191,7 @@ class Acceptor:
             task.add_done_callback(self._beginning.discard)
 
     async def _begin(self, accepted: socket.socket, protocol: Any) -> None:
-        """Have a connection answered; it counts as idle until its handshake is done."""
+        """Start to serve a connection, which counts as idle until its handshake is done."""
         loop = asyncio.get_running_loop()
         protocol.counted = self._connections
         timeout_s = None

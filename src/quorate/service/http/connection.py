@@ -129,7 +129,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Answer an upgrade request like any other, and close the connection after it.
 
-        The bytes that followed were not read, so a later response would be taken for their answer.
+        The bytes after it were not read, so a client would take a later response for their answer.
         """
         cycle: Any = self.cycle
         if cycle is None or cycle.response_complete:
@@ -185,7 +185,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._wait()
 
     def _count_coming(self) -> None:
-        """Count the request that has fully arrived, unless it waits behind another one here."""
+        """Count a request that has fully arrived, unless it waits behind another request."""
         if self.shedding is None or self._coming_over is not None or self.pipeline:
             return
         if self.shedding.is_for_ledger(self.parser.get_method(), self.url):

@@ -1,6 +1,6 @@
 """Decodes a REST request for its operation: path, query, headers and body together.
 
-An unknown name is refused and named, so that no parameter is silently ignored.
+An unknown parameter is refused by its name, so that no parameter is silently ignored.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list[str]:
-    """Return a line for each of ``names`` that is not ``known``; above a limit they are counted."""
+    """Return a line for each of ``names`` that is not ``known``, up to a limit."""
     each = list(dict.fromkeys(names))
     left = len(each) - UNKNOWN_MAX
     told = [_unknown(name, known, what) for name in each[:UNKNOWN_MAX]]

@@ -1,4 +1,4 @@
-"""Watches: sends recorded events from a cursor on as server-sent events.
+"""Watches: sends the recorded events after a cursor as server-sent events.
 
 ``log_watcher.py`` sends the output of a run in the same way.
 
@@ -38,11 +38,11 @@ from quorate.views.statuses import USAGE
 WATCHERS_MAX: Final = 2_000
 """How many watches may be open at once."""
 WATCHES_OF_TENANT_MAX: Final = 1_000
-"""How many of them one tenant's users may have together."""
+"""How many watches the users of one tenant may have together."""
 WATCHES_OF_ONE_MAX: Final = 250
-"""How many of them one caller may have, as in gRPC; an admin may have more."""
+"""How many watches one caller may have, as in gRPC; an admin may have more."""
 WATCHES_KEPT: Final = 100
-"""How many are reserved for admins."""
+"""How many watches are reserved for admins."""
 READ_MAX: Final = 500
 """How many events are read at a time, before other requests are answered."""
 STANDING_S: Final = 15.0
@@ -279,7 +279,7 @@ def _part(body: bytes, *, is_last: bool = False) -> Message:
 
 
 def _beat(cursor: int) -> bytes:
-    """Return a comment, not an event, that moves the cursor of a client that has read any."""
+    """Return a comment instead of an event; its id moves the client's cursor."""
     if cursor < 0:
         return b": nothing yet\n\n"
     return b": at %d\nid: %d\n\n" % (cursor, cursor)

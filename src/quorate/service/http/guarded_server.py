@@ -41,6 +41,6 @@ class GuardedServer(uvicorn.Server):
             )
             for each in sockets
         ]
-        # The base class closes these like asyncio servers, and calls nothing else of them.
+        # The base class closes these like asyncio servers, and calls no other method of them.
         self.servers = acceptors
         self.started = True

@@ -75,10 +75,9 @@ async def when_free(
 
 
 def check_free(address: Address) -> None:
-    """Raise OSError if a process listens at ``address``, or none can.
+    """Raise OSError if a process listens at ``address``, or no process can.
 
-    A name may resolve to several addresses: if one of them is in use, it raises, as none may be
-    shared.
+    If a host name resolves to several addresses, all of them must be free.
     """
     places = _places(address)
     errors: list[OSError] = []

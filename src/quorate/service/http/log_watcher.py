@@ -1,7 +1,8 @@
 """Watches the output of a run: sends lines as they are stored, until the run has ended.
 
 A file does not report that it grows, so it is polled: often while the run writes, less often while
-it is silent. That happens outside the ledger thread, which only answers whether the run is over.
+it is silent. The polling is done outside the ledger thread, which only answers whether the run is
+over.
 """
 
 from __future__ import annotations

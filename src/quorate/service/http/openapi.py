@@ -113,7 +113,7 @@ def openapi_tree() -> dict[str, Any]:
 
 @cache
 def openapi_bytes() -> bytes:
-    """Return the document as bytes, which are the same for each call."""
+    """Return the document as bytes; each call returns the same bytes."""
     encoded = msgspec.json.Encoder(order=None).encode(openapi_tree())
     return msgspec.json.format(encoded, indent=1) + b"\n"
 

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16 * 1024
 BODY_BYTES_PER_S_MIN: Final = 16 * 1024
-"""The lowest rate at which a body must arrive, after a first period without a rate."""
+"""The lowest rate at which a body must arrive; its first seconds are not measured."""
 ABORT: Final = "quorate.abort"
 """The ASGI scope extension that aborts a connection."""
 COMING: Final = "quorate.coming"
@@ -45,7 +45,7 @@ _ONCE: Final = frozenset(
     }
 )
 _READ: Final = _ONCE | {b"accept"}
-"""Headers whose text is read here."""
+"""Headers that this service reads as text."""
 _READING: Final = ("GET", "HEAD")
 _CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")

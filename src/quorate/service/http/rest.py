@@ -109,7 +109,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Known:
-    """Finds the route: a path without placeholders by look-up, any other by trying all in order."""
+    """Finds the route: looks up a path without placeholders, and tries the others in order."""
 
     def __init__(self, fixed: Mapping[str, Answering], router: ASGIApp) -> None:
         self._fixed = fixed
@@ -163,7 +163,7 @@ class _Gate:
         try:
             caller = await self.parts.authenticator.caller_of(authorization_of(headers))
         except Exception:
-            # Checked after authentication: a valid caller may share an address with one that
+            # Counted only after a failure: a valid caller may share an address with a caller that
             # guesses.
             self._failures.take(_address(scope))
             raise
@@ -175,8 +175,8 @@ class _Gate:
 def waits_first(headers: Mapping[bytes, str], body_bytes: int) -> bool:
     """Return whether a request must wait for something before the ledger thread takes it.
 
-    It waits for a sequence, or for its body, which another thread reads. Waiting requests count,
-    too: otherwise a tenant could have twice its share.
+    It waits for a sequence, or for its body, which another thread reads. Waiting requests count
+    towards the tenant's share, which the tenant could otherwise use twice.
     """
     return MIN_SEQUENCE.encode() in headers or body_bytes > AT_ONCE_BYTES
 
@@ -248,7 +248,7 @@ class _Asked:
         try:
             with ledger_thread.admission.taken(caller) if is_written else nullcontext():
                 asking = ledger_thread.ask(caller, operation, asked, form)
-                # A write is carried out although its caller has disconnected: it may be half done.
+                # A write continues after its caller has disconnected, because it may be half done.
                 reply = await (_while_there(asking, receive) if is_read else asking)
         except CommandError:
             # A refusal, such as an unknown run, also depends on a state that may be old.

@@ -81,7 +81,7 @@ class Shedding:
         """Return the response to a rejected request in ``data``; None if it is not rejected here.
 
         This is the cheapest way to reject requests while the service is full. It handles only a
-        single complete request with plain headers; the parser handles any other.
+        single complete request with plain headers; other data goes to the parser.
         """
         end = data.find(_HEAD_END)
         begin = _BEGIN.match(data)
@@ -108,8 +108,8 @@ class Shedding:
     def coming(self, headers: Sequence[tuple[bytes, bytes]]) -> Callable[[], None]:
         """Count a request for the ledger thread that has fully arrived; see ``Admission``.
 
-        A request without a token, or with an unknown one, is not counted: it will be refused, and
-        must take no place until then.
+        A request without a token, or with an unknown one, is not counted: it takes no place,
+        because it will be refused.
         """
         sent = dict(headers)
         token = _token_of(sent)

@@ -1,4 +1,4 @@
-"""Paths of the table: operations whose paths differ only in the names of placeholders share one."""
+"""Paths of the table; operations share a path if theirs differ only in placeholder names."""
 
 from __future__ import annotations
 

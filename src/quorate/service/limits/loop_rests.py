@@ -1,14 +1,14 @@
 """Pauses the event loop while requests are rejected, so that it rejects many in one turn.
 
-The event loop and the ledger thread share the interpreter lock. While the ledger decides, the loop
-waits for the lock at each request that arrives, and the ledger waits for it when the loop is done.
-These switches cost several times as much as a rejection. So after a turn with rejections, while the
-ledger decides, the loop sleeps for some milliseconds and then answers all requests that have
-arrived; and both threads request the lock later than usual.
+The event loop and the ledger thread share the interpreter lock. While the ledger decides, each
+request that arrives moves the lock from the ledger thread to the loop and back. These two switches
+cost several times as much as a rejection. So after a turn with rejections, while the ledger
+decides, the loop sleeps for some milliseconds and then answers all requests that have arrived; and
+both threads request the lock later than usual.
 
-Answering a request takes twenty times as long as rejecting one. So a loop that is late with its
-turns rejects requests while the ledger has many to decide: if it admitted every request for which
-there is a place, it would fall further and further behind.
+Answering a request takes twenty times as long as rejecting it. So while the ledger has many
+requests to decide, a loop that is behind rejects requests even if there are places for them.
+Otherwise the loop would fall further and further behind.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ commit changes nothing. The limit is the number of answers in the longest time t
 take, and half of that while the event loop is behind. The measurements are dropped once nothing has
 been under way for a while.
 
-One tenant may have half of the limit at most, and one caller a quarter: a burst of one tenant
-leaves places to the others, which are admitted and answered in turns with it. While the loop is
-behind, requests of a tenant above half of its share do not count towards the limit, so that other
-tenants are still admitted.
+One tenant may have half of the limit at most, and one caller a quarter: during a burst of one
+tenant the others still get places, and are answered in turns with it. While the loop is behind,
+requests of a tenant above half of its share do not count towards the limit, so that other tenants
+are still admitted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ANSWER_S_MAX: Final = 1.0
 INTERVAL_S: Final = 0.5
 """The shortest interval in which responses are counted."""
 INTERVALS: Final = 3
-"""The highest rate of this many intervals counts; with fewer intervals, the rate is unknown."""
+"""The highest rate of this many intervals counts; before that, the rate is unknown."""
 WAITING_MIN: Final = 32
 """An interval counts only if this many requests were under way all the time."""
 FORGET_S: Final = 10.0
@@ -58,8 +58,8 @@ TOLD_S: Final = 1.0
 class Admission:
     """Admits requests for the ledger; for the event loop only. ``now_s`` is a monotonic clock.
 
-    ``shed`` is called with the stage of each rejected request: unread, or read. ``rests`` are those
-    of the loop.
+    ``shed`` is called with the stage of each rejected request: unread, or read. ``rests`` has the
+    pauses of the event loop.
     """
 
     def __init__(

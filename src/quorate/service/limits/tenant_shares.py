@@ -125,7 +125,7 @@ class Shares:
                     f"you may have {share.of_one_max} {share.what} open at once; end one, or try "
                     f"again later",
                 )
-            # Callers without a tenant share nothing.
+            # Callers without a tenant have no common limit.
             if caller.tenant and self._of_tenant[caller.tenant] + amount > share.of_tenant_max:
                 raise problem(
                     TOO_MANY_REQUESTS,

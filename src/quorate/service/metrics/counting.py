@@ -1,4 +1,4 @@
-"""What committed events add to counters and histograms."""
+"""Counts committed events in counters and histograms."""
 
 from __future__ import annotations
 

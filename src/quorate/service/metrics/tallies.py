@@ -2,7 +2,7 @@
 
 The state has no index of these by reason, and iterating over a queue of 100,000 runs for every
 scrape would delay the next commit. So each commit names the runs and leases that it changed, and
-the tallies look them up in the state again, which also corrects earlier omissions.
+the tallies look them up in the state again, which also corrects any change that was missed before.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class KnownState(Protocol):
 class Begun:
     """The freshness of an answer at its beginning: complete up to ``seq`` at ``whole_s``.
 
-    ``term`` is the term in which it led then, by its lease; 0 if it did not.
+    ``term`` is the term in which the service led then, by its lease; 0 if it did not lead.
     """
 
     seq: int
@@ -61,9 +61,9 @@ def begun(known: KnownState) -> Begun:
 def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple[str, str]]:
     """Return the headers on the age of an answer that was begun at ``before``.
 
-    The answer may lag, unless this service has led the whole time: then its data is no older than
-    the request, and no other service can have acknowledged anything meanwhile. A read includes all
-    events recorded before it began; a command includes its own events.
+    The answer may lag, unless this service has led since ``before``: then its data is no older than
+    the request, because no other service can have acknowledged a command meanwhile. A read includes
+    all events recorded before it began; a command includes its own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term

@@ -1,4 +1,4 @@
-"""Runs the parts that only the leader has, other than deciding: webhooks, reports, clusters.
+"""Runs the parts that only the leader has besides deciding: webhooks, reports, clusters.
 
 Each part is entered when this service begins to lead, and left when it no longer leads. A service
 that shares its ledger with no other always leads.

@@ -191,7 +191,8 @@ class LeaderRole:
         self._term, self._left_s = 0, monotonic()
         if executor is not None:
             executor.close()
-        # The next leader has what it needs. From now on the store may take its time.
+        # This service has released everything, so calls of the store need no time limit from now
+        # on.
         self._limit_calls(None)
 
     def _limit_calls(self, left_s: Callable[[], float] | None) -> None:

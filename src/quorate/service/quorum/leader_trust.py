@@ -27,16 +27,16 @@ def trusted(ca_file: str) -> ssl.SSLContext:
 
 
 class LeaderTrust:
-    """Which certificates of a leader gRPC accepts; an empty ``ca_file`` is the machine's choice."""
+    """Which certificates of a leader gRPC accepts; empty ``ca_file``: the machine's."""
 
     def __init__(self, ca_file: str) -> None:
         self.ca_file = ca_file
         self._context: ssl.SSLContext | None = None
 
     def roots(self) -> bytes | None:
-        """Return the certificates in PEM; None where the machine names none.
+        """Return the certificates in PEM; None if the machine has none.
 
-        gRPC has roots of its own, and does not look at those of the machine.
+        Without them gRPC uses roots of its own, and not those of the machine.
         """
         if self.ca_file:
             try:
@@ -65,6 +65,7 @@ class LeaderTrust:
         host, _, port = address.rpartition(":")
         _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=self._context)
         writer.close()
-        # The certificate is accepted already; how the peer hangs up is of no interest.
+        # The certificate is accepted already, so an error in closing the connection does not
+        # matter.
         with suppress(OSError):
             await writer.wait_closed()

@@ -1,7 +1,7 @@
 """The read pool: answers reads beside the ledger thread, so that they delay no commit.
 
-One of a few readers answers a read, from the ledger's head at that moment: the answer includes
-everything acknowledged before the request. A reader is a process of its own
+One of a few readers answers a read from the ledger's head at that moment, so that the answer
+includes everything acknowledged before the request. A reader is a process of its own
 (``reader_process.py``), so that its work does not compete for the interpreter lock with commits.
 This module decides which read is next, and how many may wait; one thread sends reads to one process
 (docs/adr/0032).
@@ -28,7 +28,7 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""How many readers there are. Long reads, or reads of one tenant, may use all but one.
+"""The number of readers. Long reads may use all but one of them; so may the reads of one tenant.
 
 Of the readers for long reads, one tenant may use all but one.
 """
@@ -79,7 +79,7 @@ class AnyReader(Protocol):
 class _QueuedRead:
     """A waiting read.
 
-    ``is_long``: it takes long. ``is_apart``: it does not read the ledger.
+    ``is_long`` means that it takes long, ``is_apart`` that it does not read the ledger.
     """
 
     done: asyncio.Future[Any]
@@ -161,7 +161,7 @@ class ReadPool:
         Reads with ``is_long``, and those that do not read the ledger (``is_apart``), always leave
         one reader free. A tenant has at most one ``is_apart`` read answered at a time.
 
-        Raises ``CommandError`` if too many reads wait, or too many of the caller. An admin's read
+        Raises ``CommandError`` if too many reads wait, in all or of this caller. An admin's read
         may wait even if all places are taken, up to ``OPEN_MAX``.
         """
         shares = self._long_shares if is_long else self._shares
@@ -251,7 +251,7 @@ class ReadPool:
         return queued
 
     def _take(self) -> _QueuedRead | None:
-        """Return the first read that may begin now; None if there is none.
+        """Return the first read that may begin now, or None.
 
         Reads of disconnected callers are dropped on the way.
         """

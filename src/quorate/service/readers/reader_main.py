@@ -40,11 +40,12 @@ _LOG = logging.getLogger(__name__)
 FOLLOW_S: Final = 0.5
 """The shortest pause before an idle reader follows the ledger again."""
 FOLLOW_S_MAX: Final = 4.0
-"""The longest such pause: reading ten commits costs hardly more than checking for one."""
+"""The longest pause before it: reading ten commits costs hardly more than checking for one."""
 FEW_EVENTS: Final = 50
-"""So few events take little time, so an idle reader leaves them for the next question."""
+"""An idle reader need not follow more often for so few events: the next question reads them fast.
+"""
 GLANCE_S: Final = 1.0
-"""How long an idle reader waits for its store: a read that arrives meanwhile waits, too."""
+"""How long an idle reader waits for its store: a question that arrives meanwhile waits as long."""
 NICE: Final = 5
 """The nice value of readers, so that commits come first if both need the same core."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -276,12 +277,12 @@ def _spent(number: int, frame: FrameType | None) -> None:
 
 
 def next_wait_s(waited_s: float, events: int) -> float:
-    """Return the next pause before following, after a pause of ``waited_s`` brought ``events``."""
+    """Return how long to pause next; after a pause of ``waited_s``, ``events`` were read."""
     return FOLLOW_S if events > FEW_EVENTS else min(2 * waited_s, FOLLOW_S_MAX)
 
 
 def _try_to(read_on: Callable[[], int]) -> int:
-    """Return how many events were read."""
+    """Return how many events ``read_on`` has read; 0 if it raised."""
     try:
         return read_on()
     except (QuorateError, OSError):

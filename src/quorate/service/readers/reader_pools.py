@@ -13,7 +13,7 @@ from quorate.service.reply import Form, Reply
 from quorate.views.exits import CommandError
 
 PART_BYTES: Final = 64 * 1024
-"""The size of one part of a long answer, after which others are answered."""
+"""The size of one part of a long answer, after which other requests are answered."""
 
 
 class ReaderPools:

@@ -81,7 +81,7 @@ class ReaderServer:
     def leave_to_parent(self) -> None:
         """Release the server in a forked child of its process.
 
-        The lock may be held by a thread that does not exist here.
+        The lock is replaced: it may be held by a thread that does not exist in the child.
         """
         self._lock = Lock()
         started, self._started = self._started, None

@@ -46,7 +46,7 @@ class ReaderConfig:
     ``glancing`` does so for an idle reader, with a short time limit.
 
     ``is_executed`` says whether an executor runs the work; plans depend on it. Without ``logs``
-    there is no output of runs here, and without ``reports`` there are no simulation reports. For
+    readers have no output of runs, and without ``reports`` no reports of simulations. For
     ``mail_domains`` see ``RequestContext``.
     """
 
@@ -144,7 +144,7 @@ class Reader:
             opened.close()
 
     def close(self) -> None:
-        """Do nothing: a question under way changes nothing, and ends without help."""
+        """Do nothing: a question under way changes nothing, and ends by itself."""
 
     def _followed(self, seq: int | None, reading: Callable[[], EventStore] | None = None) -> Engine:
         """Return a read-only engine whose state is at the ledger's end or at least at ``seq``."""

@@ -10,7 +10,7 @@ from threading import Lock, Timer
 from typing import Any, Final
 
 CONNECT_PARTS: Final = 3
-"""One of several addresses may take 1/CONNECT_PARTS of the time: the next one may answer."""
+"""One of several addresses may take 1/CONNECT_PARTS of the time; then the next one is tried."""
 
 Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """One address of a host, as ``getaddrinfo`` returns it."""

@@ -11,13 +11,13 @@ class Result(Enum):
 
     DELIVERED = auto()
     REFUSED = auto()
-    """It did not accept this notice now; it may accept another."""
+    """The receiver did not accept this notice now; it may accept another."""
     REJECTED = auto()
-    """It will never accept this notice; it may accept another."""
+    """The receiver will never accept this notice; it may accept another."""
     UNREACHABLE = auto()
-    """It accepts nothing now."""
+    """The receiver accepts no notice now."""
     GONE = auto()
-    """It will accept nothing any more, and has said so."""
+    """The receiver has said that it will accept no more notices."""
 
 
 @dataclass(frozen=True, slots=True)

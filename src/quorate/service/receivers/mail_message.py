@@ -32,7 +32,7 @@ def mail_of(sender: str, to: str, message: str, at_ms: int, data: Mapping[str, A
     found["Subject"] = subject_of(data)
     found["Date"] = datetime.fromtimestamp(at_ms / _MS, UTC)
     found["Message-ID"] = f"<{message}@{domain_of(sender)}>"
-    # Auto-responders do not answer it (RFC 3834).
+    # Auto-responders do not answer such a mail (RFC 3834).
     found["Auto-Submitted"] = "auto-generated"
     found.set_content(_text(at_ms, data))
     return found.as_bytes()

@@ -24,9 +24,9 @@ KIND: Final = "mail"
 
 
 class _Mail:
-    """Sends an addressed notice: the mail is made from the address and the notice each time.
+    """Sends an addressed notice: makes the mail from the address and the notice each time.
 
-    So a waiting mail is sent from the presently configured sender.
+    So a waiting notice is mailed from the sender that is configured when it is sent.
     """
 
     kind = KIND

@@ -21,7 +21,7 @@ _WORDS_MAX: Final = 200
 
 
 class _UnusableServerError(Exception):
-    """The server accepts no mail now; says why."""
+    """The server accepts no mail now; the text says why."""
 
 
 class Mailer:
@@ -98,7 +98,7 @@ class Mailer:
         code, words = smtp.docmd("STARTTLS")
         if code != _READY:
             raise _UnusableServerError(f"the server starts no TLS: {_reply(code, words)}")
-        # The server's answers before TLS are void (RFC 3207), as are bytes that are still unread.
+        # The server's answers before TLS, read or unread, are void (RFC 3207).
         if smtp.file is not None:
             smtp.file.close()
             smtp.file = None

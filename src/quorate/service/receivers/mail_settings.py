@@ -80,7 +80,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailReceiver:
-    """A mail receiver. Empty ``tenant``: all, else it and those below; no ``kinds``: all kinds."""
+    """A mail receiver; ``tenant`` includes tenants below it. Empty ``tenant`` or ``kinds``: all."""
 
     name: str
     to: str

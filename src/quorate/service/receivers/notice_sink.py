@@ -28,23 +28,23 @@ from quorate.views.notices.notice_feed import notices_of
 _LOG = logging.getLogger(__name__)
 
 GIVE_UP_MS: Final = 3 * DAY_MS
-"""How long a notice is retried, while its owner's notices are refused, before it is given up."""
+"""How long a refused notice is retried before it is given up."""
 PAUSE_MS_MAX: Final = 60_000
 """The longest pause for a receiver that accepts nothing."""
 TAKEN_EVENTS_MAX: Final = 1_000
 """How many events, in whole blocks, are read for one transaction of the outbox."""
 CURSOR_LAG_EVENTS: Final = 1_000
-"""How far the stored cursor may lag if nothing was sent: the events are only read again."""
+"""How far the stored cursor may lag if nothing was sent; a restart reads these events again."""
 DELIVERIES_MAX: Final = 200
 """How many parcels are sent before the ledger is read again."""
 DUE_MAX: Final = 20
 """How many lines are looked up at a time."""
 SLEEP_S_MAX: Final = 60.0
-"""The longest sleep of the thread: the clock may have been set meanwhile."""
+"""The longest sleep of the thread, so that it soon notices a clock that was set."""
 
 
 class Receiver(Protocol):
-    """The target of a sink: which notices it gets, as which bytes, and how one is sent.
+    """The target of a sink: it selects notices, encodes them, and sends them.
 
     ``kind`` is its name in the log, and ``digest`` its identity in addition to its name: parcels
     that wait for one receiver are not sent to another of the same name. An empty ``tenant`` means
@@ -71,7 +71,7 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
-    """``line`` is the line in which it waits, ``body`` the content to send."""
+    """A notice to send: ``line`` is the line in which it waits, ``body`` its content."""
 
     line: str
     body: bytes
@@ -132,7 +132,8 @@ class NoticeSink:
     def begin(self) -> None:
         """Record that a new receiver gets notices of events from now on.
 
-        Raises ``QuorateError`` like ``step``, which then records the same instant.
+        Raises ``QuorateError`` like ``step``; then the first ``step`` that succeeds records this
+        instant.
         """
         store = self._source.reading()
         self._begins_at = store.head()

@@ -147,7 +147,7 @@ async def receivers_served(
         sink = NoticeSink(receiver, source=source, outbox=outbox, clock=clock, counts=counts)
         counts.begun(receiver.name)
         line = _Line(sink, receiver)
-        # Before any answer: its thread may get its first turn after the first requests.
+        # Done before any request is answered, because the receiver's thread may begin later.
         await asyncio.to_thread(line.begin)
         lines.append(line)
         ledger_thread.listeners.append(line.wake)
@@ -156,7 +156,7 @@ async def receivers_served(
     try:
         yield
     finally:
-        # They stay among the listeners: waking a thread that has ended does nothing.
+        # The ended threads stay among the listeners: waking them has no effect.
         await asyncio.gather(*(asyncio.to_thread(line.stop) for line in lines))
         await asyncio.to_thread(outbox.close)
 

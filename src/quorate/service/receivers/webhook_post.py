@@ -14,7 +14,7 @@ from quorate.service.receivers.delivery_result import Posted, Result
 
 _GONE: Final = 410
 _BUSY: Final = frozenset({408, 425, 429})
-"""Statuses of a receiver that is busy, whatever it was sent."""
+"""Statuses of a receiver that is busy, independent of the notice."""
 _AGENT: Final = "quorate-webhooks/1"
 _LINE_BYTES_MAX: Final = 65_536
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( [^\r\n]*)?\r?\n")

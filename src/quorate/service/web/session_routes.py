@@ -1,6 +1,6 @@
 """The routes by which a browser signs in and out: with a token, or at the OIDC issuer.
 
-Either way the browser ends up with a token in the cookie of ``browser_session``.
+In both cases the browser gets a token in the cookie of ``browser_session``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Session:
     async def look(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer whether the browser is signed in, and at which issuer it could sign in.
 
-        A browser that is not signed in is no error: a new visitor is not.
+        A browser that is not signed in gets no error: new visitors are not signed in.
         """
         handled(scope).operation = "session"
         headers = heads_of(scope)

@@ -1,4 +1,4 @@
-"""What ``get`` needs of a kind of resource: its columns, its rows and its documents."""
+"""A kind of resource as ``get`` shows it: its columns, its rows and its documents."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def claim_state(node: UnwipedNode) -> str:
 
 
 def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
-    """Return the user that a node is reserved for, and what must happen before other users get it.
+    """Return the user that a node is reserved for, and how it becomes free for other users.
 
     A caller who may not see the user learns only that the node is reserved.
     """

@@ -158,7 +158,7 @@ _SHARE_COLUMNS = (
 def shares_text(moment: Moment, name: str) -> str:
     """Return an owner's target, its shares by flavor, its budget of hours and the last threshold.
 
-    They only order the queue; they stop no run.
+    Shares and budgets only order the queue; they stop no run.
     """
     owner, scores = moment.view.owners[name], Scores(moment.view, moment.now_ms)
     shares = _shares(moment, name, scores)

@@ -1,6 +1,6 @@
-"""Tenants: owners with their limits, their use of them and their versions. Pure.
+"""Tenants: owners with their limits, the use of these limits, and their versions. Pure.
 
-Use is counted as for hard quotas, and includes that of descendants.
+Use is counted as for hard quotas, and includes the use of descendants.
 """
 
 from __future__ import annotations

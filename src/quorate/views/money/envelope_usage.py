@@ -84,7 +84,7 @@ def envelope_usage(
     """Return the usage of ``envelopes``, in their order.
 
     A caller who sees an envelope sees all leases of its owner, but may not see all leases of the
-    family. So the family's GPUs are computed: active, less owned, less lent.
+    family. So the family's GPUs are computed as the active GPUs less the owned and the lent ones.
     """
     owned: dict[str, int] = {}
     for lease in leases:

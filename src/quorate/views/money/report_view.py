@@ -1,4 +1,4 @@
-"""Which source's figure of an owner's budget is used, and since when. Pure."""
+"""The source of the figure in use for an owner's budget, and since when it is used. Pure."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _by_user(runs: Iterable[str], known: Known) -> dict[tuple[str, str], list[st
 
 
 def _saving(declared: ConflictDeclared) -> str:
-    """Return until when runs that may be drawn can save; some lotteries are drawn at once."""
+    """Return until when the runs of a lottery can save work; some lotteries are drawn at once."""
     if declared.due_ms > declared.at_ms:
         return "Save your work before then"
     return "A run that is drawn is stopped, with its checkpoint time to save its work"

@@ -45,7 +45,7 @@ _FOLLOWS: Final = (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED
 def unnamed(cause: MoveCause) -> str:
     """Return why a firm start was moved, with counts in place of names.
 
-    For texts whose readers are not known. In an old ledger the cause is a text (``note``).
+    Used for texts whose readers are not known. In an old ledger the cause is a text (``note``).
     """
     kinds: dict[str, int] = {}
     for kind, _ in cause.objects:

@@ -133,7 +133,7 @@ def _shares_table(found: Metrics) -> list[str]:
 
 
 def seconds(value: float) -> str:
-    """Return a length of time in the unit that suits it."""
+    """Return a length of time in a suitable unit."""
     for unit, unit_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if value >= 2 * unit_s:
             return f"{value / unit_s:.1f} {unit}"

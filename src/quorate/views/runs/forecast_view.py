@@ -207,7 +207,7 @@ def _help_lines(
     found: Forecast, prefix: Sequence[str], source: str, *, show_wide: bool
 ) -> list[str]:
     if found.run.rounds is not None:
-        return []  # Its turn comes without a change.
+        return []  # The run gets its turn without a change.
     if not found.remedies:
         return ["what would help: none of the single changes that were tried would start it now"]
     shown = found.remedies if show_wide else found.remedies[:HELP_MAX]

@@ -18,7 +18,7 @@ from quorate.views.word_forms import age, bar, percent, until
 TOTAL: Final = "total"
 """The figure by which a run reports its total number of steps."""
 FAR_MS: Final = 3_650 * DAY_MS
-"""No end is predicted further away than this."""
+"""The longest time ahead for which an end is predicted."""
 SHOWN_MAX: Final = 5
 """The most reports that are shown as text."""
 

@@ -30,7 +30,7 @@ STARTABLE: Final = "could start now; to start it: quorate tick"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a run waits; ``refusal`` is None if nothing holds it any more.
+    """Why a run waits; ``refusal`` is None if the run could start now.
 
     ``since_ms`` is when this reason began, None if the ledger has not recorded it yet. ``as_of_ms``
     is set if the reason is the recorded refusal, and is the time of that record.
