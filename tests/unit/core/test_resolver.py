@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from quorate.core.commands import Submit
 from quorate.core.decide import decide
 from quorate.core.preemption.conflict_scope import Prepared, Question, for_reservation, prepare
+from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.cut_trial import Trial
 from quorate.core.preemption.goals import Ends, Room
 from quorate.core.preemption.lottery import dummy_seed
@@ -311,6 +312,60 @@ def test_what_counting_would_give_back_and_is_needed_stays_cut() -> None:
     resolver = Resolver(survey, goal, trial, now_ms=BEGAN_MS)
     assert (resolver.deficit, resolver.short) == (3, 0)
     assert cut(resolver) == [(CutStep.SPARE, name, 0) for name in ("newest", "large", "oldest")]
+
+
+class InOneRack:
+    """A start that packs only while ``keeps`` runs and ``ends`` does not; ``tries`` are counted.
+
+    After ``tries_max`` tries that reach it, the search for such a start has no steps left.
+    """
+
+    def __init__(self, ends: str, keeps: str, tries_max: int = 1_000) -> None:
+        self.is_plain = False
+        self.ends = ends
+        self.keeps = keeps
+        self.tries_left = tries_max
+
+    def lacking(self, room: Room) -> int:
+        return max(0, 1 - sum(room.values()))
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        running = {lease.fact.run for lease in view().leases.values()}
+        if self.ends in running or (self.keeps and self.keeps not in running):
+            return 1
+        self.tries_left -= 1
+        return int(self.tries_left < 0)
+
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        del view, leases
+        return 0
+
+    def room_of(self, ends: Ends) -> Room:
+        return {domain: sum(gpus.values()) for domain, gpus in ends.items()}
+
+
+def resolver_of(goal: InOneRack) -> tuple[Resolver, list[Candidate]]:
+    state = busy({"A": 12}, fixed("large", 8), fixed("small", 4, "ben"))
+    survey = survey_domains(state, "default", "H100", ())
+    resolver = Resolver(survey, goal, Trial(state, whole=True), now_ms=BEGAN_MS)
+    assert (resolver.deficit, resolver.short) == (1, 1)
+    return resolver, resolver.tokens(lambda record: True)
+
+
+def test_some_tokens_that_are_enough_do_not_show_that_all_are() -> None:
+    resolver, tokens = resolver_of(InOneRack("large", "small"))
+    assert not resolver.suffices(tokens)
+    assert resolver.entrants(tokens, 8) is None
+    draws = [("ben", "small"), ("ada", "large")]
+    assert resolver.draw(tokens, draws) is None
+
+
+def test_tokens_that_were_enough_stay_enough_when_the_search_has_no_steps_left() -> None:
+    resolver, tokens = resolver_of(InOneRack("large", "", tries_max=1))
+    assert resolver.suffices(tokens)
+    found = resolver.draw(tokens, [("ben", "small"), ("ada", "large")])
+    assert found is not None
+    assert {victim.run for victim in found.victims} == {"small", "large"}
 
 
 def test_nothing_that_makes_no_room_is_cut() -> None:

@@ -133,6 +133,8 @@ class Resolver:
         self.cuts: tuple[Candidate, ...] = ()
         self._parts: tuple[Candidate, ...] = ()
         # The same as the cuts, with spares apart from their bundles.
+        self._enough: frozenset[str] | None = None
+        # The runs of tokens that were last found to be enough, all of them together.
         if self.deficit:
             self._cut()
 
@@ -187,15 +189,25 @@ class Resolver:
         return [token for token in tokens if token.gpus <= sizes[low]], sizes[low]
 
     def suffices(self, tokens: Sequence[Candidate]) -> bool:
-        """Return whether the goal packs when all of ``tokens`` end beside the cuts."""
+        """Return whether the goal packs when all of ``tokens`` end beside the cuts.
+
+        If counting does not decide the goal, more room may lead the search for a start to other
+        GPUs, where it fails: that some of ``tokens`` are enough proves nothing about all of them.
+        """
         room = summed(candidate.room for candidate in (*self.cuts, *tokens))
         if self._goal.lacking(room):
             return False
-        # If counting is right, some of them are enough, and quicker to try than all.
-        some = self._chosen(self.cuts)
-        largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
-        _until_nothing_lacks(some, iter(largest))
-        return some.short() == 0 or self.short_without(tokens) == 0
+        if self._goal.is_plain:
+            # If counting is right, some of them are enough, and quicker to try than all.
+            some = self._chosen(self.cuts)
+            largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
+            _until_nothing_lacks(some, iter(largest))
+            if some.short() == 0:
+                return True
+        if self.short_without(tokens):
+            return False
+        self._enough = frozenset(token.run for token in tokens)
+        return True
 
     def view_without(self, tokens: Sequence[Candidate]) -> StateView:
         """Return the state in which all of ``tokens`` have ended beside the cuts."""
@@ -223,7 +235,7 @@ class Resolver:
                     yield by_run[run]
 
         chosen = self._chosen(self._parts)
-        if _until_packs(chosen, in_order()):
+        if _until_packs(chosen, in_order()) and not self._are_enough(chosen.items):
             return None
         last = chosen.items[-1].run
         _give_back(chosen, 0, self.deficit)
@@ -232,6 +244,14 @@ class Resolver:
         shown = drawn[: 1 + [run for _, run in drawn].index(last)]
         spared = {run for _, run in shown} - {victim.run for victim in victims}
         return Drawn(cuts, victims, tuple(shown), frozenset(spared))
+
+    def _are_enough(self, cuts: Iterable[Candidate]) -> bool:
+        """Return whether ``cuts`` have exactly the tokens that were found to be enough.
+
+        The tries of a goal share the steps of a long search, so a later try may fail where an
+        earlier one succeeded.
+        """
+        return self._enough == {cut.run for cut in cuts if cut.step is CutStep.LOTTERY}
 
 
 def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> bool:
