@@ -349,7 +349,7 @@ def resolver_of(goal: InOneRack) -> tuple[Resolver, list[Candidate]]:
     survey = survey_domains(state, "default", "H100", ())
     resolver = Resolver(survey, goal, Trial(state, whole=True), now_ms=BEGAN_MS)
     assert (resolver.deficit, resolver.short) == (1, 1)
-    return resolver, resolver.tokens(lambda record: True)
+    return resolver, resolver.tokens(lambda record: record.since_ms is not None)
 
 
 def test_some_tokens_that_are_enough_do_not_show_that_all_are() -> None:

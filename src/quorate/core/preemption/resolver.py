@@ -251,7 +251,7 @@ class Resolver:
         The tries of a goal share the steps of a long search, so a later try may fail where an
         earlier one succeeded.
         """
-        return self._enough == {cut.run for cut in cuts if cut.step is CutStep.LOTTERY}
+        return self._enough == frozenset(c.run for c in cuts if c.step is CutStep.LOTTERY)
 
 
 def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> bool:
