@@ -1,8 +1,8 @@
-"""Runs beyond the depth: a bounded number of them start now, in queue order, in the remaining room.
+"""Starts a bounded number of runs beyond the depth now, in queue order, in the remaining room.
 
-Shapes for which there is no room are ruled out first, without examining single runs. Then lines are
-called up by rank; of each line, only the first run of a shape that has room is tried. If that run
-cannot start, shorter runs of its line and shape are tried, the shortest first.
+Shapes for which there is no room are ruled out first, without examining single runs. Then the lines
+are visited in the order of their ranks. Of each line, the first run whose shape has room is tried.
+If this run cannot start, only shorter runs of its line and shape are tried, the shortest first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STARTS_MAX: Final = 100
 FILLS_MAX: Final = 16
 """How many runs beyond the depth one walk tries to start on spares."""
 LOOKS_MAX: Final = 2_000
-"""How often one walk calls up a line to find such runs."""
+"""How often one walk visits a line to find a run beyond the depth."""
 
 
 def start_beyond(
@@ -38,10 +38,10 @@ def start_beyond(
 ) -> None:
     """Start runs beyond the depth in the remaining room, in queue order.
 
-    ``ranked`` are their lines.
+    ``ranked`` are the lines of waiting runs, in the order of their ranks.
     """
     if len(plan.view.pending) <= len(plan.seen) and plan.seen.issuperset(plan.view.pending):
-        return  # The walk has looked at every waiting run.
+        return  # The walk has examined every waiting run.
     tail = _Tail(plan, starts, reasons, ranked)
     if tail.shapes:
         tail.run()
@@ -50,7 +50,7 @@ def start_beyond(
 
 
 class _Open:
-    """A shape for which there is room, as far as is known, and ``run``, a run of that shape."""
+    """A shape for which there may be room, and ``run``, one of its runs."""
 
     __slots__ = ("has_room", "least_ms", "lines", "needs", "run")
 
@@ -62,7 +62,7 @@ class _Open:
         run: Run,
     ) -> None:
         self.least_ms = 1 << shape.octave - 1 if shape.octave else 1
-        """The shortest duration of its octave."""
+        """The shortest duration that a run of this shape can have."""
         self.lines = lines
         self.needs = needs
         self.run = run
@@ -70,9 +70,9 @@ class _Open:
 
 
 class _Column:
-    """The runs of one shape in one line, in their order; those before ``at`` were examined.
+    """The runs of one shape in one line, in their order. Runs before ``at`` were examined.
 
-    Once one of them could not start, only runs that need their GPUs for less than ``short_ms`` are
+    After a run could not start, only runs that need their GPUs for less than ``short_ms`` are
     tried, the shortest first.
     """
 
@@ -121,17 +121,17 @@ class _Tail:
         self._ranked = ranked
         self._in_line: dict[Line, list[_Column]] = {}
         self._asked = plan.started
-        """How many runs had started when the room of the shapes was last computed."""
+        """The number of started runs when the room of the shapes was last computed."""
         waiting, is_any_free, runs = plan.view.waiting, plan.search.now.is_any_free, plan.view.runs
         self.shapes: list[_Open] = self._with_room(
             _Open(shape, lines, waiting.needs[shape], runs[next(iter(lines.values()))[0][2]].spec)
             for shape, lines in waiting.shapes.items()
             if is_any_free(shape.pool, shape.flavors, shape.gpus_least)
         )
-        """The shapes for which there is room, as far as is known."""
+        """The shapes for which there may be room."""
 
     def _with_room(self, shapes: Iterable[_Open]) -> list[_Open]:
-        """Return those of ``shapes`` that have room now, for the shortest of their durations."""
+        """Return those of ``shapes`` that have room now for their shortest duration."""
         plan, free = self._plan, NowFree()
         view, search = plan.log.view, plan.search
         found = list[_Open]()
@@ -142,7 +142,7 @@ class _Tail:
         return found
 
     def run(self) -> None:
-        """Call lines up by rank, and try the first run of each that may fit."""
+        """Visit lines in the order of their ranks, and try the first run of each that may fit."""
         plan = self._plan
         ranked, untouched, version_of = self._ranked, 0, plan.scores.version
         heap: list[tuple[Ranked, int, bool]] = []
@@ -173,11 +173,11 @@ class _Tail:
             tries -= self._try(first[2], column)
             heappush(heap, (called, planned, False))
             if plan.started != self._asked:
-                # The started run leaves less room, often none.
+                # The started run has taken room, so fewer shapes may have room now.
                 self._asked, self.shapes = plan.started, self._with_room(self.shapes)
 
     def _first(self, line: Line) -> tuple[Place, _Column] | None:
-        """Return the first unseen run of ``line`` whose shape has room, and its column, or None."""
+        """Return the first unseen run of ``line`` whose shape may have room, and its column."""
         columns = self._in_line.get(line)
         if columns is None:
             columns = self._in_line[line] = [
@@ -193,22 +193,22 @@ class _Tail:
         return None if best is None or found is None else (best, found)
 
     def _try(self, name: str, column: _Column) -> int:
-        """Try to start a run; return how many tries that took."""
+        """Try to start a run; return the number of tries: 0 if it is not ready, else 1."""
         plan = self._plan
         column.at += 1
         record = plan.view.runs[name]
         if not self._is_ready(record):
             return 0
         if not plan.search.fits_now(record.spec):
-            # Runs of this shape and line have the same payers and quotas: only shorter ones are
-            # tried.
+            # Runs of this shape and line have the same payers and quotas, so only shorter runs may
+            # still start.
             column.give_up(need_ms_of(record.spec))
             return 1
         self._start(record)
         return 1
 
     def fill(self) -> None:
-        """Start the first few runs beyond the depth on spares that others keep idle."""
+        """Start the first few runs beyond the depth on idle spares of other runs."""
         plan = self._plan
         lines = plan.view.waiting.lines
         queue = Queue(self._ranked, lambda line: lines[line].places, plan.scores)
@@ -219,16 +219,16 @@ class _Tail:
                 self._start(record)
 
     def _is_ready(self, record: RunRecord) -> bool:
-        """Return whether a run waits for room alone, and is no claim.
+        """Return whether a run is not held back and is not a claim.
 
-        Other runs are not started here: if such a run is new, the walk later grants it or records
-        why it waits.
+        Other runs are not started here. The walk grants a new claim later, and records why a new
+        run is held back.
         """
         plan, run = self._plan, record.spec
         return held_back(plan.view, record, plan.log.now_ms) is None and not run.sensitive
 
     def _start(self, record: RunRecord) -> None:
-        """Start a run in the room left now, or write why it waits."""
+        """Start a run in the room that is left now, or write why it waits."""
         run, starts = record.spec, self._starts
         self._plan.seen.add(run.name)
         room = starts.room(record)

@@ -1,8 +1,8 @@
-"""Starts by a conflict: planned one notice ahead, called when due, timed by the cut leases.
+"""Plans starts by a conflict, and declares the conflict when such a start is due.
 
-A run whose natural start is farther away than its pool's notice may start at the notice by a
-conflict, if its owner may call one. When that start is due, the conflict is declared; once it is
-settled, the start waits until the leases that were cut have ended.
+If the natural start of a run is later than one notice from now, the run may start by a conflict
+after that notice, if its owner may call one. The conflict is declared when the start is due. After
+the conflict is settled, the start waits until the leases that were cut have ended.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
 PLACES_MAX: Final = 4
-"""How many places per flavor are examined for a conflict."""
+"""How many places of each flavor are examined for a conflict."""
 
 
 def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> Entry | None:
-    """Return the start that a conflict gives a waiting run; None if none is sooner or allowed.
+    """Return the start of a waiting run by a conflict, one notice from now at the soonest.
 
-    ``natural_ms`` is its start without a conflict. A conflict is announced one notice ahead, and
-    only if the run's owner may call one.
+    ``natural_ms`` is the run's start without a conflict. Return None if no conflict gives a sooner
+    start, or the run's owner may not call one.
     """
     view, run = log.view, record.spec
     pool = view.pools[run.pool]
@@ -66,11 +66,11 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
         _note(log, run.name, refused)
         return None
     if view.lottery.next_index > view.lottery.length:
-        return None  # Without a chain to draw by no conflict can be declared.
+        return None  # The lottery's chain is used up, so no conflict can be declared.
     best: Entry | None = None
     best_ms = natural_ms
     deferred: CallRefusal | None = None
-    # With an executor, leases that are cut have their grace to stop, and the start comes after it.
+    # With an executor, the leases that are cut may take their grace to stop before the start.
     lead_ms = pool.grace_max_ms if log.has_executor else 0
     for place in _places(view, run, first_ms, has_executor=log.has_executor):
         found = foresee_conflict(
@@ -80,7 +80,7 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
             made_ms=log.now_ms,
             now_ms=first_ms,
             has_executor=log.has_executor,
-            if_short=True,  # Leases that are stopping anyway may leave enough room.
+            if_short=True,  # Leases that stop without the conflict may leave enough room.
         )
         if found is None or found.start_ms + lead_ms >= best_ms:
             continue
@@ -93,28 +93,29 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
         best = counted(view, place_of(view, run, best_ms, found.slice, found.shares))
         best = replace(best, by_conflict=True, keeps=())
         if found.start_ms == first_ms:
-            break  # No other could be sooner.
+            break  # No other place gives a sooner start.
     if best is None:
         _note(log, run.name, deferred)
     return best
 
 
 def _note(log: DecisionLog, run: str, refused: CallRefusal | None) -> None:
-    """Write that ``run`` waits for a disruption account, if ``refused`` says so."""
+    """Write that ``run`` waits for its owner's disruption account, if ``refused`` says so."""
     if refused is not None and refused.account is not None:
         note_deferral(log, run, refused.account, refused.costs_gpu_ms)
 
 
 def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
-    """Return the refusal whose account covers the cost sooner; None if neither ever does."""
+    """Return the refusal whose account covers the cost sooner; None if neither ever covers it."""
     found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
     return min(found, key=lambda each: each.covered_ms or 0, default=None)
 
 
 def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Iterator[Slice]:
-    """Yield places where a conflict could make room, the least short first; no domain twice.
+    """Yield places where a conflict could make room, those that lack the fewest GPUs first.
 
-    A flavor whose payers cannot pay at ``at_ms`` has none: a conflict makes room, and no money.
+    A domain is in one place only. A flavor whose payers cannot pay at ``at_ms`` has no place,
+    because a conflict frees GPUs but no money.
     """
     for flavor in run.flavors:
         cover = cover_request(view, run, flavor, at_ms, has_executor=has_executor)
@@ -133,9 +134,9 @@ def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Ite
 def _least_short(
     view: StateView, run: Run, flavor: str, at_ms: int, tried: Collection[str]
 ) -> Slice | None:
-    """Return the place with payers where the fewest GPUs are short for ``run`` at its least width.
+    """Return the place with payers that lacks the fewest GPUs for ``run`` at its least width.
 
-    Domains in ``tried`` are left out. None if there is no such place.
+    Domains in ``tried`` are left out. Return None if there is no such place.
     """
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
     payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
@@ -153,12 +154,11 @@ def _least_short(
 
 
 def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
-    """Return when a reservation has to be examined: at its planned start.
+    """Return when a reservation has to be examined: at its planned start, or earlier.
 
-    With an executor, a reservation that starts by a conflict is examined earlier, by the longest
-    grace of its pool: leases that are cut for it may take that long to stop. After these are cut,
-    it is not examined before its start: it has its room, and leases that started there since then
-    end in time.
+    With an executor, a start by a conflict is examined earlier by the longest grace of its pool,
+    because the leases that are cut for it may take that long to stop. Once they are cut, the
+    reservation is examined at its planned start, because its room is kept for it.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
@@ -180,10 +180,10 @@ _BARS: Final = {
 
 
 def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | None:
-    """Declare the conflict that a due reservation counts on; return the cause if that fails.
+    """Declare the conflict of a due reservation; return a cause if it cannot be declared.
 
-    None if it was declared, and also if its own conflict is open or another due conflict has to be
-    drawn first: each conflict takes the next link of the chain and has its cost.
+    Return None if the conflict is declared now or already open. Return None, too, if another due
+    conflict has to be drawn first: each takes the next link of the chain, and costs its owner.
     """
     view, name = log.view, record.made.reservation
     for key in view.open_conflicts:
@@ -220,7 +220,7 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | No
 
 
 def _called_off(code: MoveCode, run: Run, place: Slice) -> MoveCause:
-    """Return the cause of a start whose conflict is not called, with the objects for ``code``."""
+    """Return the cause ``code``, with its objects, of a start whose conflict is not called."""
     owner, pool = ("owner", run.owner), ("pool", run.pool)
     match code:
         case (
@@ -240,7 +240,7 @@ def _called_off(code: MoveCode, run: Run, place: Slice) -> MoveCause:
 
 
 def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
-    """Return whether a hard quota of its owner keeps a reservation from starting by a conflict."""
+    """Return whether a hard quota of the run's owner keeps a reservation from starting."""
     view = log.view
     return is_for_headroom(
         view,
@@ -253,11 +253,10 @@ def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
 
 
 def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
-    """Return whether a firm start goes before the queue: a conflict has made room for it.
+    """Return whether a firm start goes before the queue, because a conflict has made its room.
 
-    It does from when its room is free, even if its planned start is later: the leases that were cut
-    for it had until then to stop, and room that they leave sooner belongs to this run. Otherwise a
-    run that was cut could take the room back, and be drawn again.
+    It goes first as soon as the leases that were cut for it have ended, even if its planned start
+    is later. Otherwise a run that was cut could take the room back, and be drawn again.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False
@@ -269,7 +268,7 @@ def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
 def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
     """Return when the last lease that was cut for a reservation is expected to end.
 
-    None if no lease was cut for it, or all those leases have ended.
+    Return None if no lease was cut for it, or all these leases have ended.
     """
     if not record.conflict:
         return None
@@ -278,8 +277,8 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
         return None
-    # Leases in its domains that were stopping anyway counted as room, and may end later. Leases
-    # that were stopped after the conflict hold other room.
+    # Leases in its domains that were stopping before the conflict counted as room, and may end
+    # later than the cut ones. Leases that were stopped after the conflict hold other room.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (

@@ -1,6 +1,6 @@
-"""The first start that counting allows: GPUs of domains, width and hours of payers, quotas.
+"""Finds the first start of a run by counting: GPUs of domains, money of payers, and hard quotas.
 
-All of them must hold for the expected duration and one grace.
+There must be enough of each for the expected duration and one grace.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from quorate.model.state.reads.money_reads import Payers
 from quorate.model.state.room_index import Domain, Site
 
 DomainStart = tuple[int, Domain, Sequence[Leg]]
-"""The instant, the domain and the payers of a start."""
+"""The instant, the domain and the legs of a start in one domain."""
 PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
-"""Instant -> the first instant from then on at which the payers can pay, and their legs."""
+"""For an instant: the first instant from then on at which payers can pay, and their legs."""
 
 
 class Start(NamedTuple):
-    """Instant, place and payers of a start.
+    """The instant, the placement and the payers of a start.
 
-    It has a width, without spares, if the start was tried in an expected state.
+    ``width`` is set if admission has tried the start in an expected state; it counts no spares.
     """
 
     start_ms: int
@@ -48,11 +48,11 @@ class Start(NamedTuple):
     legs: Sequence[Leg]
     width: int | None = None
     by_room: bool = False
-    """Whether only room, or a hard quota, kept it from an earlier start."""
+    """Whether lack of room, or a hard quota, is the only reason that the start is not earlier."""
 
 
 class CountedStarts:
-    """The first starts by counting in one profile."""
+    """Finds first starts by counting, in one profile."""
 
     __slots__ = ("_payers", "_profile", "_rooms")
 
@@ -62,7 +62,7 @@ class CountedStarts:
         self._payers = payers
 
     def first(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
-        """Return the first start before ``before_ms`` that counting allows."""
+        """Return the first start by counting, from ``from_ms`` on and before ``before_ms``."""
         if ask.in_one:
             return self._in_one_domain(ask, from_ms, steps, before_ms)
         return self._spread(ask, from_ms, steps, before_ms)
@@ -70,7 +70,7 @@ class CountedStarts:
     def _in_one_domain(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start in one domain; ties by the domain's key."""
+        """Return the first start in one domain; of equally early starts, by the domain's key."""
         if len(ask.sites.by_payers) != 1:
             best = self._in_sites(ask, from_ms, steps, before_ms)
             return None if best is None else Start(best[0], ((best[1], ask.gpus),), best[2])
@@ -85,10 +85,11 @@ class CountedStarts:
     def _in_sites(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> DomainStart | None:
-        """Return the first start in a domain of several sites, each with payers of its own.
+        """Return the first start in one domain if the domains have different payers.
 
-        Sites that are paid for as soon as they may have room come first: if one of them has room,
-        the others, which have to wait for money, are searched no further than that instant.
+        A site is a group of domains with the same payers. Sites whose payers can pay as soon as
+        there may be room are searched first. If one of them has a start, the other sites, which
+        wait for money, are searched only before that start.
         """
         best: DomainStart | None = None
         waiting: list[tuple[int, Payers, Site, list[Demand]]] = []
@@ -119,14 +120,14 @@ class CountedStarts:
         steps: SearchBudget,
         before_ms: int,
     ) -> DomainStart | None:
-        """Return the first start in a domain of ``site``.
+        """Return the first start in a domain of ``site``, whose domains have the same payers.
 
-        ``paid_at`` caches the results of ``paid_from`` by instant.
+        ``paid_at`` caches the results of ``StartPayers.paid_from``, by instant.
         """
         duration_ms, room_of = ask.duration_ms, self._profile.room
 
         def ready_ms(domain: Domain, at_ms: int) -> int | None:
-            """Return when room, money and quotas hold together, from ``at_ms`` on."""
+            """Return the first instant from ``at_ms`` on with room, money and quotas; or None."""
             placement = ((domain, ask.gpus),)
             while True:
                 if at_ms not in paid_at:
@@ -153,9 +154,9 @@ class CountedStarts:
         return *found, paid[1]
 
     def _spread(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
-        """Return the first start over any number of domains.
+        """Return the first start in one domain or divided among several.
 
-        A start in one domain counts, too; a start over several is searched only before that one.
+        A divided start is searched only before the first start in one domain.
         """
         if ask.is_parted and len(ask.sites.by_payers) == 1:
             return self._parted(ask, from_ms, steps, before_ms)
@@ -165,11 +166,11 @@ class CountedStarts:
         return single if found is None else found
 
     def _parted(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
-        """Return the first start of equal parts whose payers are the same in every domain."""
+        """Return the first start of a run of equal parts, if all domains have the same payers."""
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self._profile.headroom.of(ask.run.owner)
         demands = [(place_of_domain(site.domains[0]), ask.gpus)] if site.domains else []
-        # Money is looked at before room if that is quick: no start is earlier than its payment.
+        # If the payers are found without a search, room is searched only from their instant on.
         known = self._payers.paid_by_one(ask, payers, demands, from_ms)
         at_ms = from_ms if known is None else known[0]
         while steps.spend():
@@ -188,7 +189,7 @@ class CountedStarts:
             if ready_ms is None or ready_ms >= before_ms:
                 return None
             if ready_ms == room_ms:
-                # It may be short of spares' money, or of nodes for some placements.
+                # Payers may lack the money for spares, or a quota the nodes for this placement.
                 return self._spread_anyhow(ask, room_ms, steps, before_ms)
             at_ms = ready_ms
         return None
@@ -196,7 +197,7 @@ class CountedStarts:
     def _spread_anyhow(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start over any number of domains, with any payers."""
+        """Return the first start over any number of domains, whose payers may differ."""
         duration_ms, site = ask.duration_ms, ask.sites.everywhere
         if before_ms <= from_ms:
             return None
@@ -219,10 +220,7 @@ class CountedStarts:
     def fits(
         self, ask: Ask, at_ms: int, steps: SearchBudget
     ) -> tuple[Placement, Sequence[Leg]] | None:
-        """Return the placement of ``ask`` at ``at_ms`` and its payers, by counting.
-
-        None if there is none.
-        """
+        """Return a placement of ``ask`` at ``at_ms`` by counting, and its payers; or None."""
         for domains in ask.sites.sets:
             found = self.fits_in(ask, domains, at_ms, steps)
             if found is not None:
@@ -232,7 +230,7 @@ class CountedStarts:
     def fits_in(
         self, ask: Ask, domains: Sequence[Domain], at_ms: int, steps: SearchBudget
     ) -> tuple[Placement, Sequence[Leg]] | None:
-        """Return the placement of ``ask`` at ``at_ms`` in ``domains``, all with the same payers."""
+        """Return a placement of ``ask`` at ``at_ms`` in ``domains``, and its payers; or None."""
         until_ms = at_ms + ask.duration_ms
         for placement in self._placements(ask, domains, at_ms, until_ms):
             if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
@@ -241,13 +239,13 @@ class CountedStarts:
             if legs is not None:
                 return placement, legs
             if len(placement) == 1:
-                break  # Another domain of the same payers costs them the same.
+                break  # In another domain, the same payers would have to pay the same.
         return None
 
     def _placements(
         self, ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
     ) -> Iterator[Placement]:
-        """Yield placements by counting: in each domain that holds it all, or else over several."""
+        """Yield placements by counting: each single domain with room; if none has, a division."""
         free, room_of = [], self._profile.room
         for domain in domains:
             left = room_of(domain.key).least(from_ms, until_ms)
@@ -260,10 +258,10 @@ class CountedStarts:
                 yield filled
 
     def _quotas(self, ask: Ask, placement: Placement) -> list[Need]:
-        """Return the hard quotas that a start counts for, and how much of each it needs.
+        """Return the hard quotas that bound a start, and how much of each the start needs.
 
-        For a quota of nodes this is the fewest that it needs: in a pool that shares nodes, it may
-        first use the GPUs that the quota's owner does not use on nodes it holds already.
+        Of a quota of nodes, the start needs as many nodes as it takes at least: in a pool that
+        shares nodes, it may first use free GPUs of nodes that the quota already counts.
         """
         view, owner = self._profile.view, ask.run.owner
         found: list[Need] = []
@@ -277,7 +275,7 @@ class CountedStarts:
         return found
 
     def resources(self, ask: Ask) -> list[Resource]:
-        """Return everything that a start of ``ask`` may need: rooms, payers and quotas."""
+        """Return all resources that a start of ``ask`` may need: rooms, payers and quotas."""
         found = [self._profile.room(domain.key) for domain in ask.sites.everywhere.domains]
         found += self._payers.resources(ask.phases[-1])
         found += self._profile.headroom.of(ask.run.owner)
@@ -287,9 +285,10 @@ class CountedStarts:
 def _earlier(
     best: DomainStart | None, found: DomainStart | None, before_ms: int
 ) -> tuple[DomainStart | None, int]:
-    """Return the earlier start, ties by the domain's key, and before when a better one has to be.
+    """Return the earlier start, and the instant before which a better start has to be.
 
-    ``before_ms`` is that limit before ``found`` was known.
+    Of equally early starts, the one with the lower key of its domain is returned. ``before_ms`` is
+    the limit that applied to ``found``.
     """
     if found is None:
         return best, before_ms

@@ -1,4 +1,4 @@
-"""How one start is divided among domains, by counting GPUs; payers are not considered."""
+"""Divides the GPUs of a start among domains, by counting free GPUs, without payers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from quorate.core.planning.start_ask import Ask
 from quorate.model.state.room_index import Domain
 
 Placement = tuple[tuple[Domain, int], ...]
-"""GPUs by domain, spares included."""
+"""The number of GPUs in each domain, spares included."""
 
 
 def nodes_of(placement: Placement, left: int) -> int:
-    """Return the fewest nodes that hold ``placement`` if ``left`` of its GPUs need no new node."""
+    """Return the fewest additional nodes for ``placement``, of which ``left`` GPUs need none."""
     nodes = 0
     for domain, gpus in placement:
         own = min(gpus, left)
@@ -25,17 +25,17 @@ def nodes_of(placement: Placement, left: int) -> int:
 
 
 def demands_of(placement: Placement) -> list[Demand]:
-    """Return the demands of ``placement`` on payers: GPUs by place."""
+    """Return the GPUs by place that payers have to pay for in ``placement``."""
     return [(place_of_domain(domain), gpus) for domain, gpus in placement]
 
 
 def place_of_domain(domain: Domain) -> Place:
-    """Return ``domain`` as a place for payers."""
+    """Return ``domain`` as a place that payers' selectors can match."""
     return Place(domain.key.domain, domain.labels)
 
 
 def holds(request: PackRequest, items: tuple[Item, ...], free: Sequence[int]) -> bool:
-    """Return whether domains with ``free`` GPUs hold ``request``."""
+    """Return whether domains with ``free`` GPUs each have room for ``request``."""
     spares = request.spares_per_group
     gpus = sum((item.gpus + spares) * item.count for item in items)
     if any(left >= gpus for left in free):
@@ -57,9 +57,9 @@ def place_by_count(ask: Ask, domains: Sequence[Domain], free: list[int]) -> Plac
 
 
 def divide(items: tuple[Item, ...], spares: int, free: list[int]) -> list[int] | None:
-    """Return how many GPUs of each domain hold ``items``, the widest groups first.
+    """Return how many GPUs ``items`` take in each domain; the widest groups are placed first.
 
-    None if they do not fit.
+    Return None if the items do not fit. ``free`` is changed.
     """
     taken = [0] * len(free)
     for item in sorted(items, key=lambda each: -each.gpus):
@@ -70,7 +70,7 @@ def divide(items: tuple[Item, ...], spares: int, free: list[int]) -> list[int] |
 
 
 def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:
-    """Put a divisible item into domains in their order; each part of it costs its spares."""
+    """Put a divisible item into domains in their order. Each part needs spares of its own."""
     left = item.gpus
     for at, gpus_free in enumerate(free):
         gpus = min(left, gpus_free - spares)
@@ -84,7 +84,7 @@ def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool
 
 
 def _grouped(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:
-    """Put groups into domains in their order; a single group goes where the fewest GPUs remain."""
+    """Put groups into domains in their order; a single group where the fewest GPUs stay free."""
     size, left = item.gpus + spares, item.count
     if left == 1:
         fitting = [(gpus_free, at) for at, gpus_free in enumerate(free) if gpus_free >= size]

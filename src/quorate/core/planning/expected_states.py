@@ -1,7 +1,7 @@
-"""The states that a profile expects, for starts that counting cannot decide: racks, nodes, sizes.
+"""The expected states of a fleet at later instants, for starts that counting cannot decide.
 
-Each state is derived from an earlier one by releasing the leases that end in between, so that
-reading many instants releases each lease only a few times.
+Each state is derived from an earlier one, by releasing the leases that end in between. So states at
+many instants are computed without releasing each lease every time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 _LAYERS_MAX: Final = 3
-"""The most overlays that a state may consist of: a read may pass through all of them."""
+"""The most overlays of a state. Few overlays keep reads fast, which may pass through all."""
 
 _Known = tuple[int, int, StateView]
-"""(instant, how many layers it has, the state expected then)."""
+"""An instant, the number of overlays of its state, and the state."""
 
 
 class ExpectedStates:
-    """The states that ``profile`` expects, each computed when it is first needed."""
+    """The states that ``profile`` expects; each is computed when it is first read."""
 
     __slots__ = ("_ends", "_known", "_profile")
 
@@ -38,10 +38,10 @@ class ExpectedStates:
     def would_start(
         self, run: Run, at_ms: int, *, has_executor: bool, takes_whole: bool = False
     ) -> Admitted | None:
-        """Return how ``run`` starts in addition to the plan in the state expected at ``at_ms``.
+        """Return how ``run`` starts in the state expected at ``at_ms``, beside the plan.
 
-        None if it does not start. With ``takes_whole``, domains in which another start is planned
-        while it runs do not count.
+        Return None if it cannot start. With ``takes_whole``, domains in which the plan has another
+        start during the run are left out.
         """
         profile = self._profile
         record = profile.view.runs.get(run.name)
@@ -56,12 +56,12 @@ class ExpectedStates:
         return answer if isinstance(answer, Admitted) else None
 
     def _at(self, at_ms: int) -> StateView:
-        """Return the state expected at ``at_ms``: without the leases that end by then."""
+        """Return the state expected at ``at_ms``: the leases that end by then are released."""
         known = self._known
         index = bisect_right(known, at_ms, key=itemgetter(0))
         if index and known[index - 1][0] == at_ms:
             return known[index - 1][2]
-        # The latest earlier state that may carry another layer.
+        # The latest earlier state on which another overlay may be put.
         below = next((each for each in reversed(known[:index]) if each[1] < _LAYERS_MAX), None)
         after_ms, layers, view = (-1, 0, self._profile.view) if below is None else below
         found = (at_ms, layers + 1, self._later(view, after_ms, at_ms))
@@ -69,7 +69,7 @@ class ExpectedStates:
         return found[2]
 
     def _later(self, view: StateView, after_ms: int, at_ms: int) -> StateView:
-        """Return ``view``, which is expected at ``after_ms``, as it is expected at ``at_ms``."""
+        """Return the state expected at ``at_ms``, given ``view``, the state at ``after_ms``."""
         profile, ends = self._profile, self._in_order()
         first, last = (bisect_right(ends, ms, key=itemgetter(0)) for ms in (after_ms, at_ms))
         state, leases = view.overlay(), profile.view.leases
@@ -85,7 +85,7 @@ class ExpectedStates:
         return state
 
     def _in_order(self) -> list[tuple[int, str]]:
-        """Return when each lease is expected to end, in order."""
+        """Return the expected end of each lease, and its name, in order."""
         if self._ends is None:
             profile = self._profile
             self._ends = sorted(

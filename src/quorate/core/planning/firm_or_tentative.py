@@ -1,7 +1,8 @@
-"""Planned starts: which start of a run is planned, and whether it is firm or tentative.
+"""Decides which start of a run is planned, and whether it is firm or tentative.
 
-A start within the pool's horizon, by a conflict or by a recalled loan becomes firm if it can be
-promised; any other is tentative: it keeps room but no money.
+A start becomes firm if it is within the pool's horizon, by a conflict or by a recalled loan, and if
+the node quotas allow it on any choice of nodes. Any other start is tentative: the plan keeps GPUs
+for it, but no GPU-hours.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 
 CONFLICTS_MAX: Final = 3
-"""For how many runs, its first ones, each walk searches a sooner start by a conflict."""
+"""Each walk searches starts by a conflict for this many runs, the first of the queue."""
 CONFLICTS_TURN: Final = 16
-"""Each walk tries one in this many of the other runs."""
+"""Of the other runs, each walk searches such starts for one in this many."""
 PROMISES_MAX: Final = 8
-"""How many starts of a run are examined for one that node quotas allow on any nodes."""
+"""How many starts of a run are examined to find one that can become firm under node quotas."""
 
 _ROUTINE: Final = (
     HoldExtended,
@@ -50,7 +51,7 @@ _ROUTINE: Final = (
     RunSubmitted,
     StepsCounted,
 )
-"""Frequent events: after these alone, starts by a conflict are searched once a minute only."""
+"""Frequent events. After only these, starts by a conflict are searched once a minute."""
 
 
 class PlannedStarts:
@@ -63,7 +64,7 @@ class PlannedStarts:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Search for conflicts as a walk does that begins now."""
+        """Reset the search for conflicts to that of a new walk."""
         plan, log = self._plan, self._plan.log
         self._conflicts = 0
         self._new_runs = {
@@ -80,10 +81,10 @@ class PlannedStarts:
     def put(
         self, record: RunRecord, entry: Entry | None, recalled: MoveCause | None = None
     ) -> None:
-        """Put the start of a run into the plan; make it firm if it is near, or by a conflict.
+        """Put the start of a run into the plan, as a firm or tentative start.
 
-        ``recalled`` is set if loans were recalled for the run: its start is firm then, and if its
-        reservation moves, this is the cause.
+        ``recalled`` is set if loans were recalled for the run. Then the start is firm, and if the
+        run's reservation moves, ``recalled`` is the cause of the move.
         """
         plan = self._plan
         run = record.spec
@@ -122,20 +123,20 @@ class PlannedStarts:
         if is_firm or blocked is not None:
             plan.pins[run.name] = entry
         else:
-            # A tentative start keeps room but no GPU-hours, as it may be far away.
+            # A tentative start holds no GPU-hours, because it may be far away.
             plan.entries[run.name] = entry = replace(entry, is_tentative=True)
         plan.profile.put(entry)
         if later is not None:
-            # ``entry`` cannot be promised; room is kept for this later start, which can.
+            # ``entry`` cannot become firm. Room is also kept for ``later``, which can.
             plan.profile.put(replace(later, is_tentative=True))
         plan.count(entry)
 
     def _kept_later(self, entry: Entry) -> Entry | None:
-        """Return a later start than ``entry`` that can be promised; None if there is none.
+        """Return a later start than ``entry`` that can become firm; None if there is none.
 
-        Node quotas forbid promising ``entry``. Room is kept for the later start, so that the nodes
-        it needs come free however GPUs are spread. The run still starts sooner if, at its turn,
-        enough GPUs are really free on few nodes.
+        Under node quotas, ``entry`` cannot become firm. Room is kept for the later start, so that
+        enough nodes come free, however GPUs are spread over nodes. The run still starts sooner if
+        enough GPUs are free on few nodes when the walk visits the run.
         """
         plan = self._plan
         at_ms = promisable_from_ms(plan, entry)
@@ -143,11 +144,12 @@ class PlannedStarts:
         return None if at_ms is None else first_promisable(plan, run, at_ms)
 
     def by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
-        """Return the start of a run by a conflict, or None; each walk tries a few runs only.
+        """Return the start of a run by a conflict, or None.
 
-        These are its first few runs, and some of the others, which change each minute. For a run
-        that has just begun to wait the conflict is searched at once; for the others in the first
-        decision of a minute, or after an event that is not ``_ROUTINE``.
+        Each walk searches conflicts for its first few runs, and for some of the others, which
+        change each minute. For a run that has just begun to wait, the conflict is searched at once.
+        For other runs it is searched in the first decision of a minute, or after an event that is
+        not in ``_ROUTINE``.
         """
         plan = self._plan
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:
@@ -155,7 +157,7 @@ class PlannedStarts:
         if record.reservation is not None:
             promise = plan.view.reservations.get(record.reservation)
             if promise and cleared_ms(plan.view, promise, plan.log.now_ms) is not None:
-                return None  # Leases that were cut for it are still stopping: no others are cut.
+                return None  # Leases that were cut for this run have not ended yet.
         number, self._conflicts = self._conflicts, self._conflicts + 1
         turn = plan.log.now_ms // MINUTE_MS
         if number >= CONFLICTS_MAX and (number - turn) % CONFLICTS_TURN:
@@ -166,7 +168,7 @@ class PlannedStarts:
 
 
 def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
-    """Return the first start of ``run`` that can be promised; None if none of the first few can."""
+    """Return the first start of ``run`` that can become firm; None if none of the first few can."""
     at_ms: int | None = from_ms
     for _ in range(PROMISES_MAX):
         entry = None if at_ms is None else plan.search.find(run, at_ms)
@@ -180,7 +182,7 @@ def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
 
 
 def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
-    """Return from when to search the next start, as ``entry`` cannot be promised; None if never."""
+    """Return when to search on if ``entry`` cannot become firm; None if nothing changes later."""
     at_ms = kept_from_ms(plan.profile, entry)
     if at_ms is not None and at_ms > entry.start_ms:
         return at_ms

@@ -1,8 +1,7 @@
-"""The firm part of a walk: recorded places are put in, and those that do not fit are moved.
+"""The first part of a walk: puts firm places into the profile, and moves those that do not fit.
 
-They are put in first, those that are due and late before the others, and else in the order in which
-they became firm. Places that no longer fit are planned again around the others, and the cause is
-recorded.
+Places whose start is late come first, then the others, in the order in which they became firm.
+Places that no longer fit are planned again around the others, and the cause is recorded.
 """
 
 from __future__ import annotations
@@ -44,35 +43,35 @@ class FirmWalk:
         self._known: Mapping[str, Entry] = {}
         self._stuck: Collection[str] = ()
         self.all_stand = True
-        """Whether every firm place has what it needs even if no running work is stopped for it."""
+        """Whether all firm places have what they need even if no running work is stopped."""
         self.stood: dict[str, Entry] = {}
-        """The firm places that had all they need when they were put in, by run."""
+        """The firm places, by run, that had all they need when they were put into the profile."""
         self.are_apart = True
         """Whether all firm places fit beside each other even if no running work is stopped.
 
-        Then those that stood still stand when the moved ones are put in at their turn.
+        If so, the places in ``stood`` still fit when places that have moved are put in among them.
         """
 
     def put_pins(
         self, known: Mapping[str, Entry] = MappingProxyType({}), stuck: Collection[str] = ()
     ) -> None:
-        """Put every firm place in; move those that no longer fit, and record why.
+        """Put all firm places into the profile; move those that no longer fit, and record why.
 
         ``known`` are places whose needs are certainly met. ``stuck`` are late runs that this
-        decision is known to move: their places end as recorded, so that none behind them moves.
+        decision will move anyway: their places end as recorded, so that no place behind them moves.
         """
         self._known, self._stuck = known, stuck
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
         now_ms = self.plan.log.now_ms
         records = [record for _, record in in_order(self.plan.view)]
-        # A start that is late by now ends later, and what is right behind it has to move, not it.
+        # A late start also ends later, and the places right behind it have to move, not the start.
         records.sort(key=lambda each: (each.planned_start_ms or now_ms) >= now_ms)
         for record in records:
             if not record.by_conflict:
                 self._put_record(record, aside, clearing)
         causes = self._causes([pin for _, pin in aside])
-        # A start by a conflict takes what the others leave, and displaces none of them.
+        # A start by a conflict takes what the other firm places leave, and moves none of them.
         for record in records:
             if record.by_conflict:
                 self._put_record(record, aside, clearing)
@@ -88,10 +87,10 @@ class FirmWalk:
         aside: list[tuple[ReservationRecord, Entry]],
         clearing: list[tuple[ReservationRecord, Entry, int]],
     ) -> None:
-        """Put one firm place in.
+        """Put one firm place into the profile.
 
-        If it waits for leases that were cut, it is added to ``clearing`` instead; if it no longer
-        fits, to ``aside``.
+        If the place waits for leases that were cut, it is added to ``clearing`` instead. If it no
+        longer fits, it is added to ``aside``.
         """
         plan = self.plan
         now_ms = plan.log.now_ms
@@ -124,7 +123,7 @@ class FirmWalk:
             aside.append((record, pin))
 
     def _causes(self, pins: Sequence[Entry]) -> list[MoveCause]:
-        """Return why each of ``pins``, which are not in the profile, no longer fits."""
+        """Return the cause for each of ``pins``, which no longer fit and are not in the profile."""
         plan = self.plan
         if not pins:
             return []
@@ -138,12 +137,12 @@ class FirmWalk:
         pools = [("pool", e.pool.name) for e in plan.log.events if isinstance(e, PoolApplied)]
         if not pools:
             return causes
-        # A pool takes nodes from another when its selector changes.
+        # When the selector of a pool changes, it may take nodes from another pool.
         moved = MoveCause(MoveCode.POOL_CHANGED, tuple(pools))
         return [moved if cause.code is MoveCode.NODES_CHANGED else cause for cause in causes]
 
     def overstayers(self) -> list[Overstayer]:
-        """Return the backfill that has outstayed its declared end; computed once."""
+        """Return the backfill that runs past its declared end; it is computed once."""
         if self._late is None:
             self._late = overstayers(self.plan.view, self.plan.log.now_ms)
         return self._late
@@ -151,7 +150,8 @@ class FirmWalk:
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
         """Move a start to ``gone_ms``, when the leases cut for it are expected to have ended.
 
-        If it has no room then, it is planned again from there on, around the firm places.
+        If there is no room at that instant, the next start from then on is searched, around the
+        firm places.
         """
         plan = self.plan
         cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
@@ -174,14 +174,15 @@ class FirmWalk:
         plan.put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
-        """Move a reservation that does not fit to the next start that all other entries allow."""
+        """Move a reservation that does not fit to the next start beside all other entries."""
         self.plan.hold_hours(pin, -1)
         self.move_to(record, pin.start_ms, cause)
 
     def move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
-        """Move a reservation, whose place is not put in, to its first start from ``from_ms`` on.
+        """Move a reservation to its first start from ``from_ms`` on.
 
-        It is blocked if there is none, or ``from_ms`` is None.
+        The old place of the reservation must not be in the profile. If there is no such start, or
+        ``from_ms`` is None, the reservation is blocked.
         """
         plan = self.plan
         run = plan.view.runs[record.made.run].spec
@@ -192,10 +193,10 @@ class FirmWalk:
             plan.put_pin(entry)
 
     def call_due_conflicts(self) -> bool:
-        """Call the conflicts that due firm starts count on.
+        """Call the conflicts of the firm starts that are due by conflict.
 
-        Return whether a start was moved instead. After a move no more conflicts are called, as the
-        move may leave room to others.
+        If a conflict cannot be called, its start is moved instead, and True is returned. Then no
+        more conflicts are called, because the move may leave room to other starts.
         """
         plan = self.plan
         for name, _ in in_order(plan.view):
@@ -212,7 +213,7 @@ class FirmWalk:
                 pin = plan.pins[record.made.run]
                 plan.lift_pin(pin)
                 for entry in plan.entries.values():
-                    plan.profile.lift(entry)  # The moved start goes around firm places only.
+                    plan.profile.lift(entry)  # The moved start has to avoid firm places only.
                 plan.entries.clear()
                 self._move(record, pin, cause)
                 return True

@@ -1,8 +1,8 @@
-"""Forecasts: when a waiting run starts, read off a walk that is discarded.
+"""Forecasts when waiting runs start, with a walk in an overlay that is then discarded.
 
-For a run within the depth, the plan has its start. For a run beyond it, the room that the plan
-leaves gives its earliest possible start; a walk extended up to that run, which costs more, gives
-the start.
+The walk plans the runs within the depth. For a run beyond the depth, the room that the plan leaves
+gives its earliest possible start. A walk that continues up to the run gives its planned start, and
+costs more.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 EXACT_RUNS_MAX: Final = 10_000
-"""How many waiting runs are examined at most to find the start of one beyond the depth."""
+"""The most waiting runs that a walk examines to find the start of a run beyond the depth."""
 
 
 class PlanState(Word):
-    """How far a planned start can be relied on."""
+    """How certain a planned start is."""
 
     FIRM = "firm"
-    """Recorded; it moves later only for a recorded cause."""
+    """The start is recorded, and moves later only for a recorded cause."""
     TENTATIVE = "tentative"
-    """Not recorded: runs that are submitted later may go before it."""
+    """The start is not recorded, and changes with the queue."""
     NOT_BEFORE = "not-before"
-    """The run is beyond the depth: this is its earliest possible start."""
+    """The run is beyond the depth, and does not start before this instant."""
     NONE = "none"
-    """The run has no start: nothing that is expected to happen leads to one."""
+    """The run has no planned start: no known future event lets it start."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongWalk:
-    """How many ``runs`` a walk beyond the depth examined, and whether it reached its target."""
+    """How many ``runs`` a walk beyond the depth examined, and whether it reached its last run."""
 
     runs: int
     has_reached: bool
@@ -48,9 +48,9 @@ class LongWalk:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The planned start of a waiting run; ``entry`` is None if there is none.
+    """The planned start of a waiting run; ``entry`` is None if it has none.
 
-    ``long_walk`` is set if a walk beyond the depth searched for it.
+    ``long_walk`` is set if a walk beyond the depth searched the start.
     """
 
     state: PlanState
@@ -60,9 +60,9 @@ class Foreseen:
 
 @dataclass(slots=True)
 class Foresight:
-    """The plan of a view at an instant: a walk in an overlay, whose events are never recorded.
+    """The plan of a view at an instant, from a walk whose events are never recorded.
 
-    ``long_walk`` is set if the walk went on beyond the depth, up to one run.
+    ``long_walk`` is set if the walk continued beyond the depth.
     """
 
     walk: Walk
@@ -85,8 +85,8 @@ class Foresight:
     ) -> Foresight:
         """Return the plan of all runs before ``run`` in the queue, and of ``run`` itself.
 
-        Its start is the one that it would have if the pool's depth reached it. The walk ends after
-        ``runs_max`` runs; if it has not reached ``run`` by then, it only gives the earliest
+        The start of ``run`` is the one that it would have within the pool's depth. The walk ends
+        after ``runs_max`` runs. If it has not reached ``run`` by then, it only gives the earliest
         possible start.
         """
         reach = Reach(run, view.runs[run].spec.pool, runs_max)
@@ -94,7 +94,7 @@ class Foresight:
         return cls(walk, LongWalk(len(walk.plan.seen), run in walk.plan.seen))
 
     def start_of(self, record: RunRecord) -> Foreseen:
-        """Return the planned start of a waiting run, and how far it can be relied on."""
+        """Return the planned start of a waiting run, and how certain the start is."""
         found = self.planned_start_of(record)
         if found is not None:
             return found
@@ -105,20 +105,20 @@ class Foresight:
     def planned_start_of(self, record: RunRecord) -> Foreseen | None:
         """Return the start that the walk has found for a waiting run.
 
-        None for a run beyond the walk. Nothing is searched, so the cost does not depend on the
-        length of the queue.
+        Return None for a run that the walk has not examined. This function searches no start, so
+        its cost does not depend on the length of the queue.
         """
         name, plan = record.spec.name, self.walk.plan
         if waits_for_upstream(plan.view, record.spec) is not None:
             return Foreseen(PlanState.NONE, None)
         pin = plan.pins.get(name)
         if pin is not None:
-            # A start that became firm in this very walk is a forecast until a decision writes it.
+            # A start that became firm in this walk is a forecast until a decision records it.
             is_firm = record.reservation is not None
             return Foreseen(PlanState.FIRM if is_firm else PlanState.TENTATIVE, pin)
         entry = plan.entries.get(name)
         if entry is None and self.long_walk is not None:
-            # This long walk started the run; the walk of a decision ends before its turn.
+            # This long walk has started the run, but the walk of a decision would not reach it.
             entry = plan.started_runs.get(name)
         if entry is not None:
             return Foreseen(PlanState.TENTATIVE, entry, self.long_walk)
@@ -137,13 +137,13 @@ class Foresight:
         return {entry.run: entry for entry in sorted(found, key=lambda entry: entry.start_ms)}
 
     def refusal_of(self, record: RunRecord) -> Refusal | None:
-        """Return why a waiting run does not start now; None if it does."""
+        """Return why a waiting run does not start now; None if it starts now."""
         if self.walk.plan.has_started(record.spec.name):
             return None
         return self.walk.reasons.why(record)
 
     def starts_now(self) -> set[str]:
-        """Return the runs that start now."""
+        """Return the names of the runs that start now."""
         events = self.walk.plan.log.events
         return {event.run for event in events if isinstance(event, LeaseStarted)}
 

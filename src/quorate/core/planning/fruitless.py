@@ -1,8 +1,9 @@
-"""The number of runs without a start after which a walk skips similar runs.
+"""Counts the runs for which a walk finds no start, so that the walk can skip similar runs.
 
-They do not count towards the depth, so a walk would go on to every run behind them. The resource
-that one run lacks is missing for others of its line and shape too: after a few such runs the walk
-skips the rest of that shape in that line, and after many of any shape the rest of the line.
+Runs without a start do not count in the depth, so a walk would examine every run behind them. What
+one of them lacks is mostly missing for other runs of its line and shape too. After a few such runs
+of a line and shape, the walk skips the other runs of that line and shape. After many such runs of a
+line, it skips the rest of the line.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import Line, Place, Shape, line_of, shape_of
 
 SHAPE_MAX: Final = 8
-"""After this many runs of one line and shape without a start, the others are skipped."""
+"""After this many runs without a start in one line and shape, its other runs are skipped."""
 LINE_MAX: Final = 64
-"""After this many runs of one line without a start, the others of that line are skipped."""
+"""After this many runs without a start in one line, its other runs are skipped."""
 
 
 class Fruitless:
-    """The runs of one walk for which no start was found, counted by line and shape.
+    """The number of runs for which one walk found no start, by line and shape.
 
-    ``seen`` are the runs that the walk has examined; the walk adds to it.
+    ``seen`` is the set of runs that the walk has examined; the walk adds runs to it.
     """
 
     __slots__ = ("_columns", "_counts", "_given_up", "_seen", "_totals", "_view")
@@ -36,7 +37,7 @@ class Fruitless:
         self._counts: dict[tuple[Line, Shape], int] = {}
         self._totals: dict[Line, int] = {}
         self._given_up: dict[Line, set[Shape]] = {}
-        """The shapes that are skipped, for each line that has any."""
+        """The shapes that are skipped, by line. A line that is skipped as a whole is here, too."""
         self._columns: dict[Line, list[tuple[Shape, Sequence[Place]]]] = {}
 
     def note(self, run: Run) -> None:
@@ -58,8 +59,8 @@ class Fruitless:
     def skip(self, line: Line, places: Sequence[Place], at: int) -> int:
         """Return the index in ``places`` of the next run to examine, from ``at`` on.
 
-        ``places`` are the runs of ``line`` in order. Runs that were examined, or whose shape is
-        given up, are skipped.
+        ``places`` are the runs of ``line`` in order. Runs that the walk has examined, and runs of a
+        shape that is given up, are skipped.
         """
         shapes, seen = self._given_up.get(line), self._seen
         while at < len(places):
@@ -73,7 +74,7 @@ class Fruitless:
     def _next_hopeful(
         self, line: Line, shapes: set[Shape], places: Sequence[Place], at: int
     ) -> int:
-        """Return the index of the first run, from ``at`` on, of a shape that is not given up."""
+        """Return the index of the first run, from ``at`` on, whose shape is not given up."""
         if self._totals[line] >= LINE_MAX:
             return len(places)
         found = [

@@ -1,11 +1,11 @@
-"""Giving out: after every command, runs that can start do, and the others are planned.
+"""After every command, starts the waiting runs that can start, and plans the others.
 
-In this order: overstayers, and loans whose recall is due, are stopped; the walk starts and plans
-runs; due conflicts are called; running malleable runs grow into the remaining room; rounds place
-their grants.
+In this order: overstaying bundles and loans whose recall is due are stopped; the walk starts and
+plans runs; due conflicts are called; running malleable runs grow into the remaining room; and
+rounds place their grants.
 
-If it turns out that the decision moved a firm start needlessly, the decision is made again with
-that knowledge (``hindsight``).
+If the decision has moved a firm start needlessly, it is made again, with what it has shown
+(``hindsight``).
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
-"""How often firm places are examined again in one decision because some have moved."""
+"""How often one decision repeats a step, at most, because its own events may change the result."""
 WALKS_MAX: Final = 16
-"""How often the queue is walked in one decision because firm runs leave their places."""
+"""How often one decision walks the queue at most, because firm runs leave their places."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
-"""Events after which no run can start that could not before."""
+"""Events that never let a waiting run start."""
 
 
 def give_out(log: DecisionLog) -> None:
-    """Start waiting runs, plan those that still wait, and grow running ones."""
+    """Start waiting runs, plan those that still wait, and grow running runs."""
     if not stirs(log) and not _is_due(log):
         return
     mark, known = log.mark(), Hindsight()
@@ -76,9 +76,9 @@ def give_out(log: DecisionLog) -> None:
 
 
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
-    """Start and plan runs; ``known`` is the knowledge from an earlier trial of the decision.
+    """Start and plan runs; repeat this while its events may let more happen at this instant.
 
-    That is repeated while what was just decided may let more happen at the same instant.
+    ``known`` is what earlier trials of this decision have shown.
     """
     for _ in range(PASSES_MAX):
         written = len(log.events)
@@ -90,8 +90,8 @@ def _give_out(log: DecisionLog, known: Hindsight) -> None:
 def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
     """Return whether ``events``, the last of this decision, may let more happen at this instant.
 
-    A firm start that is new may be near enough to stop overstaying bundles for it at once. And
-    under a quota of nodes that are shared, the plan depends on the nodes that started runs use.
+    A new firm start may be so near that overstaying bundles have to stop for it now: this function
+    stops them. Under a quota of shared nodes, the plan depends on the nodes of the started runs.
     """
     if log.view.holdings.has_bounds and any(isinstance(each, LeaseStarted) for each in events):
         return True
@@ -109,28 +109,28 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
     walk = _walked(log, known.stuck) if log.any_run_waits else _standing(log, known.stuck)
     if log.any_run_waits:
         if walk.starts.has_new_spares:
-            # Runs whose turn came earlier may fill the new spares.
+            # Earlier runs in the queue may fill the new spares.
             walk = _walked(log, known.stuck)
-        # Work whose grace is as long as the notice of its recall is stopped at once.
+        # If the notice of a recall is as short as the grace, the bundle is stopped at once.
         stop_recalled(log, _firm_places_stand)
         for _ in range(PASSES_MAX):
             if not walk.firm.call_due_conflicts():
                 break
             walk = _walked(log, known.stuck)
             stop_recalled(log, _firm_places_stand)
-        # A firm start that was moved may hold fewer GPU-hours: leases slow to stop may use them.
+        # A moved firm start may hold fewer GPU-hours: leases that stop slowly may use the rest.
         settle_holds(log)
     grow_running(log, walk.plan.profile, backfill=walk.plan.is_out_of_order)
     place_granted(log)
 
 
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
-    """Return why ``run`` would wait if it were submitted now; None if that takes a walk.
+    """Return the refusal of ``run`` if it were submitted now; None if only a walk can find it.
 
-    No walk is needed if the run has no room now, whatever is planned, and is beyond its pool's
-    depth. It then changes nothing for other runs, and gets its start with the next walk, at most a
-    quarter of the horizon later. A walk is still needed if a lease has outlasted the end that firm
-    places count on: they may have to move.
+    No walk is needed if the run is beyond its pool's depth and has no room now, even if no start
+    were planned. Then the run changes nothing for other runs; the next walk, at most a quarter of
+    the horizon later, plans it. But a walk is needed if a lease has outlasted the end on which firm
+    places count, because these may have to move.
     """
     view = log.view
     if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
@@ -146,8 +146,8 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 def _is_beyond(log: DecisionLog, run: Run) -> bool:
     """Return whether ``run`` would be beyond the depth of its pool.
 
-    It is if the waiting runs of its line and of the lines called up before it are together at least
-    as many as the depth.
+    The waiting runs of its own line are counted, and one run for each line that comes before its
+    line. If these are at least as many as the depth, the run is beyond the depth.
     """
     view, line = log.view, line_of(run)
     depth = view.pools[run.pool].reservation_depth
@@ -170,7 +170,7 @@ def _is_beyond(log: DecisionLog, run: Run) -> bool:
 
 
 def _may_fit(view: StateView, run: Run) -> bool:
-    """Return whether ``run`` may have room now, counting all free GPUs, planned or not."""
+    """Return whether ``run`` may have room now if no start were planned."""
     pool, least = view.pools[run.pool], run.widths()[-1]
     for flavor in run.flavors:
         request = pack_request(run, pool, flavor, least)
@@ -188,8 +188,8 @@ def _may_fit(view: StateView, run: Run) -> bool:
 def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk that has started and planned the waiting runs.
 
-    The queue is walked again while a firm run starts outside the place that it was promised and
-    runs before it in the queue could use that place: they are planned there before runs behind it.
+    The queue is walked again while a firm run starts outside its recorded place and runs before it
+    in the queue could use the place. So these runs are planned there before runs behind it.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:
@@ -202,10 +202,10 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
 
 
 def _standing(log: DecisionLog, stuck: Collection[str]) -> Walk:
-    """Return a walk with all firm places put in, after stopping overstayers in front of them.
+    """Stop overstaying bundles, and return a walk with all firm places in its profile.
 
-    A place that was moved may have other overstayers in front of it, so this is repeated while
-    places move. If no such walk succeeds, the earlier places are restored.
+    A moved place may need other bundles to stop, so this is repeated while places move, at most
+    ``PASSES_MAX`` times.
     """
     known, written = dict[str, Entry](), 0
     for left in reversed(range(PASSES_MAX)):
@@ -224,17 +224,14 @@ def _standing(log: DecisionLog, stuck: Collection[str]) -> Walk:
 
 
 def _firm_places_stand(log: DecisionLog) -> bool:
-    """Return whether no firm place has to move in the view of ``log``, which is a trial."""
+    """Return whether no firm place has to move in the view of the trial ``log``."""
     written = len(log.events)
     Walk(log).firm.put_pins()
     return len(log.events) == written
 
 
 def stirs(log: DecisionLog) -> bool:
-    """Return whether an event of ``log`` may let a run start.
-
-    The events of ``_STARTS_NOTHING`` never do.
-    """
+    """Return whether an event of ``log``, or the time that has passed, may let a run start."""
     if any(not isinstance(event, _STARTS_NOTHING) for event in log.events):
         return True
     view = log.view
@@ -245,16 +242,16 @@ def stirs(log: DecisionLog) -> bool:
 
 
 def _is_due(log: DecisionLog) -> bool:
-    """Return whether a firm start, or a stop for one, is due, or firm places may have to move."""
+    """Return whether a firm start or a stop is due, or firm places may have to move."""
     view, now_ms, has_executor = log.view, log.now_ms, log.has_executor
     if any(at_ms <= now_ms for at_ms in recall_instants_ms(view, has_executor=has_executor)):
         return True
     if not view.reservations:
         return _was_passed(log)
     if log.events:
-        return True  # A lease that needs a longer hold has overrun, perhaps into a firm place.
+        return True  # A lease whose hold was extended has overrun, perhaps into a firm place.
     if log.is_kept and is_outlasted(view, log.began_ms, now_ms):
-        return True  # So has one whose expected end is before the time that will be recorded.
+        return True  # A lease has outlasted its expected end, perhaps into a firm place.
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms <= now_ms:
@@ -264,6 +261,6 @@ def _is_due(log: DecisionLog) -> bool:
 
 
 def _was_passed(log: DecisionLog) -> bool:
-    """Return whether an instant to plan the queue again has passed since the last event."""
+    """Return whether the queue was due to be planned again since the last event."""
     at_ms = replan_due_ms(log.view, log.began_ms)
     return at_ms is not None and at_ms <= log.now_ms

@@ -1,14 +1,15 @@
-"""Hindsight: knowledge that came too late in a decision to keep a firm start in its place.
+"""Decides whether a decision is made again because it has moved a firm start needlessly.
 
-Firm places are put in before all is known that the decision will do. So a start may be moved,
+A decision puts firm places into the profile before it has found all that it will do. So it may move
+a start needlessly, in two cases:
 
-- because an overstaying bundle is in its way that may not be stopped for it, and is then stopped
-  for another start in the same decision;
-- because a start right in front of it is late and therefore ends later, and that start is then
-  itself moved, as it fits by counting but cannot really start.
+- An overstaying bundle holds what the start needs, and may not be stopped for this start. Later the
+  same decision stops the bundle for another start.
+- A start right before it is late, and therefore ends later. Later the same decision moves that
+  start, too, because it fits by counting but cannot be admitted.
 
-Then the decision is made again with this knowledge, and the new decision is used if it keeps such a
-start.
+Then the decision is made again, with these bundles and late starts known from the beginning. The
+new decision is used if it keeps such a start in its place.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from quorate.model.state.state_view import StateView
 
 
 class Hindsight(Struct, frozen=True):
-    """What trials of a decision have shown; ``view`` is always the state before the trials."""
+    """What trials of a decision have shown.
+
+    In all methods, ``view`` is the state before the trials.
+    """
 
     stops: tuple[tuple[str, int], ...] = ()
-    """The bundles that were stopped because they overstay, after a start had moved."""
+    """The overstaying bundles that were stopped after a start had moved, as (run, bundle)."""
     stuck: tuple[str, ...] = ()
-    """The late runs that were moved after a start right behind them had moved."""
+    """The late runs whose starts were moved after a start right behind them had moved."""
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
-        """Return this plus the knowledge from the trial that wrote ``events``."""
+        """Return this value, with what the trial that wrote ``events`` has shown."""
         stops, stuck = set(self.stops), set(self.stuck)
         moved: list[ReservationRecord] = []
         for event in events:
@@ -45,7 +49,7 @@ class Hindsight(Struct, frozen=True):
                 moved.append(record)
             elif moved and isinstance(event, LeaseEnding) and event.reason is EndReason.OVERSTAYED:
                 lease = view.leases.get(event.lease)
-                if lease is not None:  # Else the decision has also started it: a swap or a spare.
+                if lease is not None:  # Else this decision started it, by a swap or as a spare.
                     stops.add((lease.fact.run, lease.fact.bundle))
         return Hindsight(tuple(sorted(stops)), tuple(sorted(stuck)))
 
@@ -54,8 +58,9 @@ class Hindsight(Struct, frozen=True):
     ) -> bool:
         """Return whether ``after`` keeps a start in its place that ``before`` moves.
 
-        It may move no others, except those right behind a late start that it keeps: that start ends
-        later. The runs that are ``stuck`` must still be moved, or they would end later after all.
+        ``after`` may move no other starts, except those right behind a late start that it keeps,
+        because that start ends later. It must move the starts of the runs in ``stuck``, because it
+        was computed as if these ended in time.
         """
         moved_before, moved_after = _moved(view, before), _moved(view, after)
         kept = [record for run, record in moved_before.items() if run not in moved_after]
@@ -75,9 +80,10 @@ def _moved(view: StateView, events: Sequence[Event]) -> dict[str, ReservationRec
 
 
 def _moved_later(view: StateView, event: ReservationMoved) -> ReservationRecord | None:
-    """Return the reservation as it was in ``view`` if the move is later than that, or to no start.
+    """Return the reservation, as it was in ``view``, if ``event`` moves it later or blocks it.
 
-    None if it was made since, had no start or counted on a conflict.
+    Return None for other moves, and if ``view`` did not have the reservation, or had it without a
+    start or with a start by a conflict.
     """
     record = view.reservations.get(event.reservation)
     if record is None or record.planned_start_ms is None or record.by_conflict:
@@ -90,7 +96,7 @@ def _moved_later(view: StateView, event: ReservationMoved) -> ReservationRecord 
 def _is_behind(
     view: StateView, behind: ReservationRecord, late: ReservationRecord, now_ms: int
 ) -> bool:
-    """Return whether ``late`` reaches into the time of ``behind`` only because it is late."""
+    """Return whether ``late`` ends after the start of ``behind`` only because it starts late."""
     pin = pin_of(view, late, now_ms)
     assert pin is not None, late
     assert behind.planned_start_ms is not None, behind

@@ -1,8 +1,8 @@
-"""A fleet in which no run waits: an end leaves nothing to give out, a new run starts at once.
+"""Decides without a walk while no run waits: a new run starts at once, and an end changes no plan.
 
-Most decisions of a fleet with room are of this kind. They need no walk, because there is no queue,
-no plan and no spare that a start or an end could change. A decision without these shortcuts writes
-the same events; a property test checks that.
+Most decisions in a fleet with free GPUs are of this kind. There is no queue, no plan and no spare
+that a start or an end could change. A decision with a walk would write the same events, as a
+property test checks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from quorate.model.state.durations import grace_ms
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 100
-"""Steps of the search for payers; a longer search is left to the walk."""
+"""The most steps of the search for payers. A longer search is left to a walk."""
 
 
 def is_idle(view: StateView) -> bool:
-    """Return whether no run waits, is planned, may grow or shares in rounds, without any spare."""
+    """Return whether ``view`` is idle: nothing that a start or an end could change.
+
+    No run waits, has a planned start, may grow or takes part in rounds, and there are no spares,
+    no open conflicts and no recalled loans.
+    """
     return not (
         view.pending
         or view.reservations
@@ -38,9 +42,9 @@ def is_idle(view: StateView) -> bool:
 
 
 def only_ends(log: DecisionLog) -> bool:
-    """Return whether ``log`` only ends whole runs, in an idle fleet.
+    """Return whether the fleet is idle and ``log`` only ends whole runs.
 
-    Then no run can start, grow or take a spare, and no planned start can move.
+    Then these ends let no run start or grow, and move no planned start.
     """
     view = log.before
     if not is_idle(view):
@@ -54,10 +58,10 @@ def only_ends(log: DecisionLog) -> bool:
 
 
 def start_alone(log: DecisionLog, submitted: RunSubmitted) -> bool:
-    """Write the submission and start of a run that is alone in an idle fleet.
+    """Write the submission and the start of a run if the fleet is idle; return whether it did.
 
-    Return whether it did. False leaves everything to a walk: the fleet is not idle, the run is of a
-    kind that changes what others may do later, or it cannot start at once.
+    If it returns False, no event is written, and the decision needs a walk: the fleet is not idle,
+    the run is not plain (``_is_plain``), or the run cannot start at once.
     """
     run, view = submitted.run, log.view
     if not is_idle(view) or not _is_plain(view, run):
@@ -72,7 +76,7 @@ def start_alone(log: DecisionLog, submitted: RunSubmitted) -> bool:
 
 
 def _is_plain(view: StateView, run: Run) -> bool:
-    """Return whether a start of ``run`` needs nothing but free GPUs and payers now."""
+    """Return whether a start of ``run`` depends only on free GPUs and payers."""
     return not (
         run.follow is not None
         or run.malleable is not None
@@ -82,9 +86,9 @@ def _is_plain(view: StateView, run: Run) -> bool:
 
 
 def _lasts(view: StateView, run: Run, answer: Admitted) -> bool:
-    """Return whether the payers of ``answer`` pay for longer than a grace.
+    """Return whether each hold of ``answer`` is longer than the run's grace.
 
-    A hold as short as its grace would be renewed at once.
+    A shorter hold would be extended at once.
     """
     longest_ms = grace_ms(run, view.pools[run.pool])
     return all(leg.hold_ms > longest_ms for leg in answer.legs)

@@ -1,8 +1,8 @@
-"""The first instant at which something fits, found with few tries.
+"""Finds the first instant at which something fits, with few tries.
 
-At a critical instant the plan begins to take something, or a window opens or closes. Between two
-critical instants the room only grows. So the last millisecond of such a stretch shows whether
-anything fits in it, and bisection finds the first instant that fits.
+At a critical instant, the plan begins to take a resource, or a window opens or closes. Between two
+critical instants the room only grows. So a try at the last millisecond before a critical instant
+shows whether anything fits since the previous one; bisection then finds the first instant.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from quorate.core.profile.resource import Resource
 T = TypeVar("T")
 
 FIND_STEPS_MAX: Final = 300
-"""Steps of the search for one start. Overlapping caps make it hard, and many starts are planned."""
+"""Steps of the search for one start, which overlapping caps make long. Many starts are planned."""
 
 
 def first_common_ms(needs: Sequence[Need], duration_ms: int, from_ms: int) -> int | None:
-    """Return the first instant from which all of ``needs`` hold for ``duration_ms``."""
+    """Return the first instant from which all ``needs`` are met for ``duration_ms``; or None."""
     at_ms = from_ms
     while True:
         before_ms = at_ms
@@ -36,7 +36,7 @@ def first_common_ms(needs: Sequence[Need], duration_ms: int, from_ms: int) -> in
 
 
 def critical_instants(resources: Iterable[Resource], duration_ms: int, after_ms: int) -> list[int]:
-    """Return the instants after ``after_ms`` at which less may fit than just before."""
+    """Return the instants after ``after_ms`` at which less may fit than before."""
     found: set[int] = set()
     for resource in resources:
         steps_ms = resource.steps_ms
@@ -48,7 +48,7 @@ def critical_instants(resources: Iterable[Resource], duration_ms: int, after_ms:
 
 
 def last_end_ms(resources: Iterable[Resource]) -> int:
-    """Return the instant after which none of ``resources`` gains anything."""
+    """Return the last instant at which one of ``resources`` gains something."""
     return max((r.ends_ms[-1] for r in resources if r.ends_ms), default=0)
 
 
@@ -61,7 +61,9 @@ def first_fitting(
 ) -> tuple[int, T] | None:
     """Return the first instant from ``from_ms`` on that fits, and the result of ``tried`` for it.
 
-    ``critical`` is in order; between two of its instants the room only grows.
+    An instant fits if ``tried`` does not return None. ``critical`` is sorted; between two of its
+    instants the room only grows. Return None if no instant up to ``last_ms`` fits, or when the
+    search steps are used up.
     """
     found = tried(from_ms)
     if found is not None:
@@ -76,7 +78,7 @@ def first_after(
     last_ms: int,
     steps: SearchBudget,
 ) -> tuple[int, T] | None:
-    """Return the same as ``first_fitting``; the caller knows that ``after_ms`` does not fit."""
+    """Return the first instant after ``after_ms`` that fits, like ``first_fitting``."""
     at_ms, index = after_ms, bisect_right(critical, after_ms)
     while True:
         stop_ms = critical[index] if index < len(critical) else max(at_ms, last_ms) + 1
@@ -109,7 +111,10 @@ def _halved(tried: Callable[[int], T | None], low_ms: int, high_ms: int, found: 
 
 
 def ends_between(resources: Iterable[Resource], after_ms: int, before_ms: int) -> list[int]:
-    """Return the instants between two at which one of ``resources`` gains something, in order."""
+    """Return the instants at which one of ``resources`` gains something, in order.
+
+    Only instants after ``after_ms`` and before ``before_ms`` are returned.
+    """
     found: set[int] = set()
     for resource in resources:
         ends_ms = resource.ends_ms
@@ -118,9 +123,10 @@ def ends_between(resources: Iterable[Resource], after_ms: int, before_ms: int) -
 
 
 def first_growing(instants: Sequence[int], tried: Callable[[int], T | None]) -> T | None:
-    """Return the result of ``tried`` for the first of ``instants`` that fits.
+    """Return the result of ``tried`` for the first of ``instants`` that fits; None if none fits.
 
-    All later ones fit too. Near instants are tried first: trying a far one costs most.
+    If one instant fits, all later instants must fit too. Near instants are tried first, because a
+    try at a far instant costs most.
     """
     low, high, found = -1, 0, None
     while low + 1 < len(instants):

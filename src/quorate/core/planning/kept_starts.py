@@ -1,10 +1,10 @@
-"""Starts that the previous walk found, and that a new walk would find again.
+"""Reuses starts that the previous walk has found, if a search would find them again.
 
-Most entries of a plan stay the same when another run ends or starts. A start that only room kept
-from being earlier is found again if its place still has room then, no room that may have gained
-(``GainedRooms``) has an earlier one, and the payers can pay for it. So it does not have to be
-searched. The plan is the same as without the cache: ``tests/property/test_kept_starts.py`` and the
-invariants compare both.
+Most planned starts stay the same when another run starts or ends. Take a start for which lack of
+room was the only reason that it is not earlier. A search finds it again if its domains still have
+room for it, if no domain that may have gained GPUs (``GainedRooms``) has room earlier, and if its
+payers can pay for it. So the search is skipped. The plan is the same as without kept starts:
+``tests/property/test_kept_starts.py`` and the invariants compare both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTHING: Final = KeptPlan(0, has_executor=False)
 
 
 class KeptStarts:
-    """The starts that one walk takes over from the previous walk, and leaves to the next."""
+    """The starts that a walk takes over from the previous walk, and keeps for the next."""
 
     __slots__ = ("_gains", "_profile", "_search")
 
@@ -40,7 +40,7 @@ class KeptStarts:
         if former is None or former.now_ms > profile.now_ms or not _is_plain(view):
             former, changed = _NOTHING, set[IslandKey]()
         elif view.window_opened(former.now_ms, profile.now_ms):
-            former, changed = _NOTHING, set[IslandKey]()  # Payers may pay that could not then.
+            former, changed = _NOTHING, set[IslandKey]()  # A payer may have become able to pay.
         else:
             paying = view.room_index.payers_since_plan()
         self._gains = profile.gains = GainedRooms(former, made, changed, paying)
@@ -62,20 +62,17 @@ class KeptStarts:
 
     @property
     def found(self) -> Mapping[str, KeptStart]:
-        """The starts found so far that only room kept from being earlier, by run."""
+        """The starts of this walk, by run, that only lack of room keeps from being earlier."""
         return self._gains.made.starts
 
     def keep(self) -> None:
-        """Leave the plan to the next walk, which has to be over the same domains."""
+        """Keep the plan for the next walk, which must have the same domains."""
         view = self._profile.view
         if _is_plain(view):
             view.room_index.keep_plan(self._gains.made)
 
     def _again(self, run: Run, known: KeptStart) -> Entry | None:
-        """Return the cached start of ``run`` if it would be found again.
-
-        None if that is not certain.
-        """
+        """Return the kept start of ``run`` if a search would certainly find it again, or None."""
         ask, entry, placed = known
         assert isinstance(ask, Ask), ask
         search = self._search
@@ -103,9 +100,10 @@ class KeptStarts:
         return entry if shares == entry.shares else replace(entry, shares=shares)
 
     def _is_first(self, ask: Ask, entry: Entry, place: IslandKey, *, is_alike: bool) -> bool:
-        """Return whether ``entry`` is still the first start in one domain, ties by its number.
+        """Return whether ``entry`` is still the first start in one domain.
 
-        ``is_alike`` says that its own domain, ``place``, is as it was when it was found.
+        Of equally early starts, the one in the domain with the lowest number is first. ``is_alike``
+        says that ``place``, the domain of ``entry``, has not changed since the start was found.
         """
         gpus, duration_ms, start_ms = ask.gpus, ask.duration_ms, entry.start_ms
         room_of, now_ms = self._profile.room, self._profile.now_ms
@@ -120,9 +118,10 @@ class KeptStarts:
         return is_alike or room_of(place).earliest(gpus, duration_ms, now_ms) == start_ms
 
     def _is_first_spread(self, ask: Ask, entry: Entry) -> bool:
-        """Return whether no room that may have gained holds a part of ``entry`` by its start.
+        """Return whether ``entry``, divided among domains, is still the first start.
 
-        Then all domains hold together no more parts than they did, at its start and before.
+        It is if no domain that may have gained GPUs holds a part of it by its start: then all
+        domains together hold no more parts until that start than when it was found.
         """
         gpus, duration_ms = ask.parts.gpus + ask.parts.extra, ask.duration_ms
         room_of, now_ms = self._profile.room, self._profile.now_ms
@@ -136,5 +135,5 @@ class KeptStarts:
 
 
 def _is_plain(view: StateView) -> bool:
-    """Return whether only leases and planned starts take room: no filled spare, no hard quota."""
+    """Return whether ``view`` has no filled spares and no hard quotas."""
     return not (view.pledges or view.lifted or view.holdings.has_bounds)

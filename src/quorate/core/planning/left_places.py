@@ -1,10 +1,9 @@
-"""Places that firm runs leave: whether runs before them in the queue can use such a place.
+"""Decides whether earlier runs in the queue can use a place that a firm run has left.
 
-When a firm run starts outside the place that it was promised, the runs that were examined before it
-may use that place first, and the queue is walked again. Mostly none of them can use it: a new walk
-would find the same start for each. Then the present walk goes on, and writes the refusals and
-searches the conflicts as a new walk would for these runs. If a new walk might find another result
-for one of them, a new walk is made.
+When a firm run starts outside its recorded place, the runs that the walk examined before it might
+use the place, so in principle the queue has to be walked again. But mostly none of these runs can
+use the place, and a new walk would find the same start for each. Then the present walk continues.
+For the examined runs, it writes the refusals and searches the conflicts that a new walk would.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from quorate.model.state.state_view import StateView
 
 
 class LeftPlaces:
-    """Decides, for one walk, whether a run before can use a place that a firm run has left."""
+    """Decides, for one walk, whether earlier runs can use a place that a firm run has left."""
 
     __slots__ = ("_firm", "_plan", "_planned", "_reasons", "_starts", "looked_at")
 
@@ -42,14 +41,14 @@ class LeftPlaces:
         self._starts = starts
         self._reasons = reasons
         self.looked_at: list[str] = []
-        """The runs that were examined, in order."""
+        """The runs that the walk has examined, in order."""
 
     def goes_on(self, left: Entry, found: Mapping[str, KeptStart]) -> bool:
-        """Return whether the walk may go on because a new one would plan the same.
+        """Return whether the walk may continue because a new walk would plan the same starts.
 
-        ``left`` is the place that was left; ``found`` are the starts that the walk has found and
-        that only room kept from being earlier. The refusals that a new walk would write for the
-        runs before are written.
+        ``left`` is the place that the firm run has left. ``found`` are the starts of this walk for
+        which lack of room was the only reason that they are not earlier. The refusals that a new
+        walk would write for the examined runs are written.
         """
         if left.by_conflict or not self._is_plain():
             return False
@@ -69,10 +68,10 @@ class LeftPlaces:
         return True
 
     def _is_plain(self) -> bool:
-        """Return whether only room and payers count, and every examined run has a start.
+        """Return whether only room and payers limit starts, and every examined run has a start.
 
-        A new walk would stop no work and move no firm start then: all firm places have what they
-        need, and the started runs were given room that firm places leave.
+        Then a new walk would stop no work and move no firm start, because all firm places have what
+        they need, and the runs that started took only room that firm places leave.
         """
         plan, log = self._plan, self._plan.log
         view = log.view
@@ -84,11 +83,11 @@ class LeftPlaces:
             return False
         if any(pin.start_ms <= log.now_ms for pin in plan.pins.values()):
             return False
-        # Work that overstays may be stopped one grace before a firm start.
+        # With an executor, overstaying work may be stopped one grace before a firm start.
         return self._firm.all_stand and not (log.has_executor and self._firm.overstayers())
 
     def _firm_stay(self) -> bool:
-        """Return whether each examined run has a start, and no firm one may start now."""
+        """Return whether each examined run has a start, and no firm run may start now."""
         plan, log = self._plan, self._plan.log
         view, now = log.view, plan.search.now
         for name in self.looked_at:
@@ -102,7 +101,7 @@ class LeftPlaces:
         return True
 
     def _others_stay(self, left: Entry, found: Mapping[str, KeptStart]) -> bool:
-        """Return whether each tentative start that was planned before would be found again."""
+        """Return whether a new walk would find each tentative start of this walk again."""
         plan = self._plan
         started = plan.started_runs.values()
         waiting = [name for name in self.looked_at if not plan.has_started(name)]
@@ -117,7 +116,7 @@ class LeftPlaces:
             for entry in entries
             if any(domain in domains for domain, _ in entry.slice.domains)
         }
-        # These rooms as they are at each turn of a new walk: what has started is put in before.
+        # ``rooms`` follows the turns of a new walk, which begins with the started runs in place.
         places = [left, *(entry for entry in entries if entry.run in shared)]
         keys = dict.fromkeys(key for entry in places for key in rooms_of(entry))
         rooms = {key: plan.profile.room(key).copy() for key in keys}
@@ -137,9 +136,9 @@ class LeftPlaces:
         return True
 
     def _stays_in_turn(self, owner: str) -> bool:
-        """Return whether each examined run of ``owner`` has the same turn in a new walk.
+        """Return whether each examined run of ``owner`` would have the same turn in a new walk.
 
-        In a new walk the started runs count in the owner's share from the beginning.
+        A new walk counts the started runs in the owner's share from its beginning.
         """
         plan = self._plan
         before, after = Scores(plan.view, plan.log.now_ms), Scores(plan.log.view, plan.log.now_ms)
@@ -157,12 +156,18 @@ class LeftPlaces:
         return True
 
     def _is_new(self, pin: Entry) -> bool:
-        """Return whether a firm place was made in this walk: a new walk would put it in first."""
+        """Return whether a firm place is new in this walk.
+
+        A new walk would put such a place into the profile before it visits the queue.
+        """
         return self._plan.view.runs[pin.run].reservation is None
 
 
 def may_burst(view: StateView) -> bool:
-    """Return whether any owner may burst: its rank changes with the number of free GPUs."""
+    """Return whether any owner may burst.
+
+    The rank of an owner that may burst depends on the number of free GPUs.
+    """
     key = ("bursts",)
     known = view.ask_cache.get(key)
     if not isinstance(known, bool):
@@ -182,7 +187,10 @@ def _pays(ask: Ask, payers: set[EnvelopeId]) -> bool:
 
 
 def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_ms: int) -> bool:
-    """Return whether ``ask`` may start in one of ``rooms`` before ``entry``, or instead of it."""
+    """Return whether ``ask`` may start in one of ``rooms`` earlier than ``entry``.
+
+    A start at the same instant counts, too, if its domain comes first or the request is divided.
+    """
     numbers = ask.sites.everywhere.numbers
     gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
     for key, room in rooms.items():
@@ -200,10 +208,10 @@ def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_
 
 
 def _has_room(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource]) -> bool:
-    """Return whether the domains of ``entry`` hold it at its start, divided as it is.
+    """Return whether the domains of ``entry`` still hold the run, divided in the same way.
 
-    In no domain more is free than when it was found. So a run that is divided among domains, which
-    are filled in their order, goes into no other one.
+    No domain has more free GPUs than when the entry was found. Domains are filled in their order,
+    so a divided run does not use other domains than before.
     """
     start_ms, site = entry.start_ms, ask.sites.everywhere
     keys = list(rooms_of(entry))

@@ -1,7 +1,8 @@
-"""Why a firm start has to move: a closed list of causes, each with its objects.
+"""Finds why a firm start has to move: a cause out of a closed list, with the objects behind it.
 
-Each cause is something that was late, lost or withdrawn. A run that was submitted, started, grown,
-put on a spare or cancelled is never a cause: it goes around firm places.
+The objects are leases that are late, nodes that were lost, or money, quotas and pools that changed.
+Submitting, starting, growing or cancelling a run, or filling a spare, is never a cause, because
+these go around firm places.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from quorate.model.state.records import PledgeRecord
 from quorate.model.state.state_view import StateView
 
 OBJECTS_MAX: Final = 16
-"""How many objects a cause names at most."""
+"""The most objects that a cause names."""
 
 _WITHDRAWN: Final = {
     "envelope": (MoveCode.BUDGET_CHANGED, "envelope"),
@@ -56,22 +57,24 @@ _LOST: Final = (
 )
 
 Found = tuple[MoveCode, tuple[str, str]]
-"""A cause, and one object of it."""
+"""The code of a cause, and one of its objects as kind and name."""
 NamedNeed = tuple[str, str, Resource, int]
-"""Kind and name of a resource, the resource, and how much of it is needed."""
+"""The kind and name of a resource, the resource itself, and the amount that is needed."""
 
 
 def cause_of(
     profile: Profile, pin: Entry, overdue: Sequence[Entry] = (), events: Sequence[Event] = ()
 ) -> MoveCause:
-    """Return why ``pin``, which is not in ``profile``, does not fit into it.
+    """Return why the firm place ``pin``, which is not in ``profile``, does not fit into it.
 
-    For each resource that is short, the cause names the late leases that hold some of it and, if
-    these do not explain the whole shortage, the objects that were lost or withdrawn. Its code is
-    the first of those found, in the order of ``MoveCode``. ``overdue`` are firm places that were
-    due before now: each ends later by as much as the leases it waits for are late. ``events`` are
-    those of this decision so far: overdue places may have waited for leases that end in it, or
-    that it stops because they overstay; and if any nodes change in it, only those nodes are named.
+    For each resource that is short, the cause names the late leases that hold some of it. If these
+    leases do not explain the whole shortage, it also names the objects that were lost or withdrawn.
+    The code of the cause is the first that applies, in the order of ``MoveCode``.
+
+    ``overdue`` are the firm places that were due before now. Such a place ends later than recorded,
+    because the leases that it waits for are late. ``events`` are the events of this decision so
+    far: an overdue place may have waited for leases that these events end or stop. If the events
+    change nodes, the cause names only those nodes.
     """
     found: dict[Found, None] = {}
     gone = [
@@ -107,7 +110,7 @@ def cause_of(
 
 
 def _first(found: Collection[Found]) -> MoveCause:
-    """Return ``found`` as one cause, whose code comes first in the order of ``MoveCode``."""
+    """Return one cause with all objects in ``found`` and the first code, as ``MoveCode`` orders."""
     code = min((code for code, _ in found), key=list(MoveCode).index)
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 
@@ -119,10 +122,10 @@ def _causes(
     delayed: Sequence[tuple[Entry, int]],
     events: Sequence[Event],
 ) -> Iterator[Found]:
-    """Yield the late leases of a resource; if they hold too little, lost or withdrawn objects."""
+    """Yield the late leases of a resource; if these hold too little, lost or withdrawn objects."""
     kind, name, *_ = need
     view = profile.view
-    # Filled spares go back to their run if it is late, so they are missing too.
+    # A filled spare goes back to its run. If this run is late, the spare's GPUs are missing, too.
     spares = [each for each in view.pledges.values() if _pledged(view, each, kind, name)]
     owed = (lease for spare in spares for lease in view.runs[spare.run].leases)
     late = list(dict.fromkeys((*_late(profile, pin, kind, name), *_late_of(profile, pin, owed))))
@@ -143,10 +146,10 @@ def _short_without(
     late: Sequence[str],
     delayed: Sequence[tuple[Entry, int]],
 ) -> int:
-    """Return how much of a resource ``pin`` lacks without late leases and delays.
+    """Return how much of a resource ``pin`` would lack if nothing were late.
 
-    The leases ``late`` count as ended, together with the other leases of their runs; ``delayed``
-    are places that were due before now, with what they take: they count as started in time.
+    The leases ``late``, and the other leases of their runs, count as ended. ``delayed`` are the
+    places that were due before now, and how much each takes: they count as started in time.
     """
     kind, name, resource, amount = need
     view, runs = profile.view, {profile.view.leases[lease].fact.run for lease in late}
@@ -168,7 +171,7 @@ def _short_without(
 def _gains(
     profile: Profile, kind: str, name: str, runs: Collection[str]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield (from, until, how much) a resource has more if ``runs`` have ended."""
+    """Yield how much more of a resource is free if ``runs`` have ended: (from, until, amount)."""
     view, returns, now_ms = profile.view, profile.returns, profile.now_ms
     for run in runs:
         ends = [(lease, returns.lease_end_ms(lease)) for lease in view.runs[run].leases]
@@ -188,15 +191,15 @@ def _gains(
         if spare.run in runs:
             yield (back_ms if kind == "domain" else now_ms), over_ms, gpus
         elif kind == "domain" and spare.filler in runs:
-            yield now_ms, back_ms, -gpus  # The spare has its slots back at once.
+            yield now_ms, back_ms, -gpus  # When its filler has ended, the spare has its slots back.
 
 
 def _holds(view: StateView, lease: str, kind: str, name: str) -> bool:
-    """Return whether a lease holds some of a domain, or of the width of a payer or cap."""
+    """Return whether a lease may hold GPUs of a domain, or concurrency of a payer or cap."""
     fact = view.leases[lease].fact
     match kind:
         case "domain":
-            return True  # ``_share`` counts its GPUs there.
+            return True  # ``_share`` counts its GPUs in the domain.
         case "envelope":
             return fact.payer == name
         case "lending":
@@ -208,13 +211,13 @@ def _holds(view: StateView, lease: str, kind: str, name: str) -> bool:
 def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]:
     """Yield the late leases of a resource that are expected to last past the start of ``pin``.
 
-    A recalled lease that outlasts its notice, because it was stopped late, is late, too.
+    A recalled lease is late, too, if it was stopped so late that it outlasts its notice.
     """
     return _late_of(profile, pin, _leases(profile, pin, kind, name))
 
 
 def _late_of(profile: Profile, pin: Entry, leases: Iterable[str]) -> Iterator[Found]:
-    """Yield those of ``leases`` that are late and expected to last past the start of ``pin``."""
+    """Yield the late ones of ``leases`` that are expected to last past the start of ``pin``."""
     view = profile.view
     for lease in leases:
         known = view.leases[lease]
@@ -228,14 +231,14 @@ def _late_of(profile: Profile, pin: Entry, leases: Iterable[str]) -> Iterator[Fo
 
 
 def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]:
-    """Yield the leases that hold some of a resource; of a domain, only those that may be late."""
+    """Yield the leases that hold some of a resource; in a domain, only those that may be late."""
     view = profile.view
     match kind:
         case "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
             late = profile.returns.late_leases(key)
-            ends = profile.returns.island_ends(key)  # One for each node that a lease is on.
-            recalls = bool(view.recalls)  # Without any, no lease was told late.
+            ends = profile.returns.island_ends(key)  # A lease has one end for each of its nodes.
+            recalls = bool(view.recalls)  # Without recalls, ``is_told_late`` is always False.
             yield from dict.fromkeys(
                 lease
                 for _, _, lease in ends
@@ -252,13 +255,13 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
 
 
 def _share(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how many GPUs of a domain or payer one lease holds; of a domain, on ready nodes."""
+    """Return how many GPUs of a domain or payer a lease holds; in a domain, on ready nodes only."""
     known = view.leases[lease]
     return _gpus_in(view, known.fact.slots, name) if kind == "domain" else known.gpus
 
 
 def _pledged(view: StateView, spare: PledgeRecord, kind: str, name: str) -> int:
-    """Return how much of a resource a filled spare takes when it comes back."""
+    """Return how much of a resource a filled spare takes when its filler has ended."""
     match kind:
         case "domain":
             return _gpus_in(view, spare.slots, name)
@@ -282,10 +285,10 @@ def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
 def _withdrawn(
     view: StateView, pin: Entry, share: Share, events: Sequence[Event]
 ) -> Iterator[Found]:
-    """Yield why the payer of ``share`` may no longer pay: an owner was moved, or the envelope.
+    """Yield why the payer of ``share`` may no longer pay: an owner moved, or its budget changed.
 
-    A family is an owner, its parents and their children, so only the parents of the run's owner
-    and of the payer's count.
+    The family of an owner depends on its own parents and on those of its siblings. So only changed
+    parents of the run's owner and of the payer's owner can be the cause.
     """
     account = view.envelopes[share.payer]
     applied = {event.owner.name for event in events if isinstance(event, OwnerApplied)}
@@ -302,11 +305,11 @@ def _withdrawn(
 
 
 def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event]) -> Iterator[Found]:
-    """Yield the lost and drained nodes of an island or, if there are none, its domain.
+    """Yield the lost and drained nodes of a domain or, if it has none, the domain itself.
 
-    If this decision changes nodes, yield only those: nodes lost earlier were already lost when the
-    place was found. Late leases on such a node are named with it: they would be in the way if the
-    node came back.
+    If this decision changes nodes, only these are yielded, because the place was found after the
+    other nodes were lost. Late leases on a lost node are yielded with the node: they would still
+    hold its GPUs if the node came back.
     """
     view = profile.view
     marked = {event.node for event in events if isinstance(event, NodeMarked)}
@@ -328,10 +331,10 @@ def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event])
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return the cause if nothing is short by counting, but ``pin`` still cannot start.
+    """Return the cause if, by counting, no resource is short, but ``pin`` still cannot start.
 
-    It names the late leases of its domains, payers and quotas; if there are none, the objects that
-    may have changed since the place was recorded: the nodes, a quota or the payers.
+    The cause names the late leases of its domains, payers and quotas. Without late leases, it names
+    what may have changed since the place was recorded: the domains, a quota or the payers.
     """
     view = profile.view
     domains = [("domain", domain) for domain, _ in pin.slice.domains]

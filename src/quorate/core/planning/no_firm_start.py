@@ -1,4 +1,4 @@
-"""Why a waiting run has no firm start, in words."""
+"""Texts that say why a waiting run has no firm start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def parked_words(
 ) -> str:
     """Return why the waiting ``run`` has no firm start.
 
-    ``has_remedies``: the caller shows remedies after this text.
+    If ``has_remedies``, the text refers to the remedies that the caller shows below it.
     """
     waits = waits_for_upstream(view, run)
     if waits is not None:
@@ -37,7 +37,7 @@ def parked_words(
 
 
 def _missing(run: Run, refusal: Refusal | None) -> str:
-    """Return what to do about a run for which there are no remedies."""
+    """Return the advice for a run that has no remedies."""
     match None if refusal is None else refusal.code:
         case RefusalCode.NO_ENVELOPE:
             flavors = " or ".join(run.flavors)
@@ -48,11 +48,11 @@ def _missing(run: Run, refusal: Refusal | None) -> str:
         case RefusalCode.NO_NODES:
             return "correct its flavor or selector, or name another pool: quorate get nodes"
         case _:
-            return "no single change that was tried would"
+            return "neither will any single change that was tried"
 
 
 def _walk_words(walk: LongWalk | None) -> str:
-    """Return how far beyond the depth the walk for this answer went."""
+    """Return how many runs the walk for this answer planned, as a text."""
     if walk is None:
         return "it is not one of them yet"
     if walk.has_reached:

@@ -1,11 +1,13 @@
-"""Overstaying: backfill that runs past its declared end in front of a firm start.
+"""Stops backfill that runs past its declared end and holds what a firm start needs.
 
-A bundle may be stopped for a firm start if it is marked ``backfill``, started after the firm run
-began to wait, and its declared end is at least its grace before the firm start. Its leases are
-stopped one grace before that start. The newest bundles are stopped first, and no more than needed.
-No lease is stopped for a run that was itself stopped because it overstayed. Event numbers decide
-which of two came first; no bundle is recorded as backfill of a certain reservation. So cancelling,
-moving or hastening one reservation changes nothing for the others.
+A bundle may be stopped for a firm start if it is marked ``backfill``, if it started after the run
+of the firm start began to wait, and if its declared end is at least its grace before the firm
+start. Its leases are stopped one grace before that start. The newest bundles are stopped first, and
+only as many as needed. No bundle is stopped for a run that was itself stopped because it
+overstayed.
+
+The sequences of events decide what came first. No bundle is recorded as backfill for a certain
+reservation, so cancelling or moving one reservation changes nothing for the others.
 """
 
 from __future__ import annotations
@@ -37,15 +39,15 @@ from quorate.model.state.state_view import StateView
 
 
 def stop_overstayed(log: DecisionLog) -> bool:
-    """Stop bundles that overstay in front of a firm start; return whether there were any."""
+    """Stop overstaying bundles that hold what a firm start needs; return whether any stopped."""
     view, now_ms = log.view, log.now_ms
     if not view.backfilled or not view.reservations:
         return False
     if not log.has_executor and not any(
         (record.planned_start_ms or FOREVER_MS) <= now_ms for record in view.reservations.values()
     ):
-        return False  # Without an executor a bundle is stopped when the firm start is due.
-    # A bundle whose declared end is now may still end by itself, unless it needs a grace to stop.
+        return False  # Without an executor, a bundle is stopped when the firm start is due.
+    # A bundle whose declared end is now may still end by itself; with a grace it has to stop now.
     late = [
         each
         for each in overstayers(view, now_ms)
@@ -79,7 +81,7 @@ def stop_overstayed(log: DecisionLog) -> bool:
 
 
 def stop_bundles(log: DecisionLog, bundles: Iterable[tuple[str, int]]) -> None:
-    """Stop bundles that overstay, each named by its run and number."""
+    """Stop overstaying bundles, each given by its run and number."""
     for run, bundle in bundles:
         if log.view.runs[run].phase is Phase.RUNNING:
             stop_bundle(log, run, bundle, EndReason.OVERSTAYED)
@@ -88,7 +90,7 @@ def stop_bundles(log: DecisionLog, bundles: Iterable[tuple[str, int]]) -> None:
 def _may_be_in_the_way(
     view: StateView, record: ReservationRecord, now_ms: int, late: Sequence[Overstayer]
 ) -> bool:
-    """Return whether a bundle of ``late`` may be stopped for a firm start and shares its place."""
+    """Return whether a bundle of ``late`` may be stopped for a firm start and holds its place."""
     pin = pin_of(view, record, now_ms)
     return pin is not None and any(
         _may_stop(view, record, pin.start_ms, each) and shares_with(view, pin, each)
@@ -104,12 +106,12 @@ def _in_the_way(
     *,
     has_executor: bool,
 ) -> list[Overstayer]:
-    """Return the bundles of ``late`` that have to go for ``pin``, newest first.
+    """Return the bundles of ``late`` that have to stop for ``pin``, newest first.
 
-    They count as running for ever, even if a rung (``lease_ends``) says that they end before the
-    start: they are past their declared ends, and one grace later it is too late to stop them. If it
-    is too late already, the start is examined when the first of them could be gone: leases that end
-    until then need no stop.
+    Each bundle counts as running for ever, even if it is expected to end before the start
+    (``lease_ends``): when that turns out wrong, it is too late to stop the bundle. If it is too
+    late already to stop all of them by the start, the start is examined at the instants when they
+    can have ended, the earliest first: leases that end until then need no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
     for each in may_go:
@@ -127,7 +129,7 @@ def _in_the_way(
 
 
 def _gone_ms(profile: Profile, each: Overstayer, pin: Entry, *, has_executor: bool) -> int:
-    """Return when the bundle has ended at the latest, if it is stopped in time, or else now."""
+    """Return the latest end of the bundle if it is stopped in time for ``pin``, or else now."""
     lead_ms = each.grace_ms if has_executor else 0
     return max(pin.start_ms, profile.now_ms + lead_ms)
 
@@ -139,10 +141,11 @@ def _needed_from(
     may_go: Sequence[Overstayer],
     start_ms: int,
 ) -> list[Overstayer] | None:
-    """Return the bundles that must stop so that ``pin`` can start at ``start_ms``, or None.
+    """Return the bundles that must stop so that ``pin`` can start at ``start_ms``.
 
-    A start that is late ends as much later. Firm places right behind it are then moved, so only
-    the time until its recorded end is examined.
+    If the start is late, it also ends later, by the same time. Firm places right behind it are then
+    moved, so only the time until its recorded end is examined. Return None if stopping bundles is
+    not enough.
     """
     late_ms = start_ms - pin.start_ms
     moved = replace(pin, start_ms=start_ms, end_ms=min(FOREVER_MS, pin.end_ms + late_ms))
@@ -188,9 +191,10 @@ def relief(
 ) -> list[Overstayer] | None:
     """Return the bundles of ``late`` that must stop so that ``pin`` can stay, newest first.
 
-    ``profile`` contains every pin, this one too. Empty if nothing must stop; None if stopping every
-    bundle that may be stopped for it is not enough. ``pin`` can stay if it has all that it needs
-    or, with ``all_of_it``, all that it takes: a choosy pin takes its whole domains.
+    Return an empty list if no bundle must stop, and None if stopping all bundles that may be
+    stopped is not enough. ``profile`` contains all firm places, ``pin`` included. ``pin`` can stay
+    if it has all that it needs. With ``all_of_it`` it must also have what it takes beyond its need:
+    a choosy place takes its whole domains.
     """
     if is_void(profile.view, pin):
         return None
@@ -219,11 +223,11 @@ def can_stay(
     *,
     has_executor: bool,
 ) -> bool:
-    """Return whether ``pin``, which is in ``profile``, can stay if all bundles in its way stop.
+    """Return whether ``pin`` can stay if all bundles stop that may be stopped for it.
 
-    The GPUs of a bundle of ``late`` count as free from when it can be gone, and not before the
-    start of ``pin``, until the bundle is expected to end: after that they are free anyway, so
-    stopping the bundle does not help.
+    ``profile`` contains ``pin``. A bundle of ``late`` that is stopped frees its GPUs from the
+    instant when it can have ended, and not before the start of ``pin``. From its expected end on,
+    the profile counts them as free without a stop.
     """
     if is_void(profile.view, pin):
         return False
@@ -245,7 +249,7 @@ def can_stay(
 
 
 _Shortage = tuple[str, str, int]
-"""(kind, name, how much is missing)."""
+"""The kind and name of a resource, and how much of it is missing."""
 
 
 def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
@@ -263,7 +267,7 @@ def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
 def _held(
     profile: Profile, pin: Entry, each: Overstayer, short: Sequence[_Shortage]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (number of the shortage, how much of it the bundle holds)."""
+    """Yield, for each shortage, its index and how much the bundle holds of that resource."""
     for at, (kind, name, _) in enumerate(short):
         if kind == "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
@@ -275,7 +279,7 @@ def _held(
 def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
     """Yield the instants at which bundles may have to be stopped for a firm start.
 
-    These are one grace before each firm start, for every grace there is among marked bundles.
+    For each firm start, these are the start less the grace of each lease marked ``backfill``.
     """
     if not view.backfilled or not view.reservations:
         return

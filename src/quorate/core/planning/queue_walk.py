@@ -1,13 +1,14 @@
-"""The walk over firm places and the queue: runs that can start do, the others are planned.
+"""The walk: one pass over the firm places and the queue, which starts or plans the waiting runs.
 
-Firm places are put in first, in the order in which they became firm; places that no longer fit are
-planned again around the others, and the cause is recorded. Then come the waiting runs in queue
-order, the first ``reservationDepth`` of each pool and every firm one: each gets the earliest start
-that quotas, payers and room allow in addition to all entries so far. A run that can start now does;
-a start within the pool's horizon becomes firm; any other is a forecast and is not recorded. Beyond
-the depth a bounded number of runs start in the remaining room. docs/adr/0025-planning.md.
+First the walk puts firm places into the profile, in the order in which they became firm. Places
+that no longer fit are planned again around the others, and the cause is recorded. Then the walk
+visits the waiting runs in queue order: the first ``reservationDepth`` of each pool, and every run
+with a firm start. It searches the earliest start of each run that quotas, payers and room allow
+beside the entries so far. A run that can start now is started. A start within the pool's horizon
+becomes firm; a later start is a forecast and is not recorded. Beyond the depth, a bounded number of
+runs are started in the remaining room. docs/adr/0025-planning.md.
 
-A reader may have the walk go on beyond the depth, up to one run (``Reach``).
+For a reader, the walk may continue beyond the depth, up to a given run (``Reach``).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from quorate.model.state.records import ReservationRecord, RunRecord
 
 
 class Walk:
-    """One walk of one decision. Afterwards, ``plan`` has everything that is planned."""
+    """One walk of one decision. After the walk, ``plan`` has all planned starts."""
 
     __slots__ = (
         "_kept",
@@ -66,24 +67,25 @@ class Walk:
         self.reasons = WhyWaiting(plan, self.starts)
         self._planned = PlannedStarts(plan)
         self._kept: KeptStarts | None = None if reach else KeptStarts(plan.profile, plan.search)
-        """Starts of the previous walk; None in a walk that leaves nothing to the next."""
+        """The starts kept from the previous walk; None in a walk that keeps none for the next."""
         self._left = LeftPlaces(self.firm, self._planned, self.starts, self.reasons)
         self._starts_anew = 0
-        """How often the queue may still be walked again in this decision."""
+        """How often this decision may still walk the queue again."""
         self.ranked: list[Ranked] = []
-        """The lines of waiting runs in their order before anything is planned."""
+        """The lines of waiting runs, in their order before the walk plans a start."""
         self.has_left_place = False
-        """Whether a firm run has started elsewhere or sooner than in the place it was promised.
+        """Whether a firm run has started outside its recorded place.
 
-        Runs before it in the queue, which wait, were planned beside that place and may use it.
+        Waiting runs before this run in the queue were planned beside the place, and may use it now.
         """
 
     def run(self, *, starts_anew: int = 0) -> int:
-        """Start and plan the waiting runs, in queue order; return how often it may start again.
+        """Start and plan the waiting runs, in queue order.
 
-        The walk ends early when a firm run leaves its promised place, if runs before it in the
-        queue could use that place and the queue may still be walked again, ``starts_anew`` times.
-        Otherwise it goes on, and runs behind the firm run may be planned in that place.
+        Return how often the queue may still be walked again, which is ``starts_anew`` at first. If
+        a firm run leaves its recorded place, and runs before it in the queue could use the place,
+        the walk ends early, so that the caller walks the queue again. If the queue may not be
+        walked again, the walk continues, and runs behind the firm run may be planned in the place.
         """
         self._starts_anew = starts_anew
         self._run()
@@ -96,7 +98,7 @@ class Walk:
     def _run(self) -> None:
         plan = self.plan
         for _, promise in in_order(plan.view):
-            # Leases that were cut for this start may lie outside of its place.
+            # Leases that were cut for this start may be outside its place.
             name = promise.made.run
             if name in plan.pins and goes_first(plan.view, promise, plan.log.now_ms):
                 self._visit(plan.view.runs[name])
@@ -118,17 +120,17 @@ class Walk:
         self._tell_others()
 
     def keep(self) -> None:
-        """Leave the starts that were found to the next walk."""
+        """Keep the starts that this walk has found, for the next walk."""
         if self._kept is not None:
             self._kept.keep()
 
     def _has_reached(self, name: str) -> bool:
-        """Return whether ``name`` is the last run of a walk that goes on beyond the depth."""
+        """Return whether ``name`` is the last run of a walk that continues beyond the depth."""
         reach = self.plan.reach
         return reach is not None and (name == reach.run or len(self.plan.seen) >= reach.runs_max)
 
     def _visit(self, record: RunRecord) -> None:
-        """Start or plan one run within the depth, or a firm one."""
+        """Start or plan one run that is within the depth or has a firm start."""
         plan = self.plan
         run = record.spec
         if run.name in plan.seen:
@@ -136,7 +138,7 @@ class Walk:
         plan.seen.add(run.name)
         self._left.looked_at.append(run.name)
         if run.sensitive:
-            if record.refusal is None:  # A claim is granted when it is asked for, or not at all.
+            if record.refusal is None:  # A claim is granted when it is submitted, or never.
                 grant_claim(plan.log, run)
             return
         if record.reservation is not None:
@@ -145,17 +147,17 @@ class Walk:
             self._next(record)
 
     def _tell_again(self) -> None:
-        """Write the shortages of runs that waited for places of runs which have now started."""
+        """Write new refusals for runs that waited for the places of runs that have now started."""
         plan = self.plan
         if not plan.started:
             return
-        view = plan.log.view  # With the refusals that this walk has written.
+        view = plan.log.view  # It has the refusals that this walk has written.
         for name in self._left.looked_at:
             if name in view.pending:
                 self.reasons.refuse_reserved(view.runs[name])
 
     def _tell_others(self) -> None:
-        """Write why runs wait that were not examined, if this decision may have changed that."""
+        """Write why the runs wait that this walk did not examine, if the reason may be new."""
         plan = self.plan
         ended: dict[str, None] = {}
         for event in tuple(plan.log.events):
@@ -189,9 +191,9 @@ class Walk:
             self.reasons.refuse(record)
 
     def _tell_followers(self, ended: Iterable[str]) -> None:
-        """Write, once each, why the followers of ``ended`` (runs and arrays) wait."""
+        """Write why each follower of ``ended``, which are runs and arrays, waits."""
         plan = self.plan
-        view = plan.log.view  # With the starts and refusals that this walk has written.
+        view = plan.log.view  # It has the starts and refusals that this walk has written.
         followers = (each for name in ended for each in woken_by(view, name, plan.log.now_ms))
         for name in dict.fromkeys(followers):
             record = view.runs[name]
@@ -204,7 +206,7 @@ class Walk:
                 self.reasons.refuse(record)
 
     def _firm(self, record: RunRecord, promise: ReservationRecord) -> None:
-        """Start a firm run, at its turn in the queue, if it can; else keep or move its place."""
+        """Start a run with a firm start if it can start now; else keep or move its place."""
         plan = self.plan
         pin = plan.pins.get(record.spec.name)
         if pin is None:
@@ -217,7 +219,7 @@ class Walk:
             return
         is_due = pin.start_ms <= plan.log.now_ms
         if not is_due and self._has_no_chance(record.spec):
-            plan.pins[pin.run] = plan.pins.pop(pin.run)  # In the order in which they are tried.
+            plan.pins[pin.run] = plan.pins.pop(pin.run)  # Keep the pins in queue order.
             plan.count(pin)
             self.reasons.refuse(record)
             return
@@ -229,7 +231,7 @@ class Walk:
         is_late = is_due and (promise.planned_start_ms or 0) < plan.log.now_ms
         waits_for_ends = is_late and plan.search.counts_on_ends_now(record.spec)
         if is_late and not promise.by_conflict and not waits_for_ends:
-            # Its place is free by counting, but the run cannot really start there.
+            # By counting its place is free, but admission finds no start there.
             later_ms = plan.search.next_change_ms(record.spec, plan.log.now_ms)
             self.firm.move_to(promise, later_ms, cause_of(plan.profile, pin, (), plan.log.events))
             self.reasons.refuse(record)
@@ -242,7 +244,7 @@ class Walk:
         self.reasons.refuse(record)
 
     def _leave(self, pin: Entry) -> None:
-        """Note that a firm run started outside its place, if runs before it could use the place."""
+        """Note that a firm run started outside its place, if earlier runs could use the place."""
         plan = self.plan
         started = plan.started_runs[pin.run]
         took = (started.start_ms, started.slice, started.shares)
@@ -254,12 +256,12 @@ class Walk:
         if kept is None or not self._starts_anew or not self._left.goes_on(pin, kept.found):
             self.has_left_place = True
         else:
-            self._starts_anew -= 1  # As if it had begun anew and come as far as this.
+            self._starts_anew -= 1  # The walk stands for a new one that has come to this run.
 
     def _has_no_chance(self, run: Run) -> bool:
-        """Return whether ``run`` has no chance to start now.
+        """Return whether ``run`` certainly cannot start now.
 
-        It has no room or no payers, and neither spares nor recalled loans can help.
+        It has no room or no payers, and no spares to fill and no loans to recall.
         """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):
@@ -267,11 +269,11 @@ class Walk:
         return not self.plan.search.now.has_free(run) or not self.starts.may_be_paid(run)
 
     def _next(self, record: RunRecord) -> None:
-        """Start a run now, or plan it for the earliest start that it has."""
+        """Start a run now, or plan its earliest start."""
         plan = self.plan
         run, now_ms = record.spec, plan.log.now_ms
         if plan.reach is None and plan.fruitless.is_given_up(run):
-            # It may start in the room that remains when all others are planned.
+            # ``start_beyond`` may start it in the room that remains when the others are planned.
             plan.seen.discard(run.name)
             return
         held = held_back(plan.view, record, now_ms)
@@ -279,7 +281,7 @@ class Walk:
             if held.code is not RefusalCode.START_REFUSED:
                 until_ms = held_until_ms(plan.view, record) or now_ms
                 self._planned.put(record, plan.search.find(run, until_ms))
-            # Room that is kept for a run that may not start then either would be used by none.
+            # No room is kept for a run whose start was refused: the next start may be refused too.
             self.reasons.tell(record, held)
             return
         kept = self._kept
@@ -303,9 +305,10 @@ class Walk:
         self.reasons.refuse(record)
 
     def _start_beside(self, record: RunRecord) -> Admitted | Refusal | None:
-        """Start a run now if the plan allows it; return how, or why not (None: no room).
+        """Start a run now if the plan leaves room for it.
 
-        By counting it fits, or it may be divided in ways that counting does not try.
+        Return how the run starts, or its refusal; None if there is certainly no room. The caller
+        calls this if counting finds a start now, or does not try all divisions of the run.
         """
         run = record.spec
         if not self.starts.may_start(run, self.starts.until_ms(run)):
@@ -316,10 +319,10 @@ class Walk:
         return answer
 
     def _next_start(self, run: Run, entry: Entry) -> Entry | None:
-        """Return the next start of a run that fits now by counting but cannot really start now.
+        """Return the next start of a run that fits now by counting but cannot be admitted now.
 
-        It is searched from the next change on, unless a lease that is expected to end at exactly
-        this instant may still do so.
+        The search begins at the next change of a resource. But if a lease is expected to end at
+        this very instant, ``entry`` is returned, because the lease may still end.
         """
         search, now_ms = self.plan.search, self.plan.log.now_ms
         if not entry.is_choosy and search.counts_on_ends_now(run):
@@ -328,11 +331,11 @@ class Walk:
         return None if later_ms is None else search.find(run, later_ms)
 
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
-        """Recall loans for a run that waits for nothing else; return whether it did so.
+        """Recall loans for a run that waits only for them; return whether any were recalled.
 
-        The run starts at once if other payers take all these loans over, or if it lacked only
-        GPU-hours that the recalled loans no longer need; otherwise when their notice is over.
-        ``natural`` is its start without the recall, which is not in the profile.
+        The run starts at once if other payers take over all these loans, or if the run lacked only
+        GPU-hours that the recalled loans no longer need. Otherwise it starts when their notice is
+        over. ``natural`` is its start without the recall, which is not in the profile.
         """
         plan = self.plan
         log, run, own = plan.log, record.spec, record.reservation or ""
@@ -353,7 +356,7 @@ class Walk:
         if natural is not None:
             plan.hold_hours(natural, -1)
         entry = plan.search.find(run, log.now_ms)
-        # The GPU-hours that a recalled loan will no longer use may already be enough.
+        # The run may start now with the GPU-hours that the recalled loans will not use.
         if not recall.told or (entry is not None and entry.start_ms == log.now_ms):
             answer = self.starts.admit(run, self.starts.room(record, own))
             if isinstance(answer, Admitted):

@@ -1,10 +1,11 @@
-"""Recall: a lender takes its GPUs back when a run of its own waits for nothing else.
+"""Recalls loans when a run of the lender waits only for what the lender's envelope has lent.
 
-Loans of envelopes that state ``lending.recall.notice`` are examined, the newest first. If the run
-starts at once because other payers take bundles over, nothing is recalled. Otherwise the fewest
-bundles whose end lets the run start are recalled: each continues until its notice is over, and the
-run's start is firm at that instant. Of these bundles, those that other payers can take over without
-delaying the run are handed to them instead. docs/adr/0025-planning.md.
+Only loans of envelopes that state ``lending.recall.notice`` are recalled, the newest first. If the
+run can start at once when other payers take over loans, the loans are handed over and none is
+recalled. Otherwise as few bundles are recalled as the run needs. Each recalled bundle continues
+until its notice is over, and the run gets a firm start at that instant. If other payers can take
+over one of these bundles without delaying the run, it is handed over instead of recalled.
+docs/adr/0025-planning.md.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The bundles handed to other payers now, and the bundles recalled, so that a run starts."""
+    """The bundles that are handed to other payers, and the bundles that are recalled, for a run."""
 
     handed: tuple[Loan, ...]
     told: tuple[Loan, ...]
@@ -41,23 +42,23 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan before a run: the runs with firm places, and the entries that are not firm.
-
-    ``profile`` reads the firm places from the view that it is given.
-    """
+    """The plan of the runs before a run: their firm places, by run, and their tentative entries."""
 
     firm: tuple[str, ...]
     entries: tuple[Entry, ...]
 
     def profile(self, view: StateView, now_ms: int) -> tuple[Profile, dict[str, Entry]]:
-        """Return the profile of ``view`` with all these entries, and the firm places by run."""
+        """Return a profile of ``view`` that contains this plan, and the firm places by run.
+
+        The firm places are those that ``view`` records.
+        """
         profile, pins = Profile(view, now_ms), dict[str, Entry]()
         for name in self.firm:
             record = view.reservations[view.runs[name].reservation or ""]
             pin = pin_of(view, record, now_ms)
             assert pin is not None, record
             pins[name] = pin
-        # A start by a conflict takes what the others leave.
+        # A start by a conflict takes what the other firm places leave.
         for pin in sorted(pins.values(), key=lambda each: each.by_conflict):
             profile.put(pin)
         profile.shut()
@@ -69,10 +70,10 @@ class Planned:
 def plan_recall(
     log: DecisionLog, run: Run, planned: Planned, natural_ms: int | None, reservation: str = ""
 ) -> Recall | None:
-    """Return the recall that starts a waiting run before ``natural_ms``; None if none does.
+    """Return the recall that lets a waiting run start before ``natural_ms``; None if none does.
 
-    ``natural_ms`` is its start without a recall, None if it has none. ``reservation`` is the run's
-    own, if it has one; its place is not in ``planned``. Nothing is written.
+    ``natural_ms`` is the run's start without a recall, or None. ``reservation`` is the run's own,
+    if it has one; ``planned`` must not have its place. No event is written.
     """
     loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
     if not loans:
@@ -83,7 +84,7 @@ def plan_recall(
 
 @dataclass(frozen=True, slots=True)
 class _Trials:
-    """Tries hand-overs and recalls for a run, each time in a view of its own."""
+    """Tries hand-overs and recalls for a run, each in a new overlay."""
 
     log: DecisionLog
     run: Run
@@ -91,14 +92,14 @@ class _Trials:
     natural_ms: int | None
     reservation: str
     ends_ms: int
-    """The latest end of a loan that is expected to end by itself before a recall would end it."""
+    """The last expected end of the loans that end by themselves before a recall would end them."""
 
     def choose(self, loans: Sequence[Loan]) -> Recall | None:
-        """Return the hand-overs that start the run now, or else the fewest recalls."""
+        """Return the hand-overs that start the run now, else the fewest recalls; else None."""
         now_ms = self.log.now_ms
         gone = self._start_ms(self._recalled(self.log.view, loans, due_ms=now_ms))
         if gone != now_ms:
-            return None  # It waits for something else.
+            return None  # The run waits for something else.
         handed = self._hand_overs(loans)
         if handed:
             return Recall(handed, ())
@@ -110,7 +111,7 @@ class _Trials:
     # --- Hand-overs alone ---
 
     def _hand_overs(self, loans: Sequence[Loan]) -> tuple[Loan, ...]:
-        """Return the fewest loans, newest first, whose hand-over alone starts the run now."""
+        """Return the fewest loans, newest first, whose hand-over alone lets the run start now."""
         trial, taken = self._trial(), list[Loan]()
         for loan in loans:
             if _hand(trial, loan):
@@ -126,12 +127,12 @@ class _Trials:
         return _needed(taken[:length], starts)
 
     def _handed(self, loans: Iterable[Loan]) -> DecisionLog | None:
-        """Return a trial in which ``loans`` are handed over; None if one has no payers."""
+        """Return a trial in which ``loans`` are handed over; None if one finds no other payers."""
         trial = self._trial()
         return trial if all(_hand(trial, loan) for loan in loans) else None
 
     def _starts_now(self, view: StateView) -> bool:
-        """Return whether the run can really start now in ``view`` without moving planned starts."""
+        """Return whether admission starts the run now in ``view``, beside the planned starts."""
         log, run = self.log, self.run
         view = self._own_hold_free(view)
         profile, _ = self.planned.profile(view, log.now_ms)
@@ -143,7 +144,7 @@ class _Trials:
     # --- Recalls ---
 
     def _recalls(self, loans: Sequence[Loan]) -> tuple[Loan, ...]:
-        """Return the fewest loans, newest first, without which the run starts in time."""
+        """Return the fewest loans, newest first, whose recall lets the run start in time."""
         view = self.log.view
 
         def helps(some: Sequence[Loan]) -> bool:
@@ -153,21 +154,20 @@ class _Trials:
             return ()
         length = _first(len(loans), lambda n: helps(loans[:n]))
         told = _needed(loans[:length], helps)
-        # If the run could start with their room alone, it does not wait for the width it lent.
+        # If the GPUs of these loans are enough, the run does not wait for the lent concurrency.
         return () if self._is_in_time(self._recalled(view, told), told, kept=told) else told
 
     def _divided(self, told: Sequence[Loan]) -> Recall:
-        """Return which loans of ``told`` go to other payers, newest first, and which are recalled.
+        """Return which loans of ``told`` are handed to other payers, and which are recalled.
 
-        A bundle that is handed over keeps its room, so the run must be able to start in addition to
-        it.
+        A bundle that is handed over keeps its GPUs, so the run must be able to start beside it.
         """
         handed, left = list[Loan](), list(told)
         for loan in told:
             trial = self._handed((*handed, loan))
             rest = [other for other in left if other != loan]
             if not rest:
-                break  # Hand-overs alone do not start the run: that was tried before.
+                break  # Hand-overs alone do not start the run, as ``_hand_overs`` has shown.
             if trial is not None and self._is_in_time(self._recalled(trial.view, rest), told):
                 handed.append(loan)
                 left = rest
@@ -176,10 +176,10 @@ class _Trials:
     def _is_in_time(
         self, view: StateView, loans: Sequence[Loan], kept: Iterable[Loan] = ()
     ) -> bool:
-        """Return whether the run starts in ``view`` by when the last notice of ``loans`` is over.
+        """Return whether the run starts in ``view`` before its natural start, and in time.
 
-        Or by when the loans have ended that end by themselves sooner. That start must be before its
-        natural one. The width of the loans in ``kept`` counts as taken.
+        The latest start in time is when all notices of ``loans`` are over, and all loans that end
+        by themselves have ended. The concurrency of the loans in ``kept`` counts as taken.
         """
         start_ms = self._start_ms(view, kept)
         last_ms = max((self.ends_ms, *(loan.due_ms for loan in loans)))
@@ -198,7 +198,7 @@ class _Trials:
     def _recalled(
         self, view: StateView, loans: Iterable[Loan], *, due_ms: int | None = None
     ) -> StateView:
-        """Return ``view`` in which ``loans`` are recalled, for ``due_ms`` if it is given."""
+        """Return ``view`` with ``loans`` recalled: each for ``due_ms``, else after its notice."""
         trial = self._trial(view)
         for loan in loans:
             trial.write(_recalled(trial, loan, self.run.name, due_ms))
@@ -219,7 +219,10 @@ class _Trials:
 
 
 def _first(length: int, holds: Callable[[int], bool]) -> int:
-    """Return the least number for which ``holds``, by bisection; it holds for ``length``."""
+    """Return the least number up to ``length`` for which ``holds`` is true, by bisection.
+
+    ``holds`` must be true for ``length``.
+    """
     low, high = 0, length
     while high - low > 1:
         middle = (low + high) // 2
@@ -228,7 +231,10 @@ def _first(length: int, holds: Callable[[int], bool]) -> int:
 
 
 def _needed(loans: Sequence[Loan], holds: Callable[[Sequence[Loan]], bool]) -> tuple[Loan, ...]:
-    """Return ``loans`` without those that ``holds`` does not need, tried from last to first."""
+    """Return ``loans`` without those that can be left out while ``holds`` stays true.
+
+    They are tried from last to first.
+    """
     kept = list(loans)
     for loan in reversed(loans):
         rest = [other for other in kept if other != loan]
@@ -238,7 +244,7 @@ def _needed(loans: Sequence[Loan], holds: Callable[[Sequence[Loan]], bool]) -> t
 
 
 def _keep_width(profile: Profile, view: StateView, loan: Loan, now_ms: int) -> None:
-    """Take the width of a loan out of ``profile`` from when it is due until it would have ended."""
+    """Take the concurrency of a loan in ``profile``, from its recall to its expected end."""
     for name in view.runs[loan.run].leases:
         lease = view.leases[name]
         end_ms = lease_end_ms(view, lease, now_ms)
@@ -253,7 +259,7 @@ def _keep_width(profile: Profile, view: StateView, loan: Loan, now_ms: int) -> N
 
 
 def _hand(log: DecisionLog, loan: Loan) -> bool:
-    """Hand a loan to other payers than its lender; return whether there are any."""
+    """Hand a loan to other payers than its lender; return whether they could take it over."""
     at_ms = log.now_ms
     return bool(hand_over(log, loan.run, loan.bundle, at_ms=at_ms, barred=loan.barred))
 
@@ -273,7 +279,7 @@ def _recalled(
 
 
 def write_recall(log: DecisionLog, recall: Recall, waiting_run: str) -> None:
-    """Write the hand-overs and recalls of ``recall``, which are for ``waiting_run``."""
+    """Write the hand-overs and recalls of ``recall``, made for ``waiting_run``."""
     for loan in recall.handed:
         has_payers = _hand(log, loan)
         assert has_payers, loan
@@ -287,9 +293,9 @@ def write_recall(log: DecisionLog, recall: Recall, waiting_run: str) -> None:
 def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> bool:
     """Stop the recalled bundles whose notice is over; return whether there were any.
 
-    With an executor, they are stopped one grace before. A bundle for which there are payers by then
-    continues, if no firm place has to move for that: ``stand`` returns whether all firm places can
-    stay in the view of a log.
+    With an executor, a bundle is stopped one grace before the end of its notice. If other payers
+    can now pay for a bundle, and no firm place has to move for it, the bundle continues instead.
+    ``stand`` returns whether all firm places can stay in the view of a log.
     """
     due = [
         known
@@ -299,7 +305,7 @@ def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> boo
     ]
     for known in due:
         if (known.run, known.bundle) not in log.view.recalls:
-            continue  # It has gone with its run.
+            continue  # The bundle has ended with its run.
         if _goes_on(log, known, stand):
             continue
         leases = _leases_of(log.view, known)
@@ -310,14 +316,17 @@ def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> boo
 
 
 def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog], bool]) -> bool:
-    """Hand a recalled bundle to payers, if no firm place has to move; return whether it was."""
+    """Hand a recalled bundle to payers, if no firm place has to move for it.
+
+    Return whether it was handed over.
+    """
     trial = DecisionLog(log.view, now_ms=log.now_ms, actor=log.actor, has_executor=log.has_executor)
     trial.write(
         RecallWithdrawn(at_ms=log.now_ms, actor=log.actor, run=known.run, bundle=known.bundle)
     )
     at_ms = log.now_ms if log.has_executor else min(log.now_ms, known.due_ms)
-    # The lender pays again only if its run no longer waits; otherwise the loan would be recalled
-    # again at once, and again at the end of each notice.
+    # The lender may pay again only if its run no longer waits. Otherwise the loan would be recalled
+    # again at once, and after each notice.
     barred = frozenset((known.payer,) if known.waiting_run in log.view.pending else ())
     if not hand_over(trial, known.run, known.bundle, at_ms=at_ms, barred=barred):
         return False
@@ -335,7 +344,7 @@ def _leases_of(view: StateView, known: LoanRecalled) -> list[Lease]:
 
 
 def _stop_ms(view: StateView, known: LoanRecalled, *, has_executor: bool) -> int:
-    """Return when a recalled bundle has to be stopped."""
+    """Return the instant at which a recalled bundle has to be stopped."""
     if not has_executor:
         return known.due_ms
     graces = (lease.grace_ms for lease in _leases_of(view, known))
@@ -343,7 +352,7 @@ def _stop_ms(view: StateView, known: LoanRecalled, *, has_executor: bool) -> int
 
 
 def recall_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
-    """Yield the instants at which recalled bundles have to be stopped, unless they are stopping."""
+    """Yield the instants at which recalled bundles that are not stopping have to be stopped."""
     for known in view.recalls.values():
         if _leases_of(view, known):
             yield _stop_ms(view, known, has_executor=has_executor)

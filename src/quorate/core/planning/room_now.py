@@ -1,7 +1,7 @@
-"""Room now: whether a run may start at this instant, and otherwise its shortage.
+"""Checks by counting whether a run may start at this instant, and what it lacks if it cannot.
 
-By counting, in the profile's view and in addition to its plan. In a full fleet few domains have
-free GPUs, and only these are examined.
+Some of the checks count the planned starts of a profile, others do not. Only domains with free GPUs
+are examined, and in a full fleet these are few.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Lack(Word):
-    """The reason that a run cannot start now if no start is planned: the first one that applies."""
+    """Why a run cannot start now, even if no start were planned: the first reason that applies."""
 
     QUOTA = "quota"
     FUNDS = "funds"
@@ -35,11 +35,11 @@ class Lack(Word):
 
 
 class NowFree(dict[tuple[str, str, Selector, int], list[int]]):
-    """The GPUs free in each domain now, by (pool, flavor, selector, duration in ms)."""
+    """The free GPUs of each domain now, by pool, flavor, selector and duration in ms."""
 
 
 class _FreeIn(NamedTuple):
-    """The domains that have free GPUs as of a sequence, in order, and how many each has."""
+    """The domains with free GPUs in the state at ``seq``, and how many GPUs are free in each."""
 
     seq: int
     domains: list[Domain]
@@ -49,7 +49,7 @@ class _FreeIn(NamedTuple):
 
 
 class RoomNow:
-    """The room free now in one profile, with caches that searches for other runs can use."""
+    """Checks for starts now, in one profile. Its caches serve all runs."""
 
     __slots__ = ("_asks", "_free", "_free_after", "_free_sums", "_open", "_profile")
 
@@ -62,10 +62,10 @@ class RoomNow:
         self._free_after: dict[int, _FreeIn] = {}
 
     def has_room(self, view: StateView, run: Run, duration_ms: int, known: NowFree) -> bool:
-        """Return whether ``view`` has room for ``run`` in addition to the plan for ``duration_ms``.
+        """Return whether ``run`` has room now for ``duration_ms``, beside the planned starts.
 
         Payers are not considered. ``view`` is the profile's view plus the runs started since.
-        ``known`` caches the free GPUs of the same ``view`` and plan.
+        ``known`` caches free GPUs for one ``view`` and plan.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -80,9 +80,9 @@ class RoomNow:
         return False
 
     def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
-        """Return whether ``view`` and the plan may leave room for ``run`` until ``until_ms``.
+        """Return whether ``run`` may have room until ``until_ms``, beside the planned starts.
 
-        Payers are not considered. If this is False, admission finds no room either.
+        Payers are not considered. If the result is False, admission finds no room either.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -96,13 +96,13 @@ class RoomNow:
         return False
 
     def is_any_free(self, pool: str, flavors: Iterable[str], gpus: int) -> bool:
-        """Return whether ``gpus`` GPUs of one of ``flavors`` are free now if nothing is planned."""
+        """Return whether ``gpus`` GPUs of one flavor are free now, planned starts not counted."""
         return any(self._free_gpus_now(pool, flavor)[0] >= gpus for flavor in flavors)
 
     def has_free(self, run: Run) -> bool:
-        """Return whether ``run`` may have room now if no start is planned.
+        """Return whether ``run`` may have room now if no start were planned.
 
-        Payers are not considered. If this is False, admission finds no room either.
+        Payers are not considered. If the result is False, admission finds no room either.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -114,7 +114,7 @@ class RoomNow:
         return False
 
     def has_free_in(self, view: StateView, run: Run) -> bool:
-        """Return ``has_free`` in ``view``: the profile's view plus the runs started since."""
+        """Return ``has_free`` for ``view``, the profile's view plus the runs started since."""
         least = run.widths()[-1]
         for flavor in run.flavors:
             free = self._free_in(view, self._whole_site(run.pool, flavor))
@@ -125,7 +125,7 @@ class RoomNow:
         return False
 
     def lacks(self, view: StateView, run: Run) -> Lack:
-        """Return what ``run`` lacks to start now if no start were planned, by counting.
+        """Return what ``run`` lacks, by counting, for a start now if no start were planned.
 
         ``view`` is the profile's view plus the runs started since.
         """
@@ -144,7 +144,7 @@ class RoomNow:
             if not self._is_funded(view, ask):
                 return Lack.FUNDS
             free = self._free_in(view, ask.sites.everywhere)
-            # Most runs wait for room, and no domain has enough for a part of them.
+            # Checked first, because mostly no domain has enough GPUs for even a part of the run.
             fits = free.most >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra)
             placement = place_by_count(ask, free.domains, free.gpus.copy()) if fits else None
             if placement is None:
@@ -162,15 +162,15 @@ class RoomNow:
         return Lack.FUNDS if paid is None else Lack.NOTHING
 
     def _is_funded(self, view: StateView, ask: Ask) -> bool:
-        """Return whether payers that share nothing can pay now for all of ``ask``.
+        """Return whether the payers of a plain ``ask`` can pay now for all its GPUs.
 
-        It was so in the walk before, and is so again, if nothing has happened to them since.
+        If they could in the previous walk, and no event has concerned them since, they still can.
         """
         gains, now_ms = self._profile.gains, self._profile.now_ms
         if gains is None:
             return self._left_plainly(view, ask, ask.gpus) >= ask.gpus
         name, payers = ask.run.name, ask.phases[-1]
-        # In this walk, too: ``view`` has what was started and promised since it began.
+        # Events of this walk count, too: ``view`` has the starts and holds since the walk began.
         is_same = gains.are_untouched(payers, view.room_index.changed_payers)
         known = gains.former.funded.get(name) if is_same else None
         if known is None or known.ask is not ask or known.until_ms <= now_ms:
@@ -184,9 +184,9 @@ class RoomNow:
         return True
 
     def _left_plainly(self, view: StateView, ask: Ask, wanted: int) -> int:
-        """Return how many GPUs payers that share nothing with each other can pay now.
+        """Return for how many GPUs the payers of a plain ``ask`` can pay now.
 
-        Once these are as many as ``wanted``, other payers are not examined.
+        Payers are examined only until they can pay for ``wanted`` GPUs.
         """
         now_ms, envelopes, left = self._profile.now_ms, view.envelopes, 0
         for key, _ in ask.phases[-1]:
@@ -201,9 +201,9 @@ class RoomNow:
         return left
 
     def _free_gpus_now(self, pool: str, flavor: str) -> tuple[int, int]:
-        """Return how many GPUs of a flavor are free now if no start is planned.
+        """Return the free GPUs of a flavor, in all domains and in the domain with the most.
 
-        As (in all domains together, in the domain that has most).
+        Planned starts are not counted.
         """
         known = self._free_sums.get((pool, flavor))
         if known is None:
@@ -212,7 +212,7 @@ class RoomNow:
         return known
 
     def _free_now(self, view: StateView, run: Run, flavor: str, duration_ms: int) -> list[int]:
-        """Return the GPUs free for ``run`` in addition to the plan, in each domain that has any."""
+        """Return the GPUs that the plan leaves for ``run`` now, for each domain with any."""
         now_ms, found = self._profile.now_ms, list[int]()
         for domain, room in self._open_rooms(run.pool, flavor):
             if not contradicts(run.selector, domain.labels):
@@ -223,9 +223,9 @@ class RoomNow:
         return found
 
     def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Domain, Resource]]:
-        """Return the domains that have free GPUs now if nothing is planned, and their rooms.
+        """Return the domains that have free GPUs now, planned starts not counted, and their rooms.
 
-        In a full fleet these are few.
+        In a full fleet, these domains are few.
         """
         known = self._open.get((pool, flavor))
         if known is None:
@@ -251,14 +251,14 @@ class RoomNow:
         return known
 
     def domains_of(self, site: Site) -> list[Domain]:
-        """Return the domains of ``site`` that have anything free now, in their order."""
+        """Return the domains of ``site`` that have free GPUs now, in their order."""
         known = self._free.get(site.number)
         if known is None:
             known = self._free[site.number] = self._free_domains(site)
         return known
 
     def _free_domains(self, site: Site) -> list[Domain]:
-        """Compute ``domains_of``, from the domains with most free GPUs on."""
+        """Compute the domains of ``site`` that have free GPUs, in their order."""
         if not site.domains:
             return []
         view, first = self._profile.view, site.domains[0].key
@@ -267,7 +267,7 @@ class RoomNow:
         return [site.domains[n] for n in found if _free_gpus(view, site.domains[n]) > 0]
 
     def _whole_site(self, pool: str, flavor: str) -> Site:
-        """Return all domains of a flavor."""
+        """Return all domains of a flavor in a pool."""
         view = self._profile.view
         index, kept = view.domains(pool, flavor), view.room_index.base.kept
         known: Site | None = kept.get((pool, flavor))
@@ -280,6 +280,6 @@ class RoomNow:
 
 
 def _free_gpus(view: StateView, domain: Domain) -> int:
-    """Return how many GPUs of a domain are free, of whole nodes if its pool gives those."""
+    """Return the free GPUs of a domain; if its pool gives whole nodes, those of free nodes."""
     island = view.island(domain.key)
     return whole_gpus(island) if view.pools[domain.key.pool].whole_nodes else island.gpus_free

@@ -1,6 +1,6 @@
 """The request of a start: the GPUs to place, the domains for them, and the possible payers.
 
-It is the same at any instant, so it is kept from one decision to the next.
+A request does not depend on the instant, so it is kept from one decision to the next.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from quorate.model.state.room_index import Domain, Site
 from quorate.model.state.state_view import StateView
 
 ASKS_MAX: Final = 16_384
-"""How many ``Ask`` values, one for each run, flavor and width, are kept."""
+"""How many ``Ask`` values are kept. There is one for each run, flavor and width."""
 
 
 class Sites(Struct, frozen=True, gc=False):
-    """The domains that a run may use and that have payers."""
+    """The domains that a run may use and in which an envelope may pay for it."""
 
     everywhere: Site
     by_payers: tuple[tuple[Payers, Site], ...]
-    """The domains, grouped by their payers."""
+    """The same domains, grouped by their payers."""
 
     @property
     def sets(self) -> Iterator[tuple[Domain, ...]]:
-        """Yield the domains to place a run in: those with the same payers, then all."""
+        """Yield the sets of domains to try: each group with the same payers, then all domains."""
         for _, site in self.by_payers:
             yield site.domains
         if len(self.by_payers) > 1:
@@ -45,10 +45,9 @@ class Sites(Struct, frozen=True, gc=False):
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """The request for one flavor and width: the GPUs to place, their domains, and possible payers.
+    """The request of a run for one flavor and width.
 
-    It is the same at any instant, so it is kept from one decision to the next. ``cover`` is for a
-    start at 0 ms.
+    ``cover`` is the request to the payers for a start at 0 ms; ``cover_at`` gives it for others.
     """
 
     run: Run
@@ -58,24 +57,24 @@ class Ask(Struct, frozen=True, gc=False):
     phases: tuple[Payers, ...]
     sites: Sites
     gpus: int
-    """How many GPUs it takes in one domain, spares included."""
+    """How many GPUs the run takes if it is placed in one domain, spares included."""
     parts: Parts
-    """Parts that the domains must hold together in order to hold the whole request."""
+    """The equal parts that all domains together must hold in order to hold the request."""
     is_parted: bool
-    """Whether domains that hold ``parts`` hold the whole request."""
+    """Whether domains that hold ``parts`` always hold the whole request."""
     takes_whole: bool
-    """Whether counting GPUs of a domain is not enough: it needs certain racks or node sizes."""
+    """Whether the run needs certain racks or node sizes, so that counting GPUs is not enough."""
     is_choosy: bool
-    """Whether counting is not enough for any reason, so that a start is tried in an expected
-    state."""
+    """Whether counting is not enough for any reason, so that admission tries each start in an
+    expected state."""
     is_plain: bool
-    """Whether the same payers pay everywhere, each for itself: no caps, no loans, no racks."""
+    """Whether the same payers pay in all domains, independently: no caps, loans or racks."""
 
     in_one: bool
-    """Whether it cannot be spread over several domains."""
+    """Whether the request must be placed in one domain."""
     duration_ms: int
     lead_ms: int
-    """How long before the end of a payer's window a start has to be."""
+    """How long before the end of a payer's window a start must be at the latest."""
 
     def cover_at(self, at_ms: int, asked_ms: int | None) -> CoverRequest:
         """Return the request to the payers for a start at ``at_ms``, planned at ``asked_ms``."""
@@ -84,7 +83,7 @@ class Ask(Struct, frozen=True, gc=False):
 
 
 class Asks:
-    """The requests of starts in one view; kept in the view's ``ask_cache``."""
+    """The requests of starts in one view, kept in its ``ask_cache``."""
 
     __slots__ = ("_has_executor", "_known", "_view")
 
@@ -116,7 +115,7 @@ class Asks:
         if request.whole_nodes and not fills_nodes(items, spares, sizes):
             sites = Sites(view.room_index.site((), ()), ())
         takes_whole = racks or (request.whole_nodes and len(sizes) > 1)
-        # A part of a divisible item fills nodes only together with its spares.
+        # Parts of a divisible item fill whole nodes only together with their spares.
         in_parts = request.whole_nodes and spares > 0 and any(item.divisible for item in items)
         bounded = any(
             view.owners[name].quota.nodes_max is not None
@@ -146,10 +145,10 @@ class Asks:
         )
 
     def _sites(self, run: Run, flavor: str, payers: Payers, *, racks: bool) -> Sites:
-        """Return the domains that ``run`` may use, by their payers."""
+        """Return the domains that ``run`` may use, grouped by their payers."""
         view = self._view
         lines = tuple(view.envelopes[key].spec.selector for key, _ in payers)
-        view.domains(run.pool, flavor)  # What was added is in its place from here on.
+        view.domains(run.pool, flavor)  # This call indexes nodes that were added.
         kept = view.room_index.base.kept
         key = (run.pool, flavor, run.selector, lines, racks)
         served = kept.get(key)
@@ -161,19 +160,22 @@ class Asks:
         )
 
     def payers_of(self, run: Run) -> list[EnvelopeId]:
-        """Return the envelopes that may pay for ``run``, each once."""
+        """Return the envelopes that may pay for ``run``."""
         asks = (self.of(run, flavor, run.widths()[-1]) for flavor in run.flavors)
         return list(dict.fromkeys(key for ask in asks for key, _ in ask.phases[-1]))
 
 
 Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
-"""All domains where a budget line pays, and these domains by the numbers of the paying lines."""
+"""All domains where an envelope pays, and the same domains by the numbers of these envelopes."""
 
 
 def _served(
     view: StateView, run: Run, flavor: str, lines: Sequence[Selector], *, racks: bool
 ) -> Served:
-    """Return the domains that ``run`` may use and in which one of ``lines`` pays."""
+    """Return the domains that ``run`` may use and that match one of ``lines``.
+
+    ``lines`` are the selectors of the envelopes that may pay.
+    """
     served: dict[tuple[int, ...], list[Domain]] = {}
     everywhere, sizes = list[Domain](), dict[IslandKey, Iterable[int]]()
     for key in view.domains(run.pool, flavor).keys:

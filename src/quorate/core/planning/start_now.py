@@ -1,4 +1,4 @@
-"""Starts at this instant: a waiting run is admitted in room that the plan leaves, or on spares."""
+"""Starts waiting runs at this instant, in the room that the plan leaves or on spares."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
-"""Steps of the first, short search for each start: overlapping caps make finding payers hard."""
+"""Steps of the first search for each start, which may be long if caps overlap."""
 
 
 def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
-    """Return whether ``payers`` have ``gpus`` left, all together; else they pay for no start."""
+    """Return whether ``payers`` together have ``gpus`` left.
+
+    If they do not, they cannot pay for a start of that width.
+    """
     for payer in payers:
         gpus -= max(0, view.envelopes[payer].gpus_left)
         if gpus <= 0:
@@ -37,29 +40,29 @@ def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
 
 
 class StartNow:
-    """Starts runs now in addition to the plan of one walk."""
+    """Starts runs now, beside the planned starts of one walk."""
 
     __slots__ = ("_long_search", "_plan", "has_new_spares")
 
     def __init__(self, plan: WalkPlan) -> None:
         self._plan = plan
         self._long_search = SearchBudget()
-        """The search steps that all starts of this walk share if a short search is not enough."""
+        """Search steps for starts that need more than a short search; all starts share them."""
         self.has_new_spares = False
-        """Whether a run with spares has started, which runs before it in the queue could fill."""
+        """Whether a run with spares has started. Runs before it in the queue could fill them."""
 
     def begin_again(self) -> None:
-        """Allow as many search steps as when the walk began."""
+        """Reset the shared search steps to those of a new walk."""
         self._long_search = SearchBudget()
 
     def start_firm(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
-        """Start a firm run, whose place is not in the profile, if it can now.
+        """Start a run with a firm start if it can start now; return whether it started.
 
-        Return whether it did.
+        The run's own place, ``pin``, must not be in the profile.
         """
         is_due = pin.start_ms <= self._plan.log.now_ms
         until_ms = pin.end_ms if is_due else self.until_ms(record.spec)
-        # For a due run other firm places keep only what they need, else all that they take.
+        # Beside a run that is due, choosy places keep only what they need, not whole domains.
         with self._plan.profile.opened() if is_due else nullcontext():
             if not self.may_start(record.spec, until_ms):
                 return False
@@ -73,7 +76,7 @@ class StartNow:
         return self.fill(record, room, answer)
 
     def start(self, record: RunRecord, admitted: Admitted) -> None:
-        """Start a run as ``admitted``; its reservation is closed."""
+        """Start a run as ``admitted``, and close its reservation."""
         plan = self._plan
         log, run = plan.log, record.spec
         if record.reservation is not None:
@@ -84,7 +87,10 @@ class StartNow:
         self.has_new_spares |= run.spares_per_group > 0
 
     def fill(self, record: RunRecord, room: StateView, answer: Refusal | None) -> bool:
-        """Start a run on spares, if there are any and no quota forbids; return whether it did."""
+        """Start a run on spares, if it fits there; return whether it started.
+
+        ``answer`` is its refusal in ``room``: if that is a hard quota, spares do not help.
+        """
         plan = self._plan
         log, run = plan.log, record.spec
         if not log.view.spares or (answer is not None and answer.code in HARD):
@@ -101,35 +107,35 @@ class StartNow:
         return True
 
     def room(self, record: RunRecord, reservation: str = "") -> StateView:
-        """Return a view with the room that the plan leaves a run now.
+        """Return a view with the room that the plan leaves for a run now.
 
-        The hold of ``reservation`` counts as free.
+        The hold of ``reservation``, the run's own, counts as free.
         """
         view = self._plan.log.view
         return self.room_in(without_hold(view, reservation) if reservation else view, record.spec)
 
     def room_in(self, view: StateView, run: Run) -> StateView:
-        """Return ``view``, in which a hold may count as free, with what the plan leaves ``run``."""
+        """Return ``view`` with only the room that the plan leaves for ``run`` now."""
         plan = self._plan
         payers, until_ms = plan.search.asks.payers_of(run), self.until_ms(run)
         return room_beside(view, plan.profile, run, plan.log.now_ms, until_ms, payers=payers)
 
     def may_start(self, run: Run, until_ms: int) -> bool:
-        """Return whether admission may find room for a start now: on spares, or on free GPUs."""
+        """Return whether admission may find room for ``run`` now, on spares or free GPUs."""
         view = self._plan.log.view
         return bool(view.spares) or self._plan.search.now.may_have_room(view, run, until_ms)
 
     def may_be_paid(self, run: Run) -> bool:
-        """Return whether its payers have as many GPUs left as ``run`` needs, all together."""
+        """Return whether the payers of ``run`` together have enough GPUs left for it."""
         payers = self._plan.search.asks.payers_of(run)
         return can_carry(self._plan.log.view, payers, run.widths()[-1])
 
     def until_ms(self, run: Run) -> int:
-        """Return until when a run that starts now is paid for."""
+        """Return the end of the first hold of a run that starts now."""
         return self._plan.log.now_ms + hold_duration_ms(run, self._plan.view.pools[run.pool])
 
     def admit(self, run: Run, room: StateView) -> Admitted | Refusal:
-        """Return how ``run`` starts in ``room`` now, or why it cannot."""
+        """Return how ``run`` starts in ``room`` now, or its refusal."""
         now_ms, has_executor = self._plan.log.now_ms, self._plan.log.has_executor
         short = SearchBudget(SHORT_SEARCH_STEPS)
         answer = admit(room, run, now_ms, has_executor=has_executor, steps=short)
@@ -139,9 +145,9 @@ class StartNow:
         return answer
 
     def _try_admit(self, run: Run, room: StateView) -> Admitted | Refusal | None:
-        """Return how ``run`` starts in ``room`` now, or a refusal: a quota, or the search limit.
+        """Return how ``run`` starts in ``room`` now; None if room or money is short.
 
-        None if room or money is short.
+        A refusal is returned only for a hard quota or the search limit.
         """
         now_ms, has_executor = self._plan.log.now_ms, self._plan.log.has_executor
         short = SearchBudget(SHORT_SEARCH_STEPS)
@@ -152,9 +158,9 @@ class StartNow:
         return answer
 
     def _admit_as_promised(self, run: Run, room: StateView, pin: Entry) -> Admitted | Refusal:
-        """Return how ``run`` starts in ``room`` now.
+        """Return how ``run`` starts in ``room`` now, or its refusal.
 
-        If the search is too long, its promised payers and width are tried instead of all others.
+        If the search takes too many steps, only the recorded payers and width are tried.
         """
         plan = self._plan
         answer = self.admit(run, room)
@@ -176,9 +182,10 @@ class StartNow:
     def _admit_due(
         self, record: RunRecord, promise: ReservationRecord, pin: Entry
     ) -> Admitted | Refusal:
-        """Return how a run that is due starts in its own place, or why it cannot.
+        """Return how a run whose firm start is due starts in its place, or its refusal.
 
-        It needs the place only until its declared end: other runs are planned from then on.
+        The run needs the place until its declared end only, because other runs may be planned there
+        from then on.
         """
         plan = self._plan
         view, run = without_hold(plan.log.view, promise.made.reservation), record.spec
@@ -186,7 +193,7 @@ class StartNow:
         room = room_beside(view, plan.profile, run, now_ms, until_ms, whole_last=True)
         if not pin.is_choosy:
             return self._admit_as_promised(run, only_slice(room, run.pool, pin.slice), pin)
-        # It needs certain GPUs of its domains; other runs planned there may need the same.
+        # The run needs certain GPUs of its domains, which other planned runs may need too.
         domains = [domain for domain, _ in pin.slice.domains]
         there = only_domains(room, run.pool, pin.slice.flavor, domains)
         answer = self._admit_as_promised(run, there, pin)

@@ -1,4 +1,4 @@
-"""Who pays for a start in addition to everything planned, and from when on payers can."""
+"""Finds the payers of a start beside all planned starts, and the first instant they can pay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quorate.model.state.reads.money_reads import Payers
 
 
 class StartPayers:
-    """Who pays for starts in one profile."""
+    """Finds payers for starts in one profile."""
 
     __slots__ = ("_profile",)
 
@@ -28,7 +28,7 @@ class StartPayers:
     def pay(
         self, ask: Ask, demands: Sequence[Demand], at_ms: int, steps: SearchBudget
     ) -> Sequence[Leg] | None:
-        """Return who pays for ``demands`` from ``at_ms`` on, family first; None if they cannot."""
+        """Return the payers of ``demands`` from ``at_ms`` on, family first; None if none can."""
         if ask.is_plain:
             return self.pay_plainly(ask, demands, at_ms)
         cover = ask.cover_at(at_ms, self._profile.now_ms)
@@ -41,10 +41,10 @@ class StartPayers:
         return None
 
     def pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
-        """Return who pays, if all payers pay everywhere and share nothing with each other.
+        """Return the payers of ``demands`` from ``at_ms`` on, for a plain ``ask``.
 
-        So it is enough to try them in order, each for as much as it can pay. None if they cannot
-        pay for it together.
+        All its payers pay in all domains, and independently of each other. So they are tried in
+        order, each for as much as it can pay. Return None if they cannot pay together.
         """
         profile, duration_ms = self._profile, ask.duration_ms
         outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms
@@ -81,7 +81,7 @@ class StartPayers:
         steps: SearchBudget,
         before_ms: int,
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the first instant before ``before_ms`` at which ``demands`` are paid, and legs."""
+        """Return the first instant before ``before_ms`` at which payers can pay, and the legs."""
         legs = self.pay(ask, demands, from_ms, steps)
         if legs is not None:
             return from_ms, legs
@@ -96,7 +96,7 @@ class StartPayers:
         steps: SearchBudget,
         before_ms: int,
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the same as ``paid_from``; the caller knows that ``after_ms`` is not paid."""
+        """Return the first instant after ``after_ms`` at which payers can pay, and the legs."""
         if after_ms + 1 >= before_ms:
             return None
         by_one = self.paid_by_one(ask, payers, demands, after_ms)
@@ -116,9 +116,10 @@ class StartPayers:
     def paid_by_one(
         self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the same as ``paid_from`` if one envelope pays, whose window outlasts the run.
+        """Return the result of ``paid_from`` if it needs no search.
 
-        None if there is no such envelope; ``paid_from`` may then still find payers.
+        That is the case if only one envelope may pay, and its window outlasts the run. Otherwise
+        return None; ``paid_from`` may still find payers.
         """
         if not ask.is_plain or len(payers) != 1 or not demands:
             return None
@@ -129,12 +130,12 @@ class StartPayers:
         gpus = sum(wanted for _, wanted in demands)
         at_ms = profile.payer(key).earliest(gpus, ask.duration_ms, from_ms)
         if at_ms is None or at_ms + ask.duration_ms > spec.end_ms:
-            return None  # Close to its end a window is paid for to the end only.
+            return None  # The window ends first: the payer would pay to the end of the window only.
         legs = self.pay_plainly(ask, demands, at_ms)
         return None if legs is None else (at_ms, legs)
 
     def windows(self, ask: Ask, after_ms: int) -> list[int]:
-        """Return when windows of payers open or become too short, after an instant."""
+        """Return the instants after ``after_ms`` when a payer's window opens or gets too short."""
         found = set()
         lead_ms = ask.lead_ms
         for key, _ in ask.phases[-1]:
@@ -143,7 +144,7 @@ class StartPayers:
         return [at_ms for at_ms in found if at_ms > after_ms]
 
     def resources(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
-        """Return the width of ``payers``, of their lending and of their caps."""
+        """Return the resources of ``payers``: their concurrency, that of their lending and caps."""
         profile, found = self._profile, list[Resource]()
         for key in dict.fromkeys(key for key, _ in payers):
             account = profile.view.envelopes[key]

@@ -1,27 +1,28 @@
-"""Start quantiles: by when a planned start has come with a chance of 50 % and of 90 %.
+"""Estimates the instants by which a start comes with probability 50 % (P50) and 90 % (P90).
 
-A planned start depends on running runs that are expected to end when they declared. Here each of
-them ends with the odds that its owner's history gives (``model/state/durations.py``), and the start
-comes when enough GPUs are free.
+A planned start depends on running runs, each of which is expected to end at its declared end. Here
+each run ends with the odds that its owner's history gives (``model/state/durations.py``), and the
+start comes when enough GPUs are free.
 
-- **One run.** It has run for some time, so only those runs of its owner's history count that took
-  at least as long, relative to their declared durations. If fewer than ``LEAST_RUNS`` did, the
-  prior stands for the missing ones, given that the same time has passed. Each counts as ended at
-  the upper bound of its bucket: late by 9 % at most, and exact for one that took its declared time.
-- **The prior** is for an owner without history: 60 % of its runs end when they declared, none
-  sooner; of the late runs that still run at any time, a quarter still runs at twice that time.
-  It is a cautious one: an overdue run without history ends within 1.4 times the time so far in half
-  of the cases, and within 3.4 times in nine of ten.
-- **Several runs** end independently of each other. The odds that enough GPUs are free at an instant
-  are then added up exactly, run by run (the distribution of a sum), not taken from quantiles of the
-  single runs: the last of eight runs to end is later than the 90th percentile of one in 57 % of
-  cases, the first of eight almost never. Runs of one owner often end at similar fractions of their
-  declared time. Then a start that needs all of them comes sooner than computed here, and one that
-  needs the first comes later.
-- **Several needs** (domains of a slice, payers) are met with the product of their odds. A run that
-  serves two of them makes the product too small and the start too late, never too soon.
+- **One run.** The run has already run for some time. So only those runs of its owner's history
+  count that took at least as long, relative to their declared durations. If there are fewer than
+  ``LEAST_RUNS``, the prior stands for the missing ones, under the same condition. A run of the
+  history counts as ended at the upper bound of its bucket: that is late by 9 % at most, and exact
+  for a run that took its declared time.
+- **The prior** is for an owner without history. 60 % of the runs end at their declared ends, and
+  none ends sooner. Of the late runs that still run at some time, a quarter still runs at twice that
+  time. This is cautious: an overdue run without history ends within 1.4 times the time so far in
+  half of the cases, and within 3.4 times in nine of ten.
+- **Several runs** are assumed to end independently of each other. The odds that enough GPUs are
+  free at an instant are computed exactly, run by run (the distribution of a sum). Quantiles of
+  single runs would not do: the last of eight runs ends later than the 90th percentile of one run in
+  57 % of cases, and the first of eight almost never. Runs of one owner often end at similar
+  fractions of their declared durations. Then a start that needs all of these runs to end comes
+  sooner than computed here, and a start that needs the first to end comes later.
+- **Several needs** (domains of a slice, payers) are all met with the product of their odds. If a
+  run serves two needs, the product is too small, so the computed start is too late, never too soon.
 
-All of it is integers, so that the same state gives the same answer on every machine.
+All numbers are integers, so that the same state gives the same answer on every machine.
 """
 
 from __future__ import annotations
@@ -50,34 +51,35 @@ from quorate.model.state.durations import (
 from quorate.model.state.state_view import StateView
 
 LEAST_RUNS: Final = 16
-"""A distribution is made of at least this many runs; the prior stands for the missing ones."""
+"""The least number of runs in a distribution; the prior stands for missing runs."""
 UNITS_MAX: Final = 64
-"""Into how many parts the GPUs that must come free are divided at most, to bound the work."""
+"""The most parts into which the GPUs that must come free are divided, which bounds the work."""
 
 _BITS: Final = 20
 _ONE: Final = 1 << _BITS
-"""Odds of one run are counted in parts of 2 ** 20."""
+"""The odds of one run are integers in units of 2 ** -20."""
 _SUM_BITS: Final = 40
 _SURE: Final = 1 << _SUM_BITS
-"""Odds of several runs are counted in parts of 2 ** 40, so that rounding does not matter."""
+"""The odds of several runs are integers in units of 2 ** -40, so that rounding does not matter."""
 _LATE: Final = _ONE * 2 // 5
-"""The part of the prior's runs that take longer than they declared."""
+"""The fraction of the prior's runs that take longer than declared."""
 _LATE_OCTAVES: Final = 2
-"""How often the number of late runs halves from one octave of time to the next."""
+"""How often the number of late runs halves while the time doubles."""
 _TAIL: Final = tuple(
     eighth_root_of_power(BUCKETS_PER_OCTAVE * _BITS - _LATE_OCTAVES * buckets)
     for buckets in range(BUCKETS)
 )
-"""The part of the late runs that is still there n buckets later, by n."""
+"""The fraction of the late runs that still run n buckets later, by n."""
 _MEDIAN: Final = (1, 2)
 _P90: Final = (9, 10)
 
 
 class ExpectedRelease(Struct, frozen=True, gc=False):
-    """GPUs that come free when a run ends that has been running since ``since_ms``.
+    """GPUs that come free when a run ends; the run has been running since ``since_ms``.
 
-    ``declared_end_ms`` is its declared end, which may be in the past. If ``is_certain``, it ends
-    then, whatever its owner's history: it is stopping, is a claim, or is in rounds.
+    ``declared_end_ms`` is the run's declared end, which may be in the past. If ``is_certain``, the
+    run ends then, whatever its owner's history: the run is stopping, is a claim, or is in a pool of
+    discipline ``rounds``.
     """
 
     owner: str
@@ -88,9 +90,10 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
 
 
 class Need(Struct, frozen=True, gc=False):
-    """``gpus`` of ``releases`` that a start needs in addition to those that are free now.
+    """The GPUs that a start needs in addition to free ones; they come free by ``releases``.
 
-    ``releases`` are all runs whose GPUs serve, each once; they may free more than is needed.
+    ``releases`` has each run whose GPUs the start can use once. Together they may free more GPUs
+    than the start needs.
     """
 
     gpus: int
@@ -98,7 +101,7 @@ class Need(Struct, frozen=True, gc=False):
 
 
 class StartQuantiles(Struct, frozen=True, gc=False):
-    """The instants by which a start has come with a chance of at least 50 % and 90 %."""
+    """The instants by which a start comes with probability at least 50 % and 90 %."""
 
     p50_ms: int
     p90_ms: int
@@ -111,10 +114,10 @@ def start_quantiles(
     now_ms: int,
     not_before_ms: int = 0,
 ) -> StartQuantiles:
-    """Return by when all ``needs`` of a start will be met; never before ``now_ms``.
+    """Return the instants by which all ``needs`` of a start are met, not before ``now_ms``.
 
-    ``histories`` are those of ``StateView.durations``. The start cannot come before
-    ``not_before_ms``, such as the opening of a window, whenever runs end.
+    ``histories`` is ``StateView.durations``. The start cannot come before ``not_before_ms``, for
+    example because a payer's window opens then.
     """
     first_ms = max(now_ms, not_before_ms)
     counts = [_Count.of(histories, need, now_ms) for need in needs if need.gpus > 0]
@@ -126,7 +129,7 @@ def start_quantiles(
 
 
 def releases_of(view: StateView, leases: Iterable[str]) -> tuple[ExpectedRelease, ...]:
-    """Return the GPUs that come free when ``leases`` end.
+    """Return the GPUs that come free when ``leases`` end, by run.
 
     Leases of one run that end together are one release.
     """
@@ -148,19 +151,19 @@ def releases_of(view: StateView, leases: Iterable[str]) -> tuple[ExpectedRelease
 
 
 class _Ending(Protocol):
-    """When one run ends."""
+    """The distribution of the end of one run."""
 
     def left(self, at_ms: int) -> int:
-        """Return the odds, in parts of ``_ONE``, that it is still there at ``at_ms``."""
+        """Return the odds, in units of 1 / ``_ONE``, that the run still runs at ``at_ms``."""
         ...
 
     def instants(self) -> Iterator[int]:
-        """Yield every instant at which those odds change; at the last it has ended for sure."""
+        """Yield every instant at which the odds change; at the last one the run has ended."""
         ...
 
 
 class _Certain(Struct, frozen=True, gc=False):
-    """A run that ends at ``end_ms``."""
+    """A run that certainly ends at ``end_ms``."""
 
     end_ms: int
 
@@ -174,8 +177,8 @@ class _Certain(Struct, frozen=True, gc=False):
 class _ByHistory(Struct, frozen=True, gc=False):
     """A run that ends with the odds of its owner's past runs that took at least as long.
 
-    ``like`` are the buckets of those runs, in order; ``first`` is the bucket that the run would be
-    in if it ended at ``now_ms``; ``missing`` is how many runs the prior stands for.
+    ``like`` has the buckets of these past runs, in order. ``first`` is the run's bucket if it ended
+    at ``now_ms``. ``missing`` is the number of past runs that the prior stands for.
     """
 
     since_ms: int
@@ -195,7 +198,7 @@ class _ByHistory(Struct, frozen=True, gc=False):
         return cls(since_ms, declared_ms, now_ms, first, like, max(0, LEAST_RUNS - len(like)))
 
     def left(self, at_ms: int) -> int:
-        # So many buckets, from the lowest on, have ended by then.
+        # The number of buckets, from the lowest on, whose runs have ended by then.
         ended = bisect_right(
             RATIO_BOUNDS, ((at_ms - self.since_ms) << RATIO_BITS) // self.declared_ms
         )
@@ -219,7 +222,7 @@ class _ByHistory(Struct, frozen=True, gc=False):
 
 
 def _prior_left(first: int, bucket: int) -> int:
-    """Return which part of the prior's runs that reach ``first`` takes longer than ``bucket``."""
+    """Return the odds that a run of the prior in bucket ``first`` takes longer than ``bucket``."""
     if bucket < max(first, ON_TIME):
         return _ONE
     if first > ON_TIME:
@@ -228,17 +231,17 @@ def _prior_left(first: int, bucket: int) -> int:
 
 
 class _Count(Struct, frozen=True, gc=False):
-    """``units`` that must come free, and how many of them the end of each run frees."""
+    """The number of units that must come free, and how many of them the end of each run frees."""
 
     units: int
     parts: tuple[tuple[int, _Ending], ...]
 
     @classmethod
     def of(cls, histories: Mapping[str, DurationHistory], need: Need, now_ms: int) -> _Count:
-        """Return the count of ``need``, in units of the largest number that divides all releases.
+        """Return the count of ``need``. A unit is the largest number that divides all releases.
 
-        If that is more than ``UNITS_MAX`` units, the unit is made larger, and the running sum of
-        GPUs is rounded to it, so that no GPUs are lost.
+        If the need were more than ``UNITS_MAX`` units, the unit is larger. Then the running sum of
+        released GPUs is rounded down to units, so that the remainders are not lost.
         """
         releases = sorted(
             (release for release in need.releases if release.gpus > 0),
@@ -266,8 +269,8 @@ class _Count(Struct, frozen=True, gc=False):
         return cls(units, tuple(parts))
 
     def short(self, at_ms: int) -> int:
-        """Return the odds, in parts of ``_SURE``, that too few GPUs are free at ``at_ms``."""
-        # odds[n] is the chance that n units have come free, for each n that is not enough.
+        """Return the odds, in units of 1 / ``_SURE``, that too few GPUs are free at ``at_ms``."""
+        # odds[n] are the odds that n units have come free, for each n that is not enough.
         odds = [_SURE, *[0] * (self.units - 1)]
         for freed, end in self.parts:
             left = end.left(at_ms)
@@ -285,7 +288,7 @@ class _Count(Struct, frozen=True, gc=False):
 def _first_with(
     chance: tuple[int, int], counts: Sequence[_Count], instants: Sequence[int], begin: int
 ) -> int:
-    """Return the index, from ``begin`` on, of the first instant with this ``chance`` of a start."""
+    """Return the index, from ``begin`` on, of the first instant at which a start is this likely."""
     least, of = chance
 
     def is_likely(at_ms: int) -> bool:

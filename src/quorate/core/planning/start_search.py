@@ -1,8 +1,8 @@
-"""The earliest start of one run in a profile.
+"""Searches the earliest start of one run in a profile.
 
-It is found by counting (``counted_starts``). If counting is not enough (racks, nodes of several
-sizes that are given whole, a quota of nodes that are shared), the start is tried in the state
-expected then.
+The search counts GPUs by domain and payer (``counted_starts``). Counting is not enough for racks,
+for whole nodes of several sizes, and for a quota of shared nodes. Then admission tries each start
+in the state that is expected at its instant (``expected_states``).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from quorate.model.specs import Run
 from quorate.model.state.room_index import Domain
 
 ATTEMPT_STEPS: Final = 25
-"""How many search steps one try at a later instant counts for."""
+"""The search steps that admission at one later instant costs."""
 
 
 class Searcher:
-    """Finds starts in one profile, with caches that searches for other runs can use."""
+    """Finds starts in one profile. Its caches serve all runs."""
 
     __slots__ = (
         "_expected",
@@ -69,18 +69,19 @@ class Searcher:
     def find(self, run: Run, from_ms: int, steps: SearchBudget | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
 
-        It is the earliest start at the run's least width, at the widest width that fits then. Of
-        equally early starts, the first flavor is taken, then the first domain.
+        The instant is the earliest at which the run's least width fits. The entry has the widest
+        width that fits at that instant. Of equally early starts, the one in the run's first flavor
+        is returned, then the one in the first domain.
         """
         return self.find_by(run, from_ms, steps)[0]
 
     def find_by(
         self, run: Run, from_ms: int, steps: SearchBudget | None = None
     ) -> tuple[Entry | None, Ask | None]:
-        """Return the earliest start as ``find`` does, and its request if only room counted.
+        """Return the earliest start, as ``find`` does, and the request that found it.
 
-        The request is None if anything else may have kept the run from an earlier start, or may
-        change who pays.
+        The request is None unless lack of room is the only reason that the start is not earlier,
+        and nothing else can change its payers.
         """
         steps = SearchBudget(FIND_STEPS_MAX) if steps is None else steps
         *_, least = widths = run.widths()
@@ -96,7 +97,7 @@ class Searcher:
             return None, None
         start_ms, ask, (_, placement, legs, real_width, by_room) = best
         if ask.is_choosy:
-            # With the place and width that were tried in the expected state.
+            # The entry has the place and width that admission found in the expected state.
             width = least if real_width is None else real_width
             tried = self.asks.of(run, ask.request.flavor, width)
             return self.entry_of(tried, start_ms, placement, legs), None
@@ -111,9 +112,9 @@ class Searcher:
         return entry, ask if is_alone else None
 
     def paid_again(self, ask: Ask, domains: Sequence[Domain], entry: Entry) -> Sequence[Leg] | None:
-        """Return who pays for the place of ``entry`` in ``domains``, if they hold it as before.
+        """Return the payers for the place of ``entry`` in ``domains``, computed again.
 
-        None if the domains divide it differently, or payers cannot pay for it.
+        None if ``ask`` would now be divided differently among ``domains``, or cannot be paid for.
         """
         if ask.in_one:
             return self.payers.pay_plainly(
@@ -127,7 +128,7 @@ class Searcher:
         return legs if divided == entry.slice.domains else None
 
     def is_hopeless(self, run: Run) -> bool:
-        """Return whether no domain ever has room for ``run``, even if all leases end."""
+        """Return whether ``run`` never has room, even when all leases have ended."""
         least = run.widths()[-1]
         return all(self._is_hopeless(self.asks.of(run, flavor, least)) for flavor in run.flavors)
 
@@ -136,9 +137,9 @@ class Searcher:
         return not self._rooms.left_alone(ask.sites.everywhere, gpus)
 
     def may_be_divided(self, run: Run) -> bool:
-        """Return whether ``run`` may be divided among domains in which different payers pay.
+        """Return whether ``run`` may be divided among domains that have different payers.
 
-        Counting tries few such divisions, so a start now may exist even if counting finds none.
+        Counting tries only a few of these divisions, so it may miss a possible start.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -148,7 +149,7 @@ class Searcher:
         return False
 
     def fits_now(self, run: Run) -> bool:
-        """Return whether ``run`` can start now by counting."""
+        """Return whether counting finds a start of ``run`` now."""
         least = run.widths()[-1]
         asks = [self.asks.of(run, flavor, least) for flavor in run.flavors]
         if any(ask.in_one and self._fits_in_free(ask) for ask in asks):
@@ -158,7 +159,7 @@ class Searcher:
         return any(self.counted.first(ask, now_ms, steps, now_ms + 1) is not None for ask in asks)
 
     def _fits_in_free(self, ask: Ask) -> bool:
-        """Return whether ``ask`` fits by counting into a domain that has free GPUs now."""
+        """Return whether, by counting, ``ask`` fits into a domain that has free GPUs now."""
         now_ms, steps = self.profile.now_ms, SearchBudget(FIND_STEPS_MAX)
         return any(
             self.counted.fits_in(ask, self.now.domains_of(site), now_ms, steps) is not None
@@ -166,13 +167,13 @@ class Searcher:
         )
 
     def next_change_ms(self, run: Run, after_ms: int) -> int | None:
-        """Return the first instant after ``after_ms`` at which more may fit than before."""
+        """Return the first instant after ``after_ms`` when more is free for ``run``, or None."""
         least = run.widths()[-1]
         found = (self._next_change(self.asks.of(run, f, least), after_ms) for f in run.flavors)
         return min((at_ms for at_ms in found if at_ms is not None), default=None)
 
     def counts_on_ends_now(self, run: Run) -> bool:
-        """Return whether a resource that ``run`` needs is expected to come back at this instant."""
+        """Return whether work that holds what ``run`` needs is expected to end at this instant."""
         least, now_ms = run.widths()[-1], self.profile.now_ms
         return any(
             bisect_left(resource.ends_ms, now_ms) < bisect_right(resource.ends_ms, now_ms)
@@ -181,7 +182,7 @@ class Searcher:
         )
 
     def _start(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
-        """Return the first start before ``before_ms``, with its place and payers."""
+        """Return the first start from ``from_ms`` on and before ``before_ms``; or None."""
         if from_ms >= before_ms or not steps.spend():
             return None
         found = self.counted.first(ask, from_ms, steps, before_ms)
@@ -193,10 +194,11 @@ class Searcher:
     def _real_start(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start after ``from_ms`` at which a choosy run would really start.
+        """Return the first start after ``from_ms`` at which admission starts a choosy run.
 
-        By counting there is one at ``from_ms``. Between two critical instants the room only grows.
-        When the search steps are used up, only instants from the last critical one on are tried.
+        Counting has found a start at ``from_ms``, and admission has refused it. Between two
+        critical instants the room only grows. When the search steps are used up, only the instants
+        from the last critical instant on are tried.
         """
         resources = self.counted.resources(ask)
         critical = critical_instants(resources, ask.duration_ms, from_ms) + self.payers.windows(
@@ -218,7 +220,7 @@ class Searcher:
             first = [at_ms]
 
     def _real_at(self, ask: Ask, at_ms: int) -> Start | None:
-        """Return the start of a choosy run at ``at_ms``, if it would really start then."""
+        """Return the start of a choosy run at ``at_ms``, if counting and admission allow it."""
         found = self.counted.first(ask, at_ms, SearchBudget(FIND_STEPS_MAX), at_ms + 1)
         return None if found is None else self._real(ask, at_ms)
 
@@ -235,8 +237,8 @@ class Searcher:
     def _real(self, ask: Ask, at_ms: int) -> Start | None:
         """Return the start of a choosy run in the state expected at ``at_ms``.
 
-        None if it cannot start. A start that takes whole domains later than now may use only
-        domains without other entries.
+        None if the run cannot start in that state. If the run takes whole domains, a later start
+        than now may only use domains in which the plan has no other start at that time.
         """
         admitted = self._expected.would_start(
             replace(ask.run, flavors=(ask.request.flavor,)),
@@ -252,7 +254,7 @@ class Searcher:
         return Start(at_ms, placement, admitted.legs, admitted.width)
 
     def entry_of(self, ask: Ask, start_ms: int, placement: Placement, legs: Sequence[Leg]) -> Entry:
-        """Return a start of ``ask`` as an entry of the plan."""
+        """Return the entry of the plan for a start of ``ask``."""
         view, run = self.profile.view, ask.run
         domains = tuple((domain.key.domain, gpus) for domain, gpus in placement)
         room = 0
@@ -269,6 +271,6 @@ class Searcher:
             shares_of(legs),
             nodes_of(placement, room),
         )
-        # As for a firm start: other payers might pay in certain racks only, these do not.
+        # As for a firm start, the entry is choosy only with its actual payers, not possible ones.
         is_choice = ask.takes_whole and is_choosy(view, run, entry)
         return replace(entry, is_choosy=True) if is_choice else entry

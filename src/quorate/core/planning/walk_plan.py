@@ -1,4 +1,4 @@
-"""The runs that one walk has planned and started so far."""
+"""The runs that a walk has planned and started so far."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from quorate.model.specs import Run
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a reader's walk goes on beyond the depth of ``pool``: up to ``run``.
+    """The last run, ``run``, of a reader's walk that continues beyond the depth of ``pool``.
 
-    The walk examines ``runs_max`` runs at most. Beyond the depth no start becomes firm, no conflict
-    is searched and no loan is recalled, as in a decision. Unlike in a decision, every run is
-    planned, however many runs like it have no start.
+    The walk examines ``runs_max`` runs at most. Beyond the depth, no start becomes firm, no
+    conflict is searched and no loan is recalled. Unlike the walk of a decision, it skips no run
+    because similar runs have no start.
     """
 
     run: str
@@ -31,9 +31,9 @@ class Reach:
 
 
 class WalkPlan:
-    """The plan of one walk. At its end, the profile contains all planned starts.
+    """The plan of one walk. When the walk ends, ``profile`` contains all planned starts.
 
-    ``view`` is the state before the walk, ``log.view`` the same with the runs started since.
+    ``view`` is the state before the walk; ``log.view`` also has what the walk has written.
     """
 
     __slots__ = (
@@ -63,24 +63,23 @@ class WalkPlan:
         self.search = Searcher(self.profile, has_executor=log.has_executor)
         self.scores = Scores(self.view, log.now_ms)
         self.pins: dict[str, Entry] = {}
-        """The firm places by run."""
+        """The firm places, by run."""
         self.entries: dict[str, Entry] = {}
-        """The planned entries that are not firm, by run."""
+        """The tentative starts, by run."""
         self.planned: dict[str, int] = {}
-        """How many runs of each pool are planned."""
+        """The number of planned runs of each pool."""
         self.seen: set[str] = set()
-        """The waiting runs that were examined."""
+        """The waiting runs that the walk has examined."""
         self.fruitless = Fruitless(self.view, self.seen)
         self.fruitless_runs: set[str] = set()
-        """The examined runs that have no start."""
+        """The examined runs for which no start was found."""
         self.started_runs: dict[str, Entry] = {}
-        """The places of runs that have started in this walk."""
+        """The places of the runs that have started in this walk, by run."""
         self.is_waiting = False
-        """Whether a run that has a start has stayed waiting: runs that start after that are
-        backfill."""
+        """Whether a run with a planned start waits. Runs that start from then on are backfill."""
 
     def begin_again(self, planned: Planned) -> None:
-        """Go on from the present state of the log, with the entries of ``planned`` put in."""
+        """Continue from the present state of the log, with the entries of ``planned``."""
         self.view = self.log.frozen()
         self.profile, self.pins = planned.profile(self.view, self.log.now_ms)
         self.search = Searcher(self.profile, has_executor=self.log.has_executor)
@@ -91,17 +90,17 @@ class WalkPlan:
         self.pins[pin.run] = pin
 
     def lift_pin(self, pin: Entry) -> None:
-        """Remove a firm place from the profile; its GPU-hours stay held."""
+        """Remove a firm place from the profile. Its GPU-hours stay held."""
         self.profile.lift(pin)
         del self.pins[pin.run]
 
     def hold_hours(self, pin: Entry, sign: int) -> None:
-        """Count the GPU-hours that a firm place holds as free (``sign`` -1), or held again (1)."""
+        """Count the GPU-hours of a firm place as free (``sign`` is -1), or as held again (1)."""
         if pin.is_firm:
             self.profile.count_hours(pin.shares, sign)
 
     def count(self, entry: Entry) -> None:
-        """Count a planned run towards its pool's depth and its owner's share."""
+        """Count a planned run in its pool's depth and in its owner's share."""
         self.planned[entry.pool] = self.planned.get(entry.pool, 0) + 1
         self.scores.plan(entry.owner, entry.slice.flavor, entry.slice.gpus)
         self.is_waiting = True
@@ -117,7 +116,7 @@ class WalkPlan:
 
     @property
     def started(self) -> int:
-        """How many runs have started in this walk."""
+        """The number of runs that have started in this walk."""
         return len(self.started_runs)
 
     def has_started(self, run: str) -> bool:
@@ -125,16 +124,19 @@ class WalkPlan:
         return run in self.started_runs
 
     def is_fruitless(self, run: str) -> bool:
-        """Return whether ``run`` was examined and no start was found for it."""
+        """Return whether the walk found no start for ``run``."""
         return run in self.fruitless_runs
 
     @property
     def is_out_of_order(self) -> bool:
-        """Whether a firm run, or an earlier run with a start, waits: a start is backfill then."""
+        """Whether a run that starts now is backfill.
+
+        It is if a run with a firm start waits, or an earlier run with a planned start.
+        """
         return self.is_waiting or bool(self.pins)
 
     def is_beyond(self, pool: str) -> bool:
-        """Return whether this walk has gone on beyond the depth of ``pool``."""
+        """Return whether this walk has continued beyond the depth of ``pool``."""
         if self.reach is None or self.reach.pool != pool:
             return False
         return self.planned.get(pool, 0) >= self.view.pools[pool].reservation_depth

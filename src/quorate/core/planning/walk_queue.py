@@ -1,4 +1,4 @@
-"""The queue from which a walk calls up waiting runs."""
+"""The queue of waiting runs that a walk visits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from quorate.model.state.line_ranks import Ranked
 
 
 def queue_of(plan: WalkPlan, ranked: list[Ranked]) -> Queue:
-    """Return the queue from which the waiting runs are called up."""
+    """Return the queue that gives the walk its next waiting run."""
     lines = plan.view.waiting.lines
     return Queue(
         ranked,
@@ -19,7 +19,7 @@ def queue_of(plan: WalkPlan, ranked: list[Ranked]) -> Queue:
 
 
 def close_full(plan: WalkPlan, queue: Queue) -> None:
-    """Close each pool, except ``Reach.pool``, in which as many runs are planned as its depth."""
+    """Close each pool whose planned runs have reached its depth, except ``Reach.pool``."""
     closed, planned = queue.closed, plan.planned
     open_pool = "" if plan.reach is None else plan.reach.pool
     for name, depth in plan.depths:

@@ -1,4 +1,4 @@
-"""Why a run waits: its refusal in addition to all planned starts, written if it has changed."""
+"""Computes why a run does not start now, beside all planned starts, and records a new reason."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LACKS: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: Lack.ROOM,
     RefusalCode.RESERVED: Lack.NOTHING,
 }
-"""What a run lacks, by the code of its last refusal; for other codes it is computed each time."""
+"""What a run lacks if its last refusal has this code. Other refusals are computed every time."""
 
 
 class WhyWaiting:
-    """Computes why runs wait in addition to the plan of one walk."""
+    """Computes why runs wait, beside the planned starts of one walk."""
 
     __slots__ = ("_plan", "_starts")
 
@@ -42,10 +42,10 @@ class WhyWaiting:
         self._starts = starts
 
     def refuse(self, record: RunRecord, beside: Refusal | None = None) -> None:
-        """Write why a run waits, if that has changed.
+        """Write why a run waits, if the reason has changed.
 
-        It is computed only if it may have changed. ``beside`` is why the run, which has no
-        reservation, cannot start beside the plan, if that was just tried.
+        The reason is computed only if it may have changed. ``beside`` is the run's refusal beside
+        the plan, if the caller has just tried to start the run and the run has no reservation.
         """
         plan = self._plan
         if plan.reach is not None and plan.is_beyond(record.spec.pool):
@@ -54,16 +54,16 @@ class WhyWaiting:
             self.tell(record, self._why(record, beside))
 
     def refuse_reserved(self, record: RunRecord) -> None:
-        """Write a run's own shortage, if its last refusal says that others reserve its room."""
+        """Write a new refusal of a run whose last one says that others reserve its room."""
         known = record.refusal
         is_reserved = known is not None and known.code is RefusalCode.RESERVED
         if is_reserved and self._may_have_changed(record):
             self.tell(record, self._why(record))
 
     def refuse_again(self, record: RunRecord) -> bool:
-        """Write why a run waits as ``refuse`` does, if that does not depend on the plan.
+        """Write why a run waits, as ``refuse`` does, if the reason does not depend on the plan.
 
-        Return False, with nothing written, if it does.
+        If the reason depends on the plan, return False and write nothing.
         """
         if not self._may_have_changed(record):
             return True
@@ -75,7 +75,7 @@ class WhyWaiting:
         return False
 
     def _may_have_changed(self, record: RunRecord) -> bool:
-        """Return whether a run may now lack something else than its last refusal says."""
+        """Return whether a run may now lack something that its last refusal does not say."""
         known, plan = record.refusal, self._plan
         if known is None:
             return True
@@ -90,7 +90,7 @@ class WhyWaiting:
             log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=name, refusal=refusal))
 
     def why(self, record: RunRecord) -> Refusal:
-        """Return why a run that waits does not start now in addition to all planned starts."""
+        """Return why a waiting run does not start now, beside all planned starts."""
         plan = self._plan
         waits = waits_for_upstream(plan.view, record.spec) or held_back(
             plan.view, record, plan.log.now_ms
@@ -107,7 +107,7 @@ class WhyWaiting:
         return waiting(view, run, refusal) if refusal.code in HARD else refusal
 
     def _why(self, record: RunRecord, beside: Refusal | None = None) -> Refusal:
-        """Return why a run does not start now: its own shortage, or the needs of the plan."""
+        """Return why a run does not start now: what it lacks, or what the plan reserves."""
         log, run = self._plan.log, record.spec
         own = record.reservation or ""
         if own not in log.view.reservations:
@@ -121,12 +121,15 @@ class WhyWaiting:
             return (
                 answer if answer.code in HARD else reserved(run, answer, self._planned_before(run))
             )
-        # The remaining room is enough now, but it came free after the run's turn.
+        # The room that is left is enough now, but it came free after the walk visited the run.
         short = Refusal(code=RefusalCode.RESERVED, wanted=run.widths()[-1])
         return reserved(run, short, self._planned_before(run))
 
     def _planned_before(self, run: Run) -> list[str]:
-        """Return the first reservations, then runs, that keep room or money ``run`` could use."""
+        """Return the first few reservations and planned runs that reserve what ``run`` could use.
+
+        Firm starts come first; each is named by its reservation, a tentative one by its run.
+        """
         plan = self._plan
         runs = plan.log.view.runs
         found = (
@@ -140,10 +143,10 @@ class WhyWaiting:
 
 
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:
-    """Return whether ``refusal`` says something else than ``known``.
+    """Return whether ``refusal`` differs from ``known`` in more than its numbers.
 
-    That is: another code; another upstream; or, for two refusals by a quota, the quota of another
-    owner, or shortages in only one of the two.
+    It differs if its code or its upstream is another one. Two refusals by a quota differ, too, if
+    the quotas are those of different owners, or if only one of the refusals has shortages.
     """
     if known is None or known.code is not refusal.code:
         return True
