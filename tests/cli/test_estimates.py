@@ -71,7 +71,11 @@ def test_a_trial_shows_what_types_are_taken_for(shell: Shell) -> None:
     [
         (["--seed", "3"], 2, "--known, --gpus and --seed need --trial"),
         (["--trial", "0.5", "--to", "x.json"], 2, "a trial writes no table"),
-        (["--trial", "0.5", "--known", "9"], 3, "has 3 types, but 9 of them cannot be known"),
+        (
+            ["--trial", "0.5", "--known", "9"],
+            3,
+            "has 3 types, so the number of known types cannot be 9",
+        ),
         (["--trial", "0.5", "--gpus", "7"], 3, "has gaps among the types of 7 GPUs"),
     ],
 )

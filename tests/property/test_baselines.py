@@ -81,7 +81,7 @@ def _job(**changed: int) -> BaselineJob:
         ([_job(gpus=5)], "'j' needs 5 GPUs of 4"),
         ([_job(duration_ms=0)], "takes 0 ms"),
         ([_job(estimate_ms=1)], "longer than its limit of 1 ms"),
-        ([_job(), _job()], "is there twice"),
+        ([_job(), _job()], "appears twice"),
     ],
 )
 def test_jobs_that_cannot_be_played_are_named(jobs: list[BaselineJob], message: str) -> None:

@@ -1,4 +1,5 @@
 """Simulation: the production engine with another clock, store and executor.
 
-No module here depends on tests: ``tests/dst`` observes it, and a trace can be played in it.
+No module here depends on tests. ``tests/dst`` observes simulations of random worlds; other modules
+play traces of jobs.
 """

@@ -1,6 +1,6 @@
-"""Commands of people about sensitive claims: nodes, an early release, another size of the pool.
+"""Commands about sensitive claims: a claim, an early release, another size of the pool.
 
-Some claims cannot be granted; some reports of wiping name another node, or another claim.
+Some claims cannot be granted. Some reports of wiping name the wrong node or the wrong claim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _USERS: Final = ("ada", "bob")
 def draw_claim_wishes(
     chance: Random, size: Size, start_ms: int, until_ms: int, nodes: Sequence[Node]
 ) -> tuple[Wish, ...]:
-    """Return claims and the commands about them; half of them early, when nodes are free."""
+    """Return claims and commands about them; half of the claims come early, when nodes are free."""
     found = []
     for number in range(size.wishes // _WISHES_PER_CLAIM):
         end_ms = until_ms if one_in(chance, 2) else start_ms + HOUR_MS

@@ -1,8 +1,8 @@
 """Runs several policies on the same generated jobs, over several seeds.
 
-Each task is one policy with one seed. A policy is one of rounds, ``bind`` for the production
-planner, or a baseline of ``sim/baselines``, which supports only one flavor. Tasks are values, so
-that processes can play them.
+Each task is one policy with one seed. A policy is a policy of rounds, ``bind`` for the production
+planner, or a baseline of ``sim/baselines``. Baselines support only one flavor. Tasks are values, so
+that other processes can play them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quorate.sim.traces.trace_job import TraceJob
 
 BIND: Final = "bind"
 _WEIGHT_UNITS: Final = 1_000
-"""A weight is a priority in thousandths: the scheduler that reads it compares whole numbers."""
+"""A priority of 1000 is a weight of 1: the priority scheduler compares whole numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def _scenario(asked: Scenario, name: str, seed: int) -> Scenario:
 def play_task(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
     """Return the outcome of ``task``.
 
-    ``files`` are the contents of the files its scenario names.
+    ``files`` has the content of each file that the scenario names.
     """
     asked = task.scenario
     if task.name in BASELINES:
@@ -137,7 +137,7 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
 
 
 def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float:
-    """Return how long ``job`` takes on ``flavor``: its steps by the table, else its duration."""
+    """Return the time ``job`` takes on ``flavor``, by its steps and the table or its duration."""
     if table is None or job.steps is None or job.job_type is None:
         if job.duration_s is None:
             raise ScenarioError(

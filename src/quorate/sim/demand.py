@@ -1,6 +1,6 @@
-"""Arrivals and commands in a random world: runs, their real behaviour, and other commands.
+"""Draws the runs of a random world, their real behaviour, and other commands.
 
-All of it is plain data from one random generator; ``random_world.py`` draws the fleet.
+The result is plain data from one random generator. ``random_world.py`` draws the fleet.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ START_MS: Final = 1_700_000_000_000
 """When simulated time begins."""
 TEAMS: Final = ("ant", "bee", "cat", "dog")
 MAZE_GPUS: Final = 7
-"""The GPUs that the budget of the maze seems able to pay for, and is not."""
+"""The number of GPUs that the budget ``_maze`` seems able to pay for but cannot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A run, when it is submitted, its real behaviour, and how long its owner waits for a start."""
+    """A run, its submission, its real behaviour, and how long its owner waits for its start."""
 
     at_ms: int
     run: Run
@@ -71,7 +71,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Another command of a person."""
+    """A command of a person, other than a submission."""
 
     at_ms: int
     command: Command
@@ -103,7 +103,7 @@ def draw_arrivals(
             run = replace(run, flavors=("H100",))
         if is_honest:
             run = _steady(run)
-        # The search for payers in the maze is slow, so no run uses it for long.
+        # The search for payers in the budget ``_maze`` is slow, so no run uses it for long.
         is_lost = run.owner == "maze"
         patience_ms = chance.randrange(MINUTE_MS if is_lost else 4 * HOUR_MS)
         said_ms = run.expected_duration_ms or usual_ms.get(run.pool, HOUR_MS)
@@ -153,14 +153,14 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
 
 
 def _steady(run: Run) -> Run:
-    """Return ``run`` so that it never works on fewer GPUs than its duration was computed for."""
+    """Return ``run`` changed so that its width never falls below the one it declared."""
     if run.malleable is None:
         return run
     return replace(run, gpus=run.malleable.gpus_min)
 
 
 def _odd(chance: Random, run: Run) -> Run:
-    """Return ``run`` with a property that is impossible, or hard to refuse."""
+    """Return ``run`` with a property that must be refused or is difficult to decide."""
     lost = replace(run, owner="maze", gpus=MAZE_GPUS, malleable=None, flavors=("H100",))
     lost = replace(lost, pool="default", group_gpus=None, spares_per_group=0, funding=Funding())
     lost = replace(lost, expected_duration_ms=1_000 * HOUR_MS)
@@ -205,7 +205,7 @@ def draw_wishes(
     arrivals: Sequence[Arrival],
     specs: Sequence[Applied],
 ) -> tuple[Wish, ...]:
-    """Return other commands of people: about their runs, and about everything else."""
+    """Return the other commands of people, about their runs and about other resources."""
     found = []
     for _ in range(size.wishes):
         arrival = chance.choice(arrivals)
@@ -243,7 +243,7 @@ def _wish_about(chance: Random, run: Run) -> Command:
 
 
 def _room(chance: Random) -> Resolve:
-    """Return a request to free GPUs by hand: some, more than exist, or in no existing place."""
+    """Return a request to free GPUs by hand; some ask for too many or name no existing place."""
     return Resolve(
         pool=chance.choice(("default", "default", "side")),
         flavor=chance.choice(("H100", "H100", "A100")),
@@ -277,7 +277,7 @@ def _changed(chance: Random, spec: Applied) -> Applied:
 def _tightened(chance: Random, budget: Budget) -> Budget:
     """Return ``budget`` with one of its limits far below what may be in use.
 
-    GPU-hours are not changed: those cannot be taken back once they are spent.
+    GPU-hours are not changed: spent GPU-hours cannot be taken back.
     """
     lines = []
     kind = chance.randrange(3)

@@ -1,7 +1,7 @@
 """Faults of a machine room, at instants drawn from a seed.
 
-Nodes are lost and come back, the program ends between commits and inside them, clocks jump,
-messages are late or come twice, stops hang until an operator cuts the power.
+Nodes lose power and come back, the program ends between commits and inside them, clocks jump,
+messages arrive late or twice, and stops hang until an operator cuts the power of the node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESCUE_AFTER_MS: Final = 2 * HOUR_MS
 
 
 class Loss(Enum):
-    """The result of the append during which the program ends."""
+    """Whether the block of an append is stored, if the program ends during the append."""
 
     LOST = auto()
     KEPT = auto()
@@ -41,8 +41,8 @@ _RESOLVED: Final = b"conflict-resolved/"
 class CrashingStore:
     """A store over another one; the program may end during one of its appends.
 
-    ``watch`` is called for every block that declares or settles a conflict: the instants at which
-    an attacker would gain by a crash.
+    The store calls ``watch`` for every block that declares or settles a conflict, the instants at
+    which a crash would help an attacker. If ``watch`` returns True, the program ends.
     """
 
     def __init__(self, inner: EventStore) -> None:
@@ -55,7 +55,7 @@ class CrashingStore:
         return self._inner.head()
 
     def append(self, block: Block, *, expected: Head) -> None:
-        """Append ``block``, or end the program before or after that; see ``EventStore``."""
+        """Append ``block``, or end the program before or after the append; see ``EventStore``."""
         loss, self.next_loss = self.next_loss, None
         if loss is None and (_RESOLVED in block.body or _DECLARED in block.body) and self.watch():
             loss = Loss.LOST if _RESOLVED in block.body else Loss.KEPT
@@ -74,15 +74,15 @@ class CrashingStore:
 
     @property
     def is_shared(self) -> bool:
-        """Whether others may append to the store behind this one."""
+        """Whether other programs may append to the inner store."""
         return self._inner.is_shared
 
     def kept_end(self) -> Checkpoint | None:
-        """Return the record of the log's end that is kept apart from the log."""
+        """Return the record of the log's end that the inner store keeps apart from the log."""
         return self._inner.kept_end()
 
     def verified_head(self) -> Head:
-        """Return the head up to which the store vouches for the chain."""
+        """Return the head up to which the inner store has verified the chain."""
         return self._inner.verified_head()
 
     def height_at(self, seq: int) -> int:
@@ -121,7 +121,7 @@ class CrashingStore:
         return self._inner.archived_count(owner, upto_seq)
 
     def close(self) -> None:
-        """Close the store below."""
+        """Close the inner store."""
         self._inner.close()
 
     def __enter__(self) -> Self:
@@ -140,7 +140,7 @@ class CrashingStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
-    """Mean times between faults (0: never), and the percentages of odd messages and stops."""
+    """Mean times between faults (0: never), and the percentages of unusual messages and stops."""
 
     node_loss_ms: int = 0
     upkeep_ms: int = 0
@@ -154,10 +154,10 @@ class FaultRates:
 
 
 class Courier:
-    """Delivers people's commands to the engine, until it has an answer; some late, some twice.
+    """Delivers people's commands to the engine until it answers; some commands late, some twice.
 
-    A report that a node is clean follows a wipe, unless a claim has the node, or a later claim had
-    it.
+    After an operator wipes a node, the courier reports it clean, unless another claim has or had
+    the node since.
     """
 
     RETRY_MS = 2 * MINUTE_MS
@@ -172,7 +172,7 @@ class Courier:
         self._chance = chance
 
     def send(self, command: Command, *, actor: str = "people") -> None:
-        """Have ``command`` delivered, now or a little later, once or twice."""
+        """Deliver ``command`` now or a little later, once or twice."""
         deliver = self._delivery(command, actor)
         if self._odds(self._rates.late_percent):
             self._simulation.timeline.after(self._chance.randrange(20 * MINUTE_MS), deliver)
@@ -182,7 +182,7 @@ class Courier:
             self._simulation.timeline.after(self._chance.randrange(2 * HOUR_MS), deliver)
 
     def insist(self, command: Command, *, actor: str) -> None:
-        """Have ``command`` delivered now, and repeated until there is an answer."""
+        """Deliver ``command`` now, and repeat it until the engine answers."""
         self._delivery(command, actor)()
 
     def _odds(self, percent: int) -> bool:
@@ -199,7 +199,7 @@ class Courier:
 
 
 class Faults:
-    """Causes faults in ``simulation`` until ``until_ms``, and repairs them again."""
+    """Causes faults in ``simulation`` until ``until_ms``, and repairs each of them."""
 
     def __init__(  # noqa: PLR0913 - the parts of a machine room
         self,
@@ -224,7 +224,7 @@ class Faults:
         self._courier = Courier(simulation, executor, rates, chance)
 
     def begin(self) -> None:
-        """Plan the first fault of each kind; each plans the next one."""
+        """Plan the first fault of each kind; each fault plans the next of its kind."""
         self._again(self._rates.node_loss_ms, self._lose_a_node)
         self._again(self._rates.upkeep_ms, self._upkeep)
         self._again(self._rates.crash_ms, self._crash)
@@ -240,7 +240,7 @@ class Faults:
         return True
 
     def _again(self, mean_ms: int, action: Callable[[], None]) -> None:
-        """Plan ``action``, and after it the next of its kind."""
+        """Plan ``action`` at a random interval, again and again until ``until_ms``."""
         if not mean_ms:
             return
 
@@ -252,11 +252,11 @@ class Faults:
         self._timeline.after(1 + int(self._chance.expovariate(1 / mean_ms)), happen)
 
     def _lose_a_node(self) -> None:
-        """Lose a node, have that reported, and restore it some hours later."""
+        """Cut the power of a node, report the node failed, and restore it some hours later."""
         self._fence(self._some_node(), self._chance.randrange(2 * MINUTE_MS))
 
     def _some_node(self) -> str:
-        """Return a node, preferably with a stopping lease, or of a run whose spare is filled."""
+        """Return a node, preferably with a stopping lease or with a run whose spare is filled."""
         stopping = self._executor.stuck_nodes(since_ms=self._timeline.now_ms)
         filled = self._unspared()
         hurt = self._chance.choice((stopping, filled, filled, ()))
@@ -340,7 +340,7 @@ class Faults:
         self._timeline.after(MINUTE_MS, look)
 
     def _jump(self) -> None:
-        """Set the clock wrong, a little or by hours; some time later it is right again."""
+        """Set the clock wrong, a little or by hours, and right again some time later."""
         clock = self._timeline.clock
         clock.skew_ms += self._chance.choice((-1, 1)) * self._chance.choice(
             (1, SECOND_MS, 5 * MINUTE_MS, 2 * HOUR_MS)
@@ -369,7 +369,7 @@ class Faults:
 
 
 def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, bool]]:
-    """Return a function for wipes: most take minutes, some fail or never end."""
+    """Return a function that draws the result of a wipe: most take minutes, some fail or hang."""
 
     def wipe() -> tuple[int | None, bool]:
         takes_ms = chance.randrange(MINUTE_MS, HOUR_MS)
@@ -380,7 +380,7 @@ def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, 
 
 
 def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:
-    """Return a function for stops: most end within their grace, some later, some never."""
+    """Return a function that draws the time of a stop: most end in their grace, some never."""
 
     def delay_ms(left_ms: int) -> int | None:
         odds = chance.randrange(100)

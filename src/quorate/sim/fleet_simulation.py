@@ -1,9 +1,9 @@
 """A trace played through the production engine: the same decisions, another clock.
 
-Runs are submitted when their jobs arrive, paid for by budgets, placed on nodes, shared in rounds or
-bound until they end. ``decide`` makes the decisions; this module has only the fleet, the arrivals
-and the real behaviour of each job. One seed is used, for the lottery only: two simulations of the
-same jobs are equal.
+Runs are submitted when their jobs arrive. Budgets pay for them, and their pool shares its nodes in
+rounds or binds each run until it ends. ``decide`` makes the decisions; this module has only the
+fleet, the arrivals and the real behaviour of each job. Only the lottery uses a seed, so two
+simulations of the same jobs are equal.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ START_MS: Final = 1_700_000_000_000
 """When simulated time begins, if a trace has no dates."""
 REGION_NAME: Final = "sim"
 WINDOW_MS: Final = 10 * 365 * DAY_MS
-"""How long budgets last: longer than any trace."""
+"""The window of budgets, which is longer than any trace."""
 ACTOR: Final = "trace"
 STALE_ROUNDS: Final = 1_000
-"""After so many rounds without a further checkpoint the simulation counts as stuck."""
+"""The simulation counts as stuck after this many rounds without a new checkpoint."""
 QUIET_MS: Final = 366 * DAY_MS
-"""How long after the last arrival runs may still wait before the simulation counts as stuck."""
+"""The simulation counts as stuck if runs still wait this long after the last arrival."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """The cost of stops. Work checkpoints every ``checkpoint_every_ms``.
 
-    With ``saves_at_stop`` it also does so when its lease is stopped; else a stop loses the work
-    since the last checkpoint. A lease keeps its GPUs for ``stop_ms`` after it was stopped.
+    With ``saves_at_stop``, work also checkpoints when its lease is stopped; otherwise a stop loses
+    the work since the last checkpoint. A lease keeps its GPUs for ``stop_ms`` after it was stopped.
     """
 
     checkpoint_every_ms: int = HOUR_MS
@@ -86,7 +86,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the GPUs of a flavor are arranged: equal nodes, ``nodes_per_domain`` to a domain."""
+    """How the GPUs of a flavor are arranged: equal nodes, ``nodes_per_domain`` in each domain."""
 
     gpus_per_node: int = 8
     nodes_per_domain: int = 16
@@ -99,9 +99,9 @@ def plain_fleet(
     layout: Layout = Layout(),  # noqa: B008 - a frozen value
     start_ms: int = START_MS,
 ) -> Fleet:
-    """Return a fleet of equal nodes for each flavor; ``owners`` gives the GPUs each may use.
+    """Return a fleet of equal nodes for each flavor; ``owners`` has the GPUs of each owner.
 
-    An owner's envelope of a flavor is never wider than the flavor.
+    An owner's envelope for a flavor never has more GPUs than the flavor.
     """
     nodes, envelopes = list[Node](), dict[str, int]()
     for flavor, gpus in zip(cluster.flavors, cluster.gpus, strict=True):
@@ -144,9 +144,9 @@ def _nodes(flavor: str, gpus: int, layout: Layout) -> Iterator[Node]:
 
 
 def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> dict[str, int]:
-    """Return for each owner its part of ``gpus`` by the GPU time of its jobs, times ``part``.
+    """Return each owner's part of ``gpus``, in proportion to its jobs' GPU time, times ``part``.
 
-    No owner has fewer GPUs than its widest job takes: that job could never run.
+    No owner gets fewer GPUs than its widest job takes, because that job could never run.
     """
     used: dict[str, float] = {}
     widest: dict[str, int] = {}
@@ -161,9 +161,9 @@ def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> di
 
 
 def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, float], int]:
-    """Return the flavors of ``job``, its rates, and how long it takes where it is fastest.
+    """Return the flavors of ``job``, its rates, and its duration on its fastest flavor.
 
-    Raises ``TraceError`` if no flavor or no rate suits it.
+    Raises ``TraceError`` if the cluster has none of its flavors, or its duration is not known.
     """
     flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
     if not flavors:
@@ -191,7 +191,7 @@ def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, fl
 def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
     """Return the steps per second of ``job`` on each flavor that runs it.
 
-    Without a table or a type there are none: the job is equally fast on every flavor.
+    Without a table or a type the result is empty: the job is equally fast on every flavor.
     """
     table = fleet.table
     if table is None or job.job_type is None or job.steps is None:
@@ -212,8 +212,8 @@ def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, flo
 class FleetPlay:
     """A simulation under way: ``go_on`` lets simulated time pass, and may be called repeatedly.
 
-    With ``saved``, which another play returned, and a ``store`` with the ledger of that play, this
-    one continues that one.
+    With ``saved`` of an earlier play and a ``store`` with its ledger, this play continues the
+    earlier one.
     """
 
     def __init__(  # noqa: PLR0913 - what is played, and where it goes on
@@ -278,7 +278,7 @@ class FleetPlay:
         return self._executor.lost_gpu_ms
 
     def go_on(self, for_ms: int) -> bool:
-        """Let ``for_ms`` of simulated time pass; return whether there is more to come."""
+        """Let ``for_ms`` of simulated time pass; return whether the play can go on."""
         began_s = process_time()
         self._simulation.run(self.now_ms + for_ms)
         self._cpu_s += process_time() - began_s
@@ -291,14 +291,14 @@ class FleetPlay:
             return self._has_leases()
         if self.now_ms > last_ms + QUIET_MS:
             raise TraceError(
-                0, "", f"{self.waiting} runs wait for ever", "raise their owners' budgets"
+                0, "", f"{self.waiting} runs will never start", "raise their owners' budgets"
             )
         return True
 
     def _check_progress(self) -> None:
-        """Raise ``RoundsStuckError`` if every stop loses all that the rounds have done.
+        """Raise ``RoundsStuckError`` if every stop loses all the work since the last.
 
-        Then the runs that are left never end.
+        The remaining runs would never end.
         """
         pool, costs = self.fleet.pool, self.fleet.costs
         if pool.discipline is not Discipline.ROUNDS or costs.saves_at_stop:
@@ -309,8 +309,8 @@ class FleetPlay:
         since_ms = max(last_ms, self._executor.progressed_ms())
         if self.now_ms - since_ms > STALE_ROUNDS * pool.round_ms:
             raise RoundsStuckError(
-                f"the runs that are left make no progress: in {STALE_ROUNDS:,} rounds none got as "
-                f"far as its next checkpoint, and every stop lost the work since the last "
+                f"the remaining runs make no progress: in {STALE_ROUNDS:,} rounds none reached its "
+                f"next checkpoint, and every stop lost the work since the last checkpoint "
                 f"({self.lost_gpu_ms / HOUR_MS:,.0f} GPU-hours in all); set checkpoint_s to less "
                 f"than the rounds of {pool.round_ms / SECOND_MS:g} s, or saves_at_stop to true"
             )
@@ -318,7 +318,7 @@ class FleetPlay:
     # --- Pauses ---
 
     def saved(self) -> SavedPlay:
-        """Return the data to save of the play between two parts, except its ledger."""
+        """Return the state of the paused play, except its ledger."""
         sequence, planned = self._timeline.planned()
         return SavedPlay(
             now_ms=self.now_ms,
@@ -333,7 +333,7 @@ class FleetPlay:
         )
 
     def _timer_of(self, action: Action) -> Timer | None:
-        """Return the timer of an action of the timeline; None for the next arrival."""
+        """Return the timer of a planned action; None if the action is the next arrival."""
         assert isinstance(action, partial), action
         if action.func == self._arrive:
             return None
@@ -343,7 +343,7 @@ class FleetPlay:
         return timer
 
     def _restore(self, saved: SavedPlay) -> None:
-        """Continue at ``saved``; the ledger in the store ends where it did then."""
+        """Continue from ``saved``; the ledger in the store must end where it ended at the pause."""
         assert self._store.head() == saved.head, (
             "the ledger is not the one of the checkpoint, or has grown since"
         )
@@ -377,7 +377,7 @@ class FleetPlay:
         return engine is not None and bool(engine.view.in_rounds)
 
     def outcome(self, name: str, prices: Mapping[str, float] | None = None) -> Outcome:
-        """Return the outcome from the ledger of the play; ``prices`` are per GPU and hour."""
+        """Return the outcome that the play's ledger shows; ``prices`` are per GPU and hour."""
         events = (event for _, block in open_blocks(self._store.blocks()) for event in block)
         found = outcome_of_ledger(events, name=name, prices=prices or {}, seed=self.seed)
         accounts = self._executor.accounts()
@@ -385,11 +385,11 @@ class FleetPlay:
         return replace(found, runs=runs, cpu_s=self._cpu_s, estimated=())
 
     def _true_run(self, run: SimulatedRun, account: WorkAccount | None) -> SimulatedRun:
-        """Return ``run`` as it really was, where the ledger only allows an estimate.
+        """Return ``run`` with its real work and losses, which the ledger allows only to estimate.
 
-        The trace has its work, and the machine room what it did and lost. Its deadline is the
-        factor of its job times its duration alone: the deadline is measured only, not declared,
-        because a run is refused if it declares a deadline that cannot be met.
+        The trace has the run's work, and the simulated machine room has what was done and lost. The
+        deadline is the factor of its job times its duration. The run does not declare this
+        deadline, because a run is refused if its declared deadline cannot be met.
         """
         job, account = self._jobs[run.name], account or WorkAccount()
         _, _, work_ms = needs_of(self.fleet, job)

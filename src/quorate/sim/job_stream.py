@@ -1,7 +1,7 @@
 """The published generator of jobs: sizes, durations, types and arrivals, drawn from a seed.
 
-The order of the draws is part of it (Gavel, ``simulate_scheduler_with_generated_jobs``): the same
-seed gives the same jobs everywhere.
+The order of the draws is as published (Gavel, ``simulate_scheduler_with_generated_jobs``), so a
+seed gives the same jobs as there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 JOB_SEED: Final = 2
 ARRIVAL_SEED: Final = 3
 DEADLINE_SEED: Final = 6
-"""The offsets to the seed of a simulation for random jobs, arrivals and deadlines."""
+"""Added to a simulation's seed, these give the seeds for jobs, arrivals and deadlines."""
 
 MINUTE_S: Final = 60
 _LONG_FROM: Final = 0.8
@@ -27,7 +27,7 @@ _LAST_DEADLINE: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A type of job, and how many GPUs it can take, the fewest first."""
+    """A type of job, and the numbers of GPUs that it can take, in ascending order."""
 
     model: str
     sizes: tuple[int, ...] = (1,)
@@ -52,10 +52,10 @@ TEMPLATES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """Which jobs to draw, from ``templates``, which has at least one.
+    """Which jobs to draw, from at least one template.
 
-    With ``has_sizes``, a job takes as many GPUs as are drawn, or as many as its type can. ``gap_s``
-    is the mean time between two arrivals; 0 means that all arrive at once.
+    With ``has_sizes``, a job takes the drawn number of GPUs, or the most that its type can take.
+    ``gap_s`` is the mean time between two arrivals; if it is 0, all jobs arrive at once.
     """
 
     seed: int
@@ -67,9 +67,9 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnJob:
-    """A generated job. Alone on the reference flavor it takes ``duration_s``.
+    """A generated job. It takes ``duration_s`` when alone on the reference flavor.
 
-    ``slo`` is how many times as long it may take.
+    It may take at most ``slo`` times ``duration_s``.
     """
 
     model: str
@@ -82,15 +82,15 @@ class DrawnJob:
 
     @property
     def deadline_s(self) -> float:
-        """Its deadline: a time of the clock."""
+        """Its deadline, as a time on the clock."""
         return self.arrives_s + self.slo * self.duration_s
 
 
 def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[DrawnJob]:
     """Yield jobs without end, in the order of their arrival.
 
-    ``rate`` returns the rate of a model alone on a number of GPUs of the reference flavor: the
-    steps of a job are those of its duration there.
+    ``rate`` returns the rate of a model alone on a number of GPUs of the reference flavor. A job
+    has as many steps as it does in its duration at this rate.
     """
     chance = Random(wishes.seed + JOB_SEED)
     arrivals = Random(wishes.seed + ARRIVAL_SEED)
@@ -98,7 +98,7 @@ def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[Dr
     has_sizes = wishes.has_sizes and any(len(each.sizes) > 1 for each in wishes.templates)
     arrives_s = 0.0
     while True:
-        # A size is drawn even if it is not used, so that jobs differ in nothing else.
+        # A size is drawn even if it is not used, so that the other draws stay the same.
         drawn = _size(chance.uniform(0, 1))
         duration_s = _duration_s(chance)
         wanted = drawn if has_sizes else 1
@@ -125,14 +125,14 @@ def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[Dr
 def _size(drawn: float) -> int:
     """Return how many GPUs a job takes: 70 % take 1, 10 % 2, 15 % 4 and 5 % 8."""
     for below, gpus in ((0.7, 1), (0.8, 2), (0.95, 4)):
-        # Strictly below 0.7, but up to and with the others: as published.
+        # As published: the first bound is exclusive, the others are inclusive.
         if drawn < below or (gpus > 1 and drawn == below):
             return gpus
     return 8
 
 
 def _duration_s(chance: Random) -> float:
-    """Return how long a job takes: mostly between half an hour and 17 hours, else up to a week."""
+    """Return a job's duration: mostly between half an hour and 17 hours, else up to a week."""
     low, high = (3, 4) if chance.random() >= _LONG_FROM else (1.5, 3)
     return MINUTE_S * 10 ** chance.uniform(low, high)
 

@@ -1,4 +1,4 @@
-"""A lender that recalls its loans, and borrowers with hardly any money of their own."""
+"""Draws a lender that recalls its loans, and borrowers with small budgets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The outcome of a simulation, as values for reports and comparisons.
 
-Times are whole milliseconds on the clock of the simulation. Money is a float: it charges no payer;
-the ledger of the simulation counts in whole units.
+Times are whole milliseconds on the clock of the simulation. Money is a float, because no payer is
+charged from it; the ledger counts in whole units.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["CapacityStep", "Outcome", "RunInterval", "SimulatedRun", "WaitCause"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInterval:
-    """A stretch of time in which a run had a number of GPUs of one flavor in one domain.
+    """An interval in which a run had a constant number of GPUs of one flavor in one domain.
 
-    0 GPUs if it worked on those of another run, for which they are counted.
+    It has 0 GPUs if the run worked on GPUs of another run: they count for the other run.
     """
 
     start_ms: int
@@ -32,10 +32,10 @@ class RunInterval:
 class SimulatedRun:
     """The life of one run.
 
-    ``started_ms`` is None if it never started, ``ended_ms`` if it had not ended. ``ideal_ms`` is
-    how long it takes alone on its fastest GPUs. ``waits_ms`` adds up to the time from submission to
-    the end in which it had no GPUs. ``steps_asked`` and ``steps_done`` are milliseconds of work at
-    its declared width if it does not count steps.
+    ``started_ms`` is None if the run never started, and ``ended_ms`` is None if it has not ended.
+    ``ideal_ms`` is its duration alone on its fastest GPUs. The values of ``waits_ms`` sum to the
+    time between submission and end in which it had no GPUs. If the run does not count steps,
+    ``steps_asked`` and ``steps_done`` are milliseconds of work at its declared width.
     """
 
     name: str
@@ -57,7 +57,7 @@ class SimulatedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityStep:
-    """From ``at_ms`` on there are ``gpus`` GPUs of ``flavor``, until the next step of it."""
+    """From ``at_ms`` to the next step of ``flavor``, the fleet has ``gpus`` GPUs of ``flavor``."""
 
     at_ms: int
     flavor: str
@@ -69,11 +69,11 @@ class Outcome:
     """The outcome of one simulation.
 
     ``name`` identifies it in comparisons: usually the policy. ``draws`` is how many lotteries were
-    drawn. ``shares_targets`` are the parts of the fleet that owners are meant to have. ``cpu_s`` is
-    the processor time that the simulation itself took; nothing else in here depends on the machine.
-    ``measured`` are the names of the runs whose times are measured; None means all. The others are
-    here because they had GPUs too. ``estimated`` are the figures that are estimates, because only a
-    ledger is known, which does not record checkpoints.
+    drawn. ``shares_targets`` has the part of the fleet that each owner should get. ``cpu_s`` is the
+    processor time of the simulation; no other field depends on the machine. ``measured`` has the
+    names of the runs whose times count in figures; None means all runs. The other runs are included
+    because they used GPUs too. ``estimated`` names the figures that are estimates, because a ledger
+    does not record checkpoints.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The checkpoint of a simulation, as bytes: its scenario, its play, and its ledger.
 
-A ledger that is recorded in a file of its own is not repeated: the checkpoint says where it ended.
-Files that the scenario names are not repeated either: a hash identifies their content.
+If a file has the ledger, the checkpoint does not repeat it, but has its head. The checkpoint has a
+hash of each file that the scenario names, not its content.
 """
 
 from __future__ import annotations

@@ -24,14 +24,14 @@ from quorate.sim.traces.trace_job import TraceJob
 
 Allocate = Callable[[Moment], Shares]
 COSTS: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
-"""Published prices: dollars for one GPU and hour of each flavor, if no others are given."""
+"""The published prices in dollars per GPU and hour, used if the caller gives no others."""
 
 
 class PolicyShares:
-    """Calls ``policy`` at each reset. ``jobs`` has every job that has arrived, by name.
+    """Calls ``policy`` at each reset. ``jobs`` has every job that has arrived.
 
-    For policies that compare with an equal part of the cluster, the work that a job has done counts
-    at the rate that it would have had on such a part at the last call.
+    Some policies compare a job with its rate on an equal part of the cluster. For them, the work of
+    a job since the last call counts at that rate.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PolicyShares:
         self._compares = policy.name.startswith("finish_time_fairness")
 
     def __call__(self, moment: Moment) -> Shares:
-        """Return the shares that the policy gives the jobs of ``moment``."""
+        """Return the shares that the policy gives to the jobs of ``moment``."""
         if not moment.steps_left:
             return {}
         if self._compares:
@@ -113,7 +113,7 @@ class PolicyShares:
 
 
 def _shares(problem: Problem, found: Allocation) -> Shares:
-    """Return an allocation as rows: all jobs alone, and the pairs that it has."""
+    """Return an allocation as rows: each job alone, then the pairs with a share."""
     shares: dict[Row, dict[str, float]] = {}
     names, flavors = problem.jobs, problem.flavors
     for first, second, row in zip(

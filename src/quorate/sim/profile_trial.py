@@ -1,4 +1,4 @@
-"""A trial of the estimator: most of a known table is hidden, and estimated again."""
+"""A trial of the estimator: it hides most of a known table and estimates the hidden rates."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from quorate.sim.job_stream import TEMPLATES
 from quorate.sim.profiling import Profiler, reference_columns
 
 PROFILER_SEED: Final = 4
-"""The offset to the seed of a simulation for the known and measured rates of the estimator."""
+"""Added to a simulation's seed, this is the seed for the rates that the estimator knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The parameters: how many types are known, and which part of the others' rates is measured."""
+    """The number of known types, and the part of the other types' rates that is measured."""
 
     part: float
     known: int | None = None
@@ -32,7 +32,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """The type that a type was matched with, and their distance; None if it matches none."""
+    """The known type that a type was matched with, and their distance; None if none matches."""
 
     type: JobType
     like: JobType | None
@@ -40,7 +40,7 @@ class TrialRow:
 
 
 def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] | Faulty:
-    """Return the match of each type of one scale, drawn as the published estimator draws."""
+    """Return the match of each type of one scale, with the draws of the published estimator."""
     at = At()
     family = next(
         (each for each in families(table) if table.types[each.types[0]].scale == trial.scale), None
@@ -57,10 +57,11 @@ def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] 
     count = len(types) if trial.known is None else trial.known
     if not 1 <= count <= len(types):
         at.fault(
-            (f"has {len(types)} types, but {count} of them cannot be known"), "use fewer, or one"
+            f"has {len(types)} types, so the number of known types cannot be {count}",
+            "use at least one, and at most all of them",
         )
         return Faulty(faults=tuple(at.faults))
-    # As single floats, like the published matrix.
+    # Single precision, like the published matrix.
     ratios = family.ratios[np.ix_(order, flavors, order)].astype(np.float32).astype(np.float64)
     rows = ratios.reshape(len(types), -1)
     profiler = Profiler(trial.seed + PROFILER_SEED, trial.seed)

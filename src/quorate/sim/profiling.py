@@ -1,9 +1,9 @@
-"""Which rates are measured when not all can be: drawn as the published estimator draws.
+"""Draws which rates are measured if not all can be, as the published estimator does.
 
-Some types are known. Of each other type, a part of its rates together with known types is measured,
-and the type is matched (``quorate.policy.estimate``). There are two random generators, each with a
-seed of its own: Python's draws the known types and the measurements, numpy's the starts of
-factorisations.
+Some types are known. For each other type, a part of its rates in pairs with known types is
+measured, and the type is matched with a known one (``quorate.policy.estimate``). Python's random
+generator draws the known types and the measurements. numpy's generator, with its own seed, draws
+the starting points of factorisations.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from quorate.policy.problem import Floats
 
 
 class Profiler:
-    """The draws of one estimator, in their order: one ``references``, then ``matched`` by type."""
+    """The draws of one estimator: call ``references`` once, then ``matched`` for each type."""
 
     def __init__(self, seed: int, start_seed: int) -> None:
         self._chance = Random(seed)
         self._starts = np.random.RandomState(start_seed)
 
     def references(self, types: int, count: int) -> tuple[int, ...]:
-        """Return which ``count`` of the types are known, in the order of the draw."""
+        """Return the ``count`` types that are known, in the order of the draw."""
         return tuple(sorted(self._chance.sample(range(types), count)))
 
     def matched(self, references: Floats, row: Floats, part: float) -> Match | UnmatchedCode:
         """Return the known type nearest to ``row`` when about ``part`` of it is measured.
 
-        An unmatched type costs one draw, as a type that is matched at random.
+        An unmatched type takes one draw from the generator, like a type matched at random.
         """
         drawn = np.array([self._chance.uniform(0, 1) for _ in row])
         measured = np.where(drawn <= part, row, np.nan)
@@ -47,5 +47,5 @@ class Profiler:
 
 
 def reference_columns(references: tuple[int, ...], types: int, flavors: int) -> list[int]:
-    """Return the columns of the known types in a row of all of them, flavor by flavor."""
+    """Return the columns of the known types in a row of all types, flavor by flavor."""
     return [flavor * types + known for flavor in range(flavors) for known in references]

@@ -10,10 +10,10 @@ from typing import Final
 from quorate.policy.rounds.round_book import STRICT, Rules
 
 FLAVORS_FIRST: Final = ("v100", "p100", "k80")
-"""The flavors it knows, in the order in which they choose. Other flavors follow by name here; the
-published mechanism gives them no work at all."""
+"""The flavors that the published mechanism knows, in the order in which they choose. It gives other
+flavors no work; here, other flavors choose afterwards, ordered by name."""
 ORDER_SEED: Final = 5
-"""The offset to the seed of a simulation for the random order of flavors."""
+"""Added to a simulation's seed, this is the seed for the random order of flavors."""
 
 
 def has_pairs(policy: str) -> bool:
@@ -22,12 +22,12 @@ def has_pairs(policy: str) -> bool:
 
 
 def is_aware(policy: str) -> bool:
-    """Return whether ``policy`` distinguishes flavors, so that they choose in a fixed order."""
+    """Return whether ``policy`` distinguishes flavors; if so, they choose in a fixed order."""
     return has_pairs(policy) or "perf" in policy or policy.startswith("allox")
 
 
 def strict_rules(policy: str, round_s: float, reset_gap_s: float) -> Rules:
-    """Return the published rules under ``policy``: first come, first served leaves spare GPUs."""
+    """Return the published rules of ``policy``; first come, first served leaves GPUs unused."""
     fills = not policy.startswith("fifo")
     return replace(STRICT, round_s=round_s, reset_gap_s=reset_gap_s, serves_without_share=fills)
 

@@ -1,9 +1,8 @@
-"""The makespan policy that does not know flavors, as it was published.
+"""The published makespan policy that does not distinguish flavors.
 
-It searches for a feasible makespan, and stops within 5 % of the least. Its shares are those
-that the solver returns for that makespan: an interior point method returns the middle of all
-feasible shares. The
-policy of the table has the exact makespan, and gives fast flavors out first.
+It searches for a feasible makespan, and stops within 5 % of the least. Its shares are the solver's
+for that makespan: an interior point method returns the middle of all feasible shares. The table's
+policy has the exact makespan, and assigns fast flavors first.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ SHORTEST_S: Final = 100.0
 LONGEST_S: Final = 1e6
 """The search begins between these makespans."""
 LONGER: Final = 10.0
-"""The factor by which makespans are raised if none of those is feasible."""
+"""The factor by which both bounds are raised if no makespan between them is feasible."""
 WITHIN: Final = 1.05
 
 
 class PublishedMakespan:
-    """Shares in the middle of those with which all jobs end by a makespan near the least.
+    """The middle of all shares that let every job end by a makespan near the least.
 
-    Every job is taken to be equally fast on all flavors: as fast as on the first of ``gpus`` on
-    which it makes progress. A job that moves on none has no share.
+    Every job is assumed to have one rate on all flavors: its rate on the first flavor of ``gpus``
+    on which it makes progress. A job that makes progress on no flavor has no share.
     """
 
     def __init__(
@@ -61,9 +60,9 @@ class PublishedMakespan:
         return found
 
     def _alone_s(self, job: str, steps: float) -> float | None:
-        """Return how long ``job`` would take with all its time alone.
+        """Return how long ``job`` takes if it always has GPUs, alone.
 
-        None if it makes no progress.
+        Return None if it makes no progress on any flavor.
         """
         rates = (self._rate((job,), flavor)[0] for flavor in self._flavors)
         first = next((rate for rate in rates if rate > 0.0), None)
@@ -73,9 +72,9 @@ class PublishedMakespan:
 def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
     """Return the makespan at which the published search ends.
 
-    It is feasible, and within 5 % of one that is not. If the search began again with longer
-    makespans, it may end within 5 % of the longest that it had not tried before, which is itself
-    within 5 % of one that is not feasible.
+    The makespan is feasible and within 5 % of an infeasible one. After a restart with longer
+    bounds, the search may end within 5 % of the largest makespan that it had not tried before,
+    which is itself within 5 % of an infeasible one.
     """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
     while True:

@@ -1,7 +1,8 @@
-"""Policies as they were published, if those of the table differ.
+"""The published form of policies that differ from those of the table.
 
-Policies of this project are functions of a problem. Two of these remember their earlier shares.
-They have the published defects, and are for simulations that are compared with published runs.
+Policies of this project are functions of a problem, but two of the published ones remember their
+earlier shares. These classes keep the published defects, because simulations with them are compared
+with published results.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from quorate.policy.rounds.round_book import Row, Shares
 from quorate.policy.solvers.chance import Chance
 
 RowRate = Callable[[Row, str], tuple[float, ...]]
-"""The steps per second of each job of a row on a flavor."""
+"""Returns the steps per second of each job of a row on a flavor."""
 GAIN_LEAST: Final = 1.0
-"""The least gain of a pair on all flavors together, relative to each job alone, to stay a pair."""
+"""A pair is kept only above this gain, the sum of its rates relative to each job alone."""
 
 
 class PublishedIsolated:
     """Each job gets an equal part of all GPUs during its own time.
 
-    It has no memory, and differs from the policy of the table in the last bit of some shares. That
-    bit breaks ties between jobs, so that it is visible in published runs.
+    It has no memory. Its shares differ from those of the table's policy in the last bit, which
+    breaks ties between jobs and so changes published results.
     """
 
     def __init__(self, gpus: Mapping[str, int]) -> None:
@@ -36,12 +37,12 @@ class PublishedIsolated:
 class PublishedFifo:
     """First come, first served: a job keeps its flavor until it ends.
 
-    Defects, as published. The flavor that is drawn is not the one that is given: the given flavor
-    is the last by name of those with any GPU left, whether or not the job fits there; a job that
-    cannot run there is skipped. The drawn flavor counts as full when the given one has no GPU left.
+    It keeps two published defects. It draws a flavor but gives the job another one: the last by
+    name of the flavors with any free GPU, even if the job does not fit there; a job that cannot run
+    there is skipped. The drawn flavor counts as full when the given flavor has no free GPU.
 
-    A job that cannot follow one that ended stays in the queue. This was chosen among several
-    readings, because only with it the recorded figures of the 96-job trace come out.
+    A job that cannot take the place of an ended job stays in the queue. The publication allows
+    several readings; only this one reproduces the recorded figures of the 96-job trace.
     """
 
     def __init__(self, gpus: Mapping[str, int], seed: int, rate: RowRate) -> None:
@@ -90,9 +91,9 @@ class PublishedFifo:
 
 
 class PublishedGandiva:
-    """Equal shares for pairs that were drawn, and for jobs without a partner.
+    """Gives equal shares to randomly drawn pairs and to jobs without a partner.
 
-    A pair stays one until one of its jobs ends, or it gains nothing; then others are drawn.
+    A pair lasts until one of its jobs ends or the pair gains nothing; then new pairs are drawn.
     """
 
     def __init__(self, gpus: Mapping[str, int], seed: int, rate: RowRate) -> None:
@@ -117,7 +118,7 @@ class PublishedGandiva:
         return found
 
     def _part(self, sizes: Mapping[str, int]) -> None:
-        """Separate pairs of which a job has ended, or that gain nothing; forget jobs that ended."""
+        """Separate pairs that gain nothing or have an ended job; forget jobs that ended."""
         turn = {job: number for number, job in enumerate(sizes)}
         for job, other in list(self._partner.items()):
             there = job in sizes and other is not None and other in sizes
@@ -152,7 +153,7 @@ class PublishedGandiva:
 
 
 def _equal(gpus: Mapping[str, int], rows: int, size: int) -> dict[str, float]:
-    """Return the part of each flavor that one of ``rows`` rows has, divided in published order."""
+    """Return each row's part of each flavor, if there are ``rows`` rows; divides as published."""
     found = {flavor: count / rows / size for flavor, count in sorted(gpus.items())}
     total = max(1.0, sum(found.values()))
     return {flavor: share / total for flavor, share in found.items()}

@@ -1,7 +1,7 @@
 """Random fleets, owner families, budgets and runs, all generated from one seeded generator.
 
-A world is plain data: what is declared at the start, which runs arrive when, their real behaviour,
-and people's commands in between (``sim/demand.py``). A trace is another way to make the same data.
+A world is plain data: the documents applied at the start, the runs with their arrivals and real
+behaviour, and people's other commands (``sim/demand.py``).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _EVERYWHERE: Final[Selector] = ((REGION, "r"),)
 class World:
     """All data that is given before anything is decided.
 
-    In an honest world every run takes as long as it declares and nothing breaks, so a moved firm
-    start there has no excuse.
+    In an honest world every run takes as long as it declares and nothing breaks, so no firm start
+    may move.
     """
 
     specs: tuple[Applied, ...]
@@ -71,7 +71,8 @@ def draw_world(chance: Random, size: Size) -> World:
     nodes, pools = _nodes(chance), _pools(chance)
     budgets = _budgets(chance, nodes, until_ms)
     arrivals = draw_arrivals(chance, size, until_ms, (*pools, *nodes), is_honest=is_honest)
-    # In some worlds the use of a day ago no longer counts, so that budgets are free again.
+    # In some worlds the period of soft budgets is one day, so that they renew during the
+    # simulation.
     system = System(
         budget_period_days=chance.choice((1, 1, 90)),
         sensitive_pool_size=chance.choice((None, 1, 2)),
@@ -83,7 +84,7 @@ def draw_world(chance: Random, size: Size) -> World:
         wishes += draw_tenant_wishes(chance, size, until_ms, arrivals)
         wishes += draw_claim_wishes(chance, size, START_MS, until_ms, nodes)
     in_time = tuple(sorted(wishes, key=lambda wish: wish.at_ms))
-    # From a generator of its own, so that everything else is drawn as without it.
+    # Drawn from a separate generator, so that all other draws stay the same.
     loans = Random(f"{chance.getrandbits(64)}/loans")
     more, borrowed = draw_loans(loans, size, until_ms, is_honest=is_honest)
     arrivals = tuple(sorted((*arrivals, *borrowed), key=lambda arrival: arrival.at_ms))
@@ -177,7 +178,7 @@ def _budget(chance: Random, owner: str, gpus: dict[str, int], until_ms: int) -> 
 def _envelope(chance: Random, name: str, flavor: str, gpus: int, until_ms: int) -> Envelope:
     concurrency = chance.randrange(gpus // 4, gpus)
     start_ms = START_MS + chance.choice((-1, -1, -1, 3)) * HOUR_MS
-    # Some windows close on the way, after a fifth or half of it, and some money runs out.
+    # Some windows close during the simulation, and some envelopes run out of GPU-hours.
     way_ms = until_ms - START_MS
     end_ms = start_ms + chance.choice((way_ms // 5, way_ms // 2, 9 * way_ms, 9 * way_ms))
     hours = chance.choice((None, None, 1, 4, 12))
@@ -208,17 +209,17 @@ def _envelope(chance: Random, name: str, flavor: str, gpus: int, until_ms: int) 
 
 
 def _recall_notice_ms(name: str, end_ms: int) -> int | None:
-    """Return the notice of recall of an envelope, or None; drawn from a generator of its own."""
+    """Return an envelope's notice of recall, or None, drawn from a separate generator."""
     chance = Random(f"{name}/{end_ms}/recall")
     return chance.choice((None, SECOND_MS, 2 * MINUTE_MS, 15 * MINUTE_MS, 2 * HOUR_MS))
 
 
 def _maze(until_ms: int) -> Budget:
-    """Return a budget of which it is hard to prove that it cannot pay.
+    """Return a budget that cannot pay for ``MAZE_GPUS``, which is hard to prove.
 
-    A run that would outlast all its windows holds each to its end. One ends early, so that the cap
-    on GPU-hours looks wide enough for all; the others end late and each at its own time, so that no
-    two ways to pay for some of it leave the same.
+    A run that outlasts all windows has a hold on each envelope up to the end of its window. One
+    window ends early, so the cap on GPU-hours seems to suffice for all envelopes. Each other window
+    ends late, at a different instant, so no two partial covers leave the same amount.
     """
     ends_ms = [until_ms + 300 * HOUR_MS, *(until_ms + 600 * HOUR_MS + (1 << n) for n in range(29))]
     lines = tuple(

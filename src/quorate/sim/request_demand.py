@@ -1,6 +1,6 @@
-"""Requests over a network: submits with an idempotency key, tokens, and reported budgets.
+"""Draws requests over a network: submissions with a key, access tokens, reported budgets.
 
-Drawn from a generator of their own, so that the rest of a world is the same with them.
+They are drawn from a separate generator, so that the rest of a world stays the same.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _WISHES_PER_TOKEN: Final = 10
 _WISHES_PER_REPORT: Final = 15
 _SOURCE: Final = "accounting"
 _AGAIN_AFTER_MS: Final = (MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 26 * HOUR_MS)
-"""How long after the first a request may be repeated: soon, or when it is long forgotten."""
+"""The longest time until a request is repeated: soon, or after its key has been forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How some runs, by name, are submitted, and the other requests."""
+    """The submissions of some runs, by name, and the other requests."""
 
     submits: Mapping[str, Keyed]
     wishes: tuple[Wish, ...]
 
 
 def draw_requests(chance: Random, size: Size, world: World) -> Requests:
-    """Return submits with a key for some arrivals, repeated or changed ones, and the rest."""
+    """Return submissions with a key for some arrivals, repetitions of them, and other requests."""
     submits: dict[str, Keyed] = {}
     wishes: list[Wish] = []
     for arrival in world.arrivals:
@@ -54,7 +54,7 @@ def draw_requests(chance: Random, size: Size, world: World) -> Requests:
         first = Keyed(Submit(arrival.run), f"submit-{name}", _digest(chance))
         submits[name] = first
         if one_in(chance, 2):
-            # Not before the first request, unless that comes later than any caller waits.
+            # After the first request, unless it arrives later than callers wait.
             after_ms = 30 * MINUTE_MS + chance.randrange(chance.choice(_AGAIN_AFTER_MS))
             wishes.append(Wish(arrival.at_ms + after_ms, _again(chance, first, arrival)))
     wishes += _token_wishes(chance, size, world.until_ms)
@@ -64,14 +64,14 @@ def draw_requests(chance: Random, size: Size, world: World) -> Requests:
 
 
 def _again(chance: Random, first: Keyed, arrival: Arrival) -> Keyed:
-    """Return the same request, or another one whose sender did not choose a new key."""
+    """Return the same request, or a different request with the same key."""
     if not one_in(chance, 3):
         return first
     return Keyed(Submit(replace(arrival.run, user="somebody else")), first.key, _digest(chance))
 
 
 def _token_wishes(chance: Random, size: Size, until_ms: int) -> list[Wish]:
-    """Return tokens that are issued, some of which are refused, and revoked later."""
+    """Return requests that issue access tokens, some refused, and revoke the tokens later."""
     found: list[Wish] = []
     for number in range(2 + size.wishes // _WISHES_PER_TOKEN):
         at_ms = chance.randrange(START_MS, until_ms)
@@ -85,7 +85,7 @@ def _token_wishes(chance: Random, size: Size, until_ms: int) -> list[Wish]:
 
 
 def _last_tokens(chance: Random, world: World) -> Iterator[Wish]:
-    """Yield tokens for tenants that are removed soon afterwards, if their removal is possible."""
+    """Yield requests for access tokens of tenants shortly before requests to remove the tenants."""
     for number, wish in enumerate(world.wishes):
         if isinstance(wish.command, RemoveOwner):
             at_ms = wish.at_ms - chance.randrange(1, HOUR_MS)

@@ -1,4 +1,4 @@
-"""Leases and work in the simulated machine room: the progress and the width of each run."""
+"""Leases and work in the simulated machine room: the progress and width of each run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from quorate.ports.executor_port import Order, StartLease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """The real behaviour of a run: ``work_ms`` at its declared width, then it exits with ``code``.
+    """The real behaviour of a run: it works ``work_ms`` at its declared width, exits with ``code``.
 
-    ``speeds_ppm`` are its speeds by flavor; on other flavors it has full speed. ``shared_ppm`` is
-    the part of its speed while another run has the same GPUs. It reports its steps after every
-    ``tells_every_ms`` of its work; 0 means at any time.
+    ``speeds_ppm`` has its speeds by flavor; it has full speed on other flavors. ``shared_ppm`` is
+    the part of its speed while another run has the same GPUs. It reports its steps after each
+    ``tells_every_ms`` of work; 0 means at any time.
     """
 
     work_ms: int
@@ -32,8 +32,8 @@ class Truth:
 class HeldLease:
     """A lease in the simulated machine room.
 
-    ``lost`` are the nodes that had no power, or were fenced, at any time since it started: no work
-    of it runs there, even when the power is back.
+    ``lost`` has the nodes that lost power or were fenced since the lease started. No work of the
+    lease runs there, even after the power is back.
     """
 
     fact: LeaseStarted
@@ -47,7 +47,7 @@ class HeldLease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether no work of it runs on any of its nodes."""
+        """Whether no work of the lease runs on any of its nodes."""
         return all(node in self.lost for node, _ in self.fact.slots)
 
 
@@ -67,11 +67,11 @@ class Work:
     code: int = 0
     speed_ppm: int = PPM
     lost_gpu_ms: int = 0
-    """All the work that was lost and had to be done again."""
+    """All the work that was lost, and so had to be done again."""
     best_gpu_ms: int = 0
-    """The most work it ever had at a checkpoint after which it was thrown back."""
+    """The most work that a loss has left at a checkpoint."""
     better_ms: int = 0
-    """When that last became more."""
+    """The instant at which ``best_gpu_ms`` last grew."""
 
     def accrue(self, now_ms: int) -> None:
         """Count the work since the last call."""
@@ -91,21 +91,21 @@ class Work:
         self.plan += 1
 
     def progressed_ms(self, now_ms: int) -> int:
-        """Return when it last had more work at a checkpoint than ever before, up to ``now_ms``."""
-        # Work that is over was not thrown back, and makes no progress.
+        """Return the last instant at which the checkpointed work exceeded its former maximum."""
+        # Ended work has width 0: it makes no progress, although it was not thrown back.
         is_better = self.width > 0 and self._kept_of(self.done_by(now_ms)) > self.best_gpu_ms
         return now_ms if is_better else self.better_ms
 
     def _kept_of(self, done_gpu_ms: int) -> int:
-        """Return how much of the work is kept if it is thrown back now."""
+        """Return how much of ``done_gpu_ms`` a loss leaves: the work up to the last checkpoint."""
         every = self.truth.checkpoint_every_ms * self.run.gpus
         return max(self.saved_gpu_ms, done_gpu_ms - done_gpu_ms % every)
 
     def lose_since_checkpoint(self, lease: HeldLease, now_ms: int) -> None:
-        """Lose the work that is lost if ``lease`` stops at once.
+        """Lose the work that an immediate stop of ``lease`` loses.
 
-        For the first bundle, all work since the last checkpoint; for a step, its own part; for a
-        spare, none.
+        A lease of the first bundle loses all work since the last checkpoint, a step its own part of
+        that work, and a spare nothing.
         """
         if lease.fact.role is Role.SPARE:
             return
@@ -122,14 +122,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkAccount:
-    """What a run has done and not lost, and what it has lost; at its fastest, in GPU time."""
+    """The work that a run has done and kept, and that it has lost, in GPU time at full speed."""
 
     done_gpu_ms: int = 0
     lost_gpu_ms: int = 0
 
 
 def runs_of(fact: LeaseStarted) -> tuple[str, ...]:
-    """Return the run of a lease, and the one that shares its GPUs, if any."""
+    """Return the run of a lease, and the run that shares its GPUs, if any."""
     return (fact.run,) if fact.partner is None else (fact.run, fact.partner)
 
 
@@ -154,7 +154,7 @@ def kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
 
 
 def stands_still(held: Sequence[HeldLease]) -> bool:
-    """Return whether a part is missing without which the run makes no progress."""
+    """Return whether a part is missing that the run needs to make progress."""
     for lease in held:
         if lease.fact.role is Role.SPARE:
             continue

@@ -1,9 +1,9 @@
 """Rounds on a clock of their own: jobs arrive, run round by round, and leave.
 
-The mechanism is that of a pool (``policy/rounds/round_book.py``); this module has only time,
-arrivals and work. A round ends when the last of its leases does; then come departures, arrivals,
-perhaps a new allocation, and the next choice. The caller gives the allocations and the order in
-which flavors choose.
+The mechanism is that of a pool (``policy/rounds/round_book.py``); this module adds time, arrivals
+and work. When the last lease of a round ends, the round ends: ended jobs leave, new jobs arrive,
+the allocation may be renewed, and the next round is chosen. The caller gives the allocations and
+the order in which flavors choose.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 from quorate.policy.rounds.strict_choice import StrictChoice
 
 FAILURES_MAX: Final = 5
-"""After how many failed rounds in a row a job is abandoned, if jobs can fail."""
+"""A job is abandoned after this many failed rounds in a row, if jobs can fail."""
 ROUNDS_MAX: Final = 100_000
-"""How many rounds are played; 360 s each, that is more than a year."""
+"""The most rounds of a simulation: more than a year at 360 s each."""
 IDLE_MAX: Final = 3
-"""How many rounds may be empty while jobs wait and none is to come."""
+"""The most empty rounds while jobs wait and no job is still to arrive."""
 
 Rates = Callable[[Row, str, bool], tuple[float, ...]]
-"""The steps per second of each job of a row on a flavor; last, whether its GPUs are spread."""
+"""Returns the steps per second of each job of a row on a flavor, on spread GPUs if True."""
 _TOGETHER: Final = False
 _SHORTEN: Final = "make the jobs shorter, or the rounds longer"
 
@@ -48,13 +48,13 @@ class RoundsStuckError(ValueError):
 
 
 class NeverRunError(RoundsStuckError):
-    """No round will ever run ``jobs``; all other jobs have ended."""
+    """No round can ever run ``jobs``; all other jobs have ended."""
 
     def __init__(self, jobs: tuple[str, ...]) -> None:
         self.jobs = jobs
         super().__init__(
             f"{len(jobs)} jobs never run, job {jobs[0]!r} among them;"
-            " give each a share of a flavor that it runs on and that has GPUs enough"
+            " give each a share of a flavor that it runs on and that has enough GPUs"
         )
 
 
@@ -62,7 +62,7 @@ class NeverRunError(RoundsStuckError):
 class RoundJob:
     """A job of a simulation: its GPUs, its steps, and its arrival.
 
-    ``deadline_s`` is a time of the clock, like ``arrives_s``.
+    ``deadline_s`` is a time on the clock, like ``arrives_s``.
     """
 
     name: str
@@ -74,10 +74,11 @@ class RoundJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The input of a simulation. Jobs are in the order in which they arrive, and may have no end.
+    """The input of a simulation. Jobs are in the order of their arrival, and may be endless.
 
-    ``has_pairs``: any two jobs of one size may share GPUs, whether or not they have a share.
-    ``measured``: the simulation ends when all of these have ended; None means all jobs.
+    With ``has_pairs``, any two jobs of one size may share GPUs, even if the allocation gives the
+    pair no share. The simulation ends when all jobs of ``measured`` have ended; None means all
+    jobs.
     """
 
     jobs: Iterable[RoundJob]
@@ -102,7 +103,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The input of an allocation: the present jobs, their steps left, and their ages."""
+    """The input of an allocation: the remaining steps and the ages of the present jobs."""
 
     at_s: float
     steps_left: Mapping[str, float]
@@ -121,7 +122,7 @@ class Round:
 
 
 class Lasting(NamedTuple):
-    """A row at work until ``until_s``, and the steps that each of its jobs does."""
+    """A row that works until ``until_s``, and the steps that each of its jobs does."""
 
     row: Row
     place: Place
@@ -130,9 +131,9 @@ class Lasting(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A stretch of time in which a job had the same GPUs.
+    """An interval in which a job had the same GPUs.
 
-    ``is_second``: the other job of its pair, which comes before it, has them too.
+    With ``is_second``, the job is the second of a pair, and the first job has the same GPUs.
     """
 
     start_s: float
@@ -171,14 +172,14 @@ class Tally:
 
     @property
     def utilisation(self) -> float:
-        """The mean part of the time that GPUs were busy."""
+        """The part of the time in which GPUs were busy, averaged over GPUs."""
         if not self.ended_s:
             return 0.0
         return sum(busy / self.ended_s for busy in self.busy_s.values()) / len(self.busy_s)
 
 
 class Play:
-    """A simulation under way. ``rounds`` plays it; ``tally`` is the result so far."""
+    """A running simulation. ``rounds`` plays it, and ``tally`` has the result so far."""
 
     def __init__(
         self,
@@ -217,7 +218,7 @@ class Play:
         self._ended_s: float | None = None
 
     def rounds(self) -> Iterator[Round]:
-        """Yield every round as it begins, the last of which is empty, until all jobs have ended.
+        """Yield every round as it begins, until all jobs have ended; the last round is empty.
 
         Raises ``RoundsStuckError`` when no round will ever run the remaining jobs.
         """
@@ -244,7 +245,7 @@ class Play:
         return self._came
 
     def steps_left(self, job: str) -> float:
-        """Return the steps that ``job``, which has arrived, has left; 0 if it is done."""
+        """Return the remaining steps of ``job``, which has arrived; 0 if it is done."""
         return max(0.0, self._left.get(job, 0.0))
 
     def _is_over(self) -> bool:
@@ -265,7 +266,7 @@ class Play:
 
     def _pass_time(self) -> None:
         if self._coming is None and not self._running and self.setting.rules.reset_gap_s:
-            # Published: when no job runs and none arrives, the gate opens.
+            # Published: when no job runs or arrives, the allocation may be renewed at once.
             self._book = replace(self._book, since_s=0.0)
         latest_s = max((lasting.until_s for lasting in self._running), default=0.0)
         if latest_s > 0.0:
@@ -276,7 +277,7 @@ class Play:
             self._now_s = self._coming.arrives_s
 
     def _settle(self) -> None:
-        """Count the results of the last round, the latest to finish first."""
+        """Count the results of the last round, beginning with the row that ends last."""
         rules = self.setting.rules
         ran, gone = [], []
         for lasting in sorted(self._running, key=self._last_first):
@@ -305,7 +306,7 @@ class Play:
                 self._unmeasured.discard(job)
 
     def _note(self, lasting: Lasting, ran_s: float) -> None:
-        """Charge the jobs of a row, and note when they had their GPUs."""
+        """Charge the jobs of a row, and record when they had their GPUs."""
         where, tally = lasting.place, self.tally
         for job in lasting.row:
             key = (job, where.flavor)
@@ -350,13 +351,13 @@ class Play:
             self._check_length(job)
             rows: list[Row] = [(job.name,)]
             if self.setting.has_pairs and rules.starts_pairs_at_zero:
-                # Else a pair joins with the first allocation that gives it a share.
+                # Under other rules a pair joins with the first allocation that gives it a share.
                 rows += [(other, job.name) for other in self._left if self._fit(other, job)]
             self._left[job.name] = job.steps
             self._book = joined(self._book, rows, rules)
 
     def _check_length(self, job: RoundJob) -> None:
-        """Raise ``RoundsStuckError`` if ``job`` alone takes more rounds than are played."""
+        """Raise ``RoundsStuckError`` if ``job`` alone takes more than ``ROUNDS_MAX`` rounds."""
         flavors = self.setting.flavors
         rate = max(
             (self._rates((job.name,), flavor, _TOGETHER)[0] for flavor in flavors), default=0
@@ -397,7 +398,7 @@ class Play:
         )
 
     def candidates(self) -> list[Candidate]:
-        """Return all rows of the round that has begun last, on every flavor."""
+        """Return the candidates of the latest round: all rows, on every flavor."""
         rules = self.setting.rules
         return candidates(self._book, self._gpus, self._can_run, self._now_s, rules)
 
@@ -411,13 +412,13 @@ class Play:
             self.tally.extensions += stays(self._before.get(row), where)
 
     def _lasting(self, row: Row, where: Place) -> Lasting | None:
-        """Return the work of ``row`` in the round; None if it makes no progress when spread."""
+        """Return the work of ``row`` in the round; None if it makes no progress on these GPUs."""
         rules = self.setting.rules
         is_spread = where.is_spread and not rules.ignores_spread
         rates = self._rates(row, where.flavor, is_spread)
         if min(rates) <= 0.0:
             return None
-        # A step that takes longer than a round is not cut: nothing would ever be done.
+        # A step longer than a round is done whole, because the job would otherwise never progress.
         least = 0 if rules.needs_step_per_gpu else 1
         steps, until_s = [], 0.0
         for job, rate in zip(row, rates, strict=True):

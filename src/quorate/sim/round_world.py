@@ -1,7 +1,7 @@
 """Random worlds with one pool of discipline rounds and one of discipline bind.
 
-They are the other random worlds with one pool changed: half of the runs share that pool, with rates
-that may be true or not, and everything else stays the same.
+They are like other random worlds, but one pool shares in rounds. Half of the runs use this pool,
+and declare rates that may be wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quorate.sim.random_world import World, draw_world
 from quorate.sim.room_work import Truth
 
 POOL: Final = "side"
-"""The pool that shares in rounds; in other worlds it binds."""
+"""The pool that shares in rounds; in other worlds its discipline is bind."""
 _TYPES: Final = ("lm", "resnet")
 _SPEEDS_PPM: Final = {"H100": PPM, "A100": PPM // 2}
 
@@ -39,10 +39,10 @@ _SPEEDS_PPM: Final = {"H100": PPM, "A100": PPM // 2}
 def draw_round_world(
     chance: Random, size: Size, policies: Sequence[str], *, with_pairs: bool = False
 ) -> World:
-    """Return a random world in which a pool shares in rounds, by one of ``policies``.
+    """Return a random world in which a pool shares in rounds under one of ``policies``.
 
-    ``with_pairs``: the pool knows types of jobs, and their rates in pairs, and most runs are of
-    these types and of few owners.
+    With ``with_pairs``, the pool has rates of job types and of their pairs; most runs have one of
+    these types, and few owners have most runs.
     """
     base = draw_world(chance, size)
     pool = Pool(
@@ -65,7 +65,7 @@ def draw_round_world(
     if with_pairs:
         owners = sorted({arrival.run.owner for arrival in arrivals if arrival.run.pool == POOL})
         arrivals = tuple(_typed(chance, arrival, owners[:2]) for arrival in arrivals)
-    # A run in rounds takes as long as its shares allow, so none of these worlds is honest.
+    # The shares of a run decide how long it takes, so none of these worlds is honest.
     return World(specs, arrivals, base.wishes, base.until_ms)
 
 
@@ -86,10 +86,10 @@ def _table() -> tuple[FlavorRates, ...]:
 
 
 def _typed(chance: Random, arrival: Arrival, owners: Sequence[str]) -> Arrival:
-    """Return an arrival in the pool as one of a known type; its declared rates may be wrong.
+    """Return ``arrival`` with a known job type; its declared rates may be wrong.
 
-    It belongs to one of ``owners``, and mostly has the same size as others, so that two can share
-    GPUs.
+    It belongs to one of ``owners``, and usually has the same size as other runs, so that two can
+    share GPUs.
     """
     run = arrival.run
     if run.pool != POOL or run.rounds is None or one_in(chance, 4):
@@ -130,7 +130,7 @@ def _nodes(chance: Random) -> tuple[Node, ...]:
 
 
 def _sharing(chance: Random, arrival: Arrival) -> Arrival:
-    """Return ``arrival`` as one that shares the pool; one in ten cannot be accepted there."""
+    """Return ``arrival`` as a run of the pool; one in ten must be refused there."""
     run, truth = arrival.run, arrival.truth
     speed = chance.choice((2, 10, 40))
     said = {flavor: speed * ppm / PPM for flavor, ppm in _SPEEDS_PPM.items()}
@@ -159,5 +159,5 @@ def _sharing(chance: Random, arrival: Arrival) -> Arrival:
 
 
 def _width(chance: Random, run: Run) -> int:
-    """Return how many GPUs the run takes: rarely more than a node has."""
+    """Return how many GPUs the run takes, rarely more than a node has."""
     return run.gpus if one_in(chance, 8) else chance.choice((1, 1, 1, 2, 2, 4))

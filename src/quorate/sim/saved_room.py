@@ -1,6 +1,6 @@
-"""A paused play as data: the actions of its timers, and everything saved of its machine room.
+"""A paused play as data: the actions of its timers, and the state of its machine room.
 
-Data in the ledger is not saved twice: the events of leases and the specs of runs are read from it.
+The ledger has the events of leases and the specs of runs, so they are not saved here.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from quorate.ports.executor_port import WipeDone
 
 
 class LeaseStops(Struct, frozen=True, tag="lease-stops"):
-    """A stopping lease has ended, unless it was stopped again since ``stops``."""
+    """A stopping lease ends, unless it was stopped again: ``stops`` counts its stops."""
 
     lease: str
     stops: int
 
 
 class WorkEnds(Struct, frozen=True, tag="work-ends"):
-    """The work of ``run`` is done, unless its width has changed since ``plan``."""
+    """The work of ``run`` ends, unless its width has changed since plan number ``plan``."""
 
     run: str
     plan: int
 
 
 class LossNoticed(Struct, frozen=True, tag="loss-noticed"):
-    """A run fails whose broken lease was not handled."""
+    """The run of a lost lease fails, unless the ledger has dealt with the lease."""
 
     lease: str
 
 
 class WipeEnds(Struct, frozen=True, tag="wipe-ends"):
-    """Wiping ``node`` after ``claim`` has ended."""
+    """The wipe of ``node`` after ``claim`` ends."""
 
     node: str
     claim: str
@@ -40,7 +40,7 @@ class WipeEnds(Struct, frozen=True, tag="wipe-ends"):
 
 
 Timer = LeaseStops | WorkEnds | LossNoticed | WipeEnds
-"""An action in the machine room that is due by time alone."""
+"""An action in the machine room that becomes due at a set time."""
 
 
 class SavedLease(Struct, frozen=True):
@@ -56,7 +56,7 @@ class SavedLease(Struct, frozen=True):
 
 
 class SavedWork(Struct, frozen=True):
-    """The work of a run that is not over."""
+    """The work of a run that has not ended."""
 
     run: str
     leases: tuple[str, ...]
@@ -90,9 +90,9 @@ class SavedRoom(Struct, frozen=True, kw_only=True):
 
 
 class SavedPlay(Struct, frozen=True, kw_only=True):
-    """All data of a play between two parts, except its ledger, which ends at ``head``.
+    """The state of a paused play, except its ledger, which ends at ``head``.
 
-    ``timers`` are (instant, sequence, action); None is the arrival of the next job.
+    ``timers`` has (instant, sequence, action); an action of None is the arrival of the next job.
     """
 
     now_ms: int

@@ -1,4 +1,4 @@
-"""A scenario as one value, from a file or options: jobs, fleet and policy of a simulation."""
+"""The jobs, fleet and policy of a simulation as one value, read from a file or options."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from quorate.sim.traces.generated import JOBS_MAX, Arrivals, Generated
 GENERATE_KEYS: Final = ("lam", "seed", "jobs", "multi", "weights", "slos", "arrivals")
 GAP_MAX_S: Final = 1e9
 SEED_MAX: Final = 2**32 - 10
-"""The largest seed: random generators have seeds a little above that of the simulation."""
+"""The largest seed; other random generators have seeds slightly above the simulation's."""
 
 
 SECONDS_MAX: Final = 31_536_000
-"""How long a round, a stop or the time between checkpoints may be: a year."""
+"""The longest round, stop or time between checkpoints: a year."""
 COUNT_MAX: Final = 1_000_000
 
 
@@ -30,17 +30,17 @@ class ScenarioError(ValueError):
         super().__init__(f"{field}: {fault}; {remedy}")
 
     def __reduce__(self) -> tuple[type[ScenarioError], tuple[str, str, str]]:
-        """Return how another process can make the same error."""
+        """Return the class and arguments from which another process can make the same error."""
         return ScenarioError, (self.field, self.fault, self.remedy)
 
 
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The parameters of a simulation. Fields that are None were not given.
 
-    ``strict`` is the published mechanism; else the production engine plays, under ``discipline``.
-    ``budgets`` gives each owner its part of the fleet by the GPU time of its jobs, times this
-    factor; without it each owner may use the whole fleet. ``depth`` is how many waiting runs are
-    planned.
+    ``strict`` plays the published mechanism; otherwise the production engine plays under
+    ``discipline``. With ``budgets``, each owner's budget is its part of the fleet by its jobs' GPU
+    time, times this factor; without ``budgets``, each owner may use the whole fleet. ``depth`` is
+    the number of waiting runs that the planner plans.
     """
 
     cluster: str | None = None
@@ -70,7 +70,7 @@ FIELDS: Final = Scenario.__struct_fields__
 
 
 def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
-    """Return the scenario in ``tree``, the content of a file; fields in ``given`` replace its own.
+    """Return the scenario in ``tree``, the content of a file; ``given`` replaces fields of it.
 
     Raises ``ScenarioError`` for the first field that is wrong.
     """
@@ -122,13 +122,13 @@ _ENGINE_ONLY: Final = (
     "saves_at_stop",
     "stop_s",
 )
-"""The fields that the published mechanism does not have."""
+"""The fields that have no effect under the published mechanism."""
 
 
 def _check_effects(asked: Scenario, options: Collection[str]) -> None:
     """Raise ``ScenarioError`` for the first of ``options`` that would change nothing.
 
-    Fields of a file are not checked: one file is played in several ways.
+    Fields of a file are not checked, because one file may be played in several ways.
     """
     is_bind = not asked.strict and asked.discipline == Discipline.BIND.value
     for name in options:
@@ -164,7 +164,7 @@ def _check_numbers(asked: Scenario) -> None:
 
 
 def measured_of(asked: Scenario) -> tuple[int, int] | None:
-    """Return (first, last + 1) of the jobs that are measured; None means all."""
+    """Return (first, last + 1) of the measured jobs; None means all jobs."""
     if asked.measure is None:
         return None
     begin, colon, end = asked.measure.partition(":")
@@ -178,16 +178,16 @@ def measured_of(asked: Scenario) -> tuple[int, int] | None:
 
 
 class Drawn(Struct, frozen=True, kw_only=True):
-    """Which jobs are drawn, and how many; None means as many as the simulation needs."""
+    """Which jobs to draw, and how many; None means as many as the simulation needs."""
 
     wishes: Generated
     jobs: int | None
 
 
 def drawn_of(text: str, seed: int) -> Drawn:
-    """Return the jobs that ``lam=4500,seed=42,jobs=100,multi=1`` requests.
+    """Return the drawn jobs that a text such as ``lam=4500,seed=42,jobs=100,multi=1`` describes.
 
-    ``seed`` is used if the text has none.
+    If the text has no seed, ``seed`` is used.
     """
     found: dict[str, str] = {}
     for part in text.split(","):

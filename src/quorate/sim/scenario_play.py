@@ -1,4 +1,4 @@
-"""A scenario made ready: its files read, its jobs drawn, and the play for it."""
+"""Prepares a scenario: reads its files, draws its jobs, and makes its play."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from quorate.sim.traces.trace_formats import READERS, read_trace
 from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob
 
 REFERENCE: Final = "v100"
-"""The flavor of generated durations, if the table has it; else the cluster's first flavor."""
+"""The flavor of generated durations; the cluster's first flavor if the table lacks this one."""
 ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
-"""In how many parts of its span the engine plays a trace, so that progress can be shown."""
+"""The engine plays a trace in this many parts, so that progress can be shown."""
 _SECOND_MS: Final = 1_000
 _YEAR_S: Final = 365 * 86_400
 
@@ -48,14 +48,14 @@ Read = Callable[[str], bytes]
 
 
 class Stage(Protocol):
-    """A simulation under way, by the published mechanism or by the engine."""
+    """A running simulation, of the published mechanism or of the production engine."""
 
     def go_on(self) -> bool:
-        """Play a part of it; return whether there is more."""
+        """Play a part of the simulation; return whether it can go on."""
         ...
 
     def done(self) -> float:
-        """Return which part of it is played, 0 to 1."""
+        """Return the part that has been played, from 0 to 1."""
         ...
 
     def jobs_seen(self) -> int:
@@ -71,23 +71,23 @@ class Stage(Protocol):
         ...
 
     def figures(self) -> dict[str, float | int | None]:
-        """Return the figures that are printed first."""
+        """Return the figures to print first."""
         ...
 
 
 @dataclass(slots=True)
 class StrictStage:
-    """A published experiment under way."""
+    """A running simulation of a published experiment."""
 
     play: StrictPlay
     total: int
 
     def go_on(self) -> bool:
-        """Play some rounds."""
+        """Play some rounds; return whether the simulation can go on."""
         return self.play.go_on(ROUNDS_AT_ONCE)
 
     def done(self) -> float:
-        """Return which part of the jobs has ended."""
+        """Return the part of the jobs that has ended."""
         return min(1.0, len(self.play.tally.completion_s) / max(1, self.total))
 
     def jobs_seen(self) -> int:
@@ -109,16 +109,16 @@ class StrictStage:
 
 @dataclass(slots=True)
 class FleetStage:
-    """The production engine under way."""
+    """A running simulation with the production engine."""
 
     play: FleetPlay
     name: str
     measured: tuple[int, int] | None
     pause_ms: int | None = None
-    """The instant of simulated time at which it pauses, if any."""
+    """The instant of simulated time at which the simulation pauses, if any."""
 
     def go_on(self) -> bool:
-        """Let a part of the span of the trace pass, and none beyond the pause."""
+        """Let a part of the trace's time pass, but no time after the pause."""
         jobs, play = self.play.jobs, self.play
         span_s = jobs[-1].arrives_s - jobs[0].arrives_s
         part_ms = max(3_600 * _SECOND_MS, round(span_s / PARTS) * _SECOND_MS)
@@ -127,11 +127,11 @@ class FleetStage:
         return play.go_on(part_ms)
 
     def is_at_pause(self) -> bool:
-        """Return whether it has reached its pause."""
+        """Return whether the simulation has reached its pause."""
         return self.play.now_ms == self.pause_ms
 
     def done(self) -> float:
-        """Return which part of the jobs has arrived."""
+        """Return the part of the jobs that has arrived."""
         return self.play.came / len(self.play.jobs)
 
     def jobs_seen(self) -> int:
@@ -152,7 +152,7 @@ class FleetStage:
         return replace(found, measured=names)
 
     def figures(self) -> dict[str, float | int | None]:
-        """Return how many of the measured jobs were done, and how many of all were refused."""
+        """Return how many measured jobs are done, and how many of all jobs were refused."""
         found = metrics_of(self.outcome())
         return {
             "jobs": found.runs,
@@ -169,9 +169,9 @@ def staged(
 ) -> StrictStage | FleetStage:
     """Return the play of ``asked``; raises ``ScenarioError`` or ``TraceError``.
 
-    ``opened`` makes the store for the ledger of the production engine, once the scenario is known
-    to be possible; None keeps the ledger in memory. With ``saved`` the play continues that one, and
-    the store has its ledger.
+    After the scenario has been checked, ``opened`` makes the store for the ledger of the production
+    engine; None keeps the ledger in memory. With ``saved``, the play continues the saved play,
+    whose ledger the store has.
     """
     cluster, table = cluster_of(asked), table_of(asked, read)
     known = known_policies()
@@ -214,7 +214,7 @@ def staged(
 def trace_of(
     asked: Scenario, read: Read, cluster: Cluster | None, table: ThroughputTable | None
 ) -> Trace:
-    """Return the trace that is read, or as many jobs as are drawn."""
+    """Return the trace of the scenario, read from a file or drawn."""
     if asked.trace is not None:
         text = _text(read(asked.trace))
         if asked.columns is not None:
@@ -231,7 +231,7 @@ def trace_of(
 def _stream(
     asked: Scenario, read: Read, cluster: Cluster | None, table: ThroughputTable | None
 ) -> tuple[Iterable[TraceJob], int, int]:
-    """Return the jobs, how many there are or are needed, and the seed of the simulation."""
+    """Return the jobs, their number or how many are needed, and the seed of the simulation."""
     measured = measured_of(asked)
     if asked.generate is None:
         jobs = trace_of(asked, read, cluster, table).jobs
@@ -252,7 +252,7 @@ def _stream(
         raise ScenarioError("throughputs", f"has no type that runs on {flavor}", "add one")
     wishes = replace(drawn.wishes, templates=templates)
     stream = generated_jobs(wishes, rates_on(table, flavor))
-    # Published: while some are measured jobs go on coming, unless all come at once.
+    # Published: jobs arrive until all measured jobs have ended, unless all arrive at once.
     ends = drawn.jobs is not None or measured is None or not drawn.wishes.lam_s
     limit = drawn.jobs if drawn.jobs is not None else total
     return islice(stream, limit) if ends else stream, total, drawn.wishes.seed
@@ -330,7 +330,7 @@ def _costs_micros(asked: Scenario, cluster: Cluster) -> tuple[tuple[str, int], .
 
 
 def _ends_s(job: TraceJob) -> float:
-    """Return when ``job`` ends at the earliest, if it has a duration."""
+    """Return the earliest end of ``job``, or its arrival if it has no duration."""
     return job.arrives_s + (job.duration_s or 0.0)
 
 

@@ -1,4 +1,4 @@
-"""A trial: one seed, one world, one life of a system with faults.
+"""A trial: one seed, one random world, and the faults of its system.
 
 Each part draws from its own random generator, so that changing one leaves the others unchanged.
 """
@@ -30,15 +30,15 @@ CALM_MS: Final = 24 * HOUR_MS
 """How long a trial continues after the last fault: long enough for every repair."""
 
 _LOOKS_MAX: Final = 20
-"""How often a caller that has waited long enough queries a run without an answer."""
+"""How many times a caller that gives up looks for a run that the ledger does not have."""
 _SNAPSHOT_EVENTS: Final = 150
-"""After how many events a trial stores a snapshot, so that it also opens from them."""
+"""A trial stores a snapshot after this many events, so that it also opens from snapshots."""
 
 
 class Trial:
-    """Everything that happens for ``seed``. ``observers`` watch; see ``Observer``.
+    """The simulation for one seed. ``observers`` see all its decisions; see ``Observer``.
 
-    ``draw`` makes its world. Without a ``store`` its ledger is kept in memory.
+    ``draw`` draws its world. Without a ``store``, its ledger is in memory.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Trial:
         )
 
     def run(self) -> None:
-        """Run the whole trial, and then a day without faults."""
+        """Run the whole trial, then a time without faults in which repairs complete."""
         world, timeline = self.world, self.timeline
         chance = Random(f"{self.seed}/courier")
         courier = Courier(self.simulation, self.executor, self.rates, chance)
@@ -109,7 +109,7 @@ class Trial:
         engine = self.simulation.engine
         record = None if engine is None else engine.view.runs.get(run)
         if record is None:
-            # The submission is on its way, or was refused.
+            # The submission has not arrived yet, or was refused.
             if looks:
                 again = partial(self._give_up, courier, run, looks - 1)
                 self.timeline.after(15 * MINUTE_MS, again)
@@ -118,7 +118,7 @@ class Trial:
 
 
 def draw_rates(chance: Random) -> FaultRates:
-    """Return how often faults happen: in some trials some kinds never do."""
+    """Return how often each kind of fault happens; some trials leave out some kinds."""
     return FaultRates(
         node_loss_ms=chance.choice((0, HOUR_MS // 2, HOUR_MS, 6 * HOUR_MS)),
         upkeep_ms=chance.choice((0, HOUR_MS, 5 * HOUR_MS)),
@@ -134,6 +134,6 @@ def draw_rates(chance: Random) -> FaultRates:
 
 def _truth_of(truths: dict[str, Truth], run: Run) -> Truth:
     if run.sensitive:
-        # Its work takes the declared time, or an hour; no start depends on that.
+        # The work of the run takes its declared time, or an hour; no start depends on this.
         return Truth(work_ms=run.expected_duration_ms or HOUR_MS, checkpoint_every_ms=HOUR_MS)
     return truths[run.name]

@@ -1,10 +1,10 @@
-"""The simulated executor: work with its real duration, whatever was declared.
+"""The simulated executor: work takes its real duration, which may differ from the declared one.
 
-Work is counted in GPU-milliseconds, done at the width a run has; it makes no progress while a part
-of its first bundle is stopping or lost. A stop lets it checkpoint, unless set otherwise; the loss
-of a node sets it back to its last checkpoint. The executor also checks its orders: ``wrongs`` names
-every order that would have put two pieces of work on one slot, started a lease twice, or given away
-slots still in use.
+Work is counted in GPU-milliseconds, and progresses in proportion to the run's width. It makes no
+progress while a part of the first bundle is stopping or lost. At a stop, work checkpoints, unless
+``saves_at_stop`` is False; the loss of a node sets it back to its last checkpoint. The executor
+also checks its orders: ``wrongs`` names every order that would have put two pieces of work on one
+slot, started a lease twice, or given away slots still in use.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ from quorate.sim.saved_room import (
 from quorate.sim.simulation import Timeline
 
 CODE_LOST: Final = 137
-"""The exit code of work that lost a part of itself."""
+"""The exit code of a run that failed because a part of its work was lost."""
 
 WIPE_MS: Final = 10 * MINUTE_MS
-"""How long it takes to wipe a node, unless set otherwise."""
+"""The default time to wipe a node."""
 
 Wipe = Callable[[], tuple[int | None, bool]]
-"""Returns how long wiping a node takes (None: for ever), and whether it is clean then."""
+"""Returns how long wiping a node takes (None: for ever), and whether the node is clean then."""
 
 StopDelay = Callable[[int], int | None]
-"""Returns how long a lease takes to end, given the time it has left; None if it never ends by
-itself."""
+"""Returns how long a stopping lease takes to end, given its remaining grace; None if it never
+ends."""
 
 
 class SimExecutor:
     """Runs simulated work in ``timeline``; ``truth_of`` returns the real behaviour of a run.
 
-    The executor reports a broken run after ``notice_ms``, unless the ledger deals with the run
-    before. Without ``saves_at_stop`` work checkpoints only at its own times, and a stop loses the
-    work since.
+    The executor reports a run with a lost lease after ``notice_ms``, unless the ledger deals with
+    the run earlier. Without ``saves_at_stop``, work checkpoints only periodically, and a stop loses
+    the work since the last checkpoint.
     """
 
     def __init__(  # noqa: PLR0913 - how the work and the machines are
@@ -103,7 +103,7 @@ class SimExecutor:
         self._term = 0
         self._touched: dict[str, None] = {}
         self._wipe_takes = wipe
-        # Nodes with data of a claim on them, and the results of wiping them.
+        # Nodes that have data of a claim, and the results of wiping them.
         self._dirty: dict[str, str] = {}
         self._wiping: dict[str, str] = {}
         self._wiped: dict[str, WipeDone] = {}
@@ -111,7 +111,7 @@ class SimExecutor:
     # --- The port ---
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take the orders of one commit."""
+        """Carry out the orders of one commit."""
         self._check_term(term)
         kept = kept_slots(orders)
         for order in orders:
@@ -133,7 +133,7 @@ class SimExecutor:
             self._reassess(self._work[run])
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Take over every open lease again; if ``is_whole``, end the work of all others."""
+        """Take over every open lease again; if ``is_whole``, end the work of all other leases."""
         self._check_term(term)
         known = {order.lease.lease for order in orders if isinstance(order, StartLease)}
         for name in [name for name in self._held if is_whole and name not in known]:
@@ -146,7 +146,7 @@ class SimExecutor:
         self._term = term
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the leases that have ended."""
+        """Return the reports of exits, then of ended leases and wipes."""
         found: list[Report] = []
         for run in self._exited:
             lease = self._working_lease(run)
@@ -157,12 +157,12 @@ class SimExecutor:
         return found
 
     def _working_lease(self, run: str) -> str | None:
-        """Return a lease that ``run`` works under; None if it has only spares."""
+        """Return a lease under which ``run`` works; None if it has only spares."""
         names = self._work[run].leases
         return next((n for n in names if self._held[n].fact.role is not Role.SPARE), None)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return how many steps each of ``runs`` has done, as far as it reports them."""
+        """Return the steps that each of ``runs`` has reported; leave out runs without reports."""
         found: dict[str, int] = {}
         for name in runs:
             work = self._work.get(name)
@@ -183,7 +183,7 @@ class SimExecutor:
         self._lose_leases(node)
 
     def _lose_leases(self, node: str) -> None:
-        """End the work on ``node``, and the work that needs it."""
+        """End the work on ``node``, and set back the runs that lost a part of their work."""
         for name in tuple(self._on_node.get(node, ())):
             held = self._held[name]
             if node in held.lost:
@@ -195,11 +195,11 @@ class SimExecutor:
                 self._break(held)
 
     def restore_node(self, node: str) -> None:
-        """Restore the power of ``node``; its former work stays lost."""
+        """Restore the power of ``node``; the work that was on it stays lost."""
         self._lost_nodes.discard(node)
 
     def clean_by_hand(self, node: str, claim: str) -> None:
-        """Wipe ``node`` by hand until it is clean, if ``claim`` has left it."""
+        """Wipe ``node`` by hand, if ``claim`` has left it."""
         if self._dirty.get(node) != claim or self._on_node.get(node):
             return
         del self._dirty[node]
@@ -207,7 +207,7 @@ class SimExecutor:
         self._wiped.pop(node, None)
 
     def forget_stops(self) -> None:
-        """Forget the stopping leases that still run, as if the program had ended."""
+        """Forget the stopping leases that have not ended, as if the program had ended."""
         for held in self._held.values():
             if not held.is_gone:
                 held.stopping_since_ms = held.stop_by_ms = None
@@ -215,11 +215,11 @@ class SimExecutor:
                 self._touched.update(dict.fromkeys(runs_of(held.fact)))
 
     def known(self) -> dict[str, bool]:
-        """Return the leases it has orders for, and whether each is stopping."""
+        """Return the leases that the executor has, and whether each is stopping."""
         return {name: held.stopping_since_ms is not None for name, held in self._held.items()}
 
     def done_gpu_ms(self, runs: Collection[str] | None = None) -> int:
-        """Return all the work that was done and not lost; of ``runs`` only, if they are given."""
+        """Return the work that was done and not lost, by all runs or by ``runs``."""
         found = 0
         for name, work in self._work.items():
             if runs is None or name in runs:
@@ -229,16 +229,16 @@ class SimExecutor:
 
     @property
     def lost_gpu_ms(self) -> int:
-        """All the work that was ever lost and has to be done again."""
+        """All the work that was lost, and so has to be done again."""
         return sum(work.lost_gpu_ms for work in self._work.values())
 
     def progressed_ms(self) -> int:
-        """Return when a run last had more work at a checkpoint than ever before; 0 if none had."""
+        """Return when a run last had more checkpointed work than ever before; 0 if none had."""
         now_ms = self._timeline.now_ms
         return max((work.progressed_ms(now_ms) for work in self._work.values()), default=0)
 
     def accounts(self) -> dict[str, WorkAccount]:
-        """Return what each run that ever started has done and lost by now."""
+        """Return the work that each started run has done and lost up to now."""
         now_ms = self._timeline.now_ms
         return {
             name: WorkAccount(done_gpu_ms=work.done_by(now_ms), lost_gpu_ms=work.lost_gpu_ms)
@@ -246,9 +246,9 @@ class SimExecutor:
         }
 
     def saved(self) -> SavedRoom:
-        """Return everything that has to be saved of it between two steps.
+        """Return the state to save between two steps.
 
-        The timeline has its timers.
+        The timers are not included: the timeline has them.
         """
         assert not self._touched, "no step may be under way between two steps"
         return SavedRoom(
@@ -377,7 +377,7 @@ class SimExecutor:
             self._break(held)
 
     def _take_up(self, run: Run, fact: LeaseStarted) -> None:
-        """Continue the work of ``run`` under a lease, slower if it is not alone there."""
+        """Continue the work of ``run`` under a lease, slower if another run shares its GPUs."""
         work = self._work.get(run.name)
         if work is None:
             work = self._work[run.name] = Work(run, self._truth_of(run))
@@ -391,7 +391,7 @@ class SimExecutor:
         self._touched[run.name] = None
 
     def _use(self, fact: LeaseStarted) -> None:
-        """Note which runs work on which nodes, and whether the nodes are clean."""
+        """Record which run works on which node, and whether the node is clean."""
         for node, _ in fact.slots:
             if self._dirty.get(node, fact.run) != fact.run:
                 self.wrongs.append(f"{fact.lease} is started on {node}, which was not wiped")
@@ -424,14 +424,14 @@ class SimExecutor:
         self._let_go_in(order, held)
 
     def _let_go_in(self, order: StopLease, held: HeldLease) -> None:
-        """Have a stopping lease end after the time that its work takes to stop."""
+        """Plan the end of a stopping lease, after the time that its work takes to stop."""
         left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
         delay_ms, stops = self._stop_delay(left_ms), held.stops
         if delay_ms is not None:
             self._plan(delay_ms, LeaseStops(order.lease, stops))
 
     def _hasten(self, order: StopLease, held: HeldLease) -> None:
-        """Bring the deadline of a stop forward; the work ends by then, or earlier as planned."""
+        """Move the deadline of a stop forward; the work ends by then, or earlier if so planned."""
         held.stop_by_ms = order.deadline_ms
         self._let_go_in(order, held)
 
@@ -461,14 +461,15 @@ class SimExecutor:
                 work.has_exited = False
 
     def _may_end(self, held: HeldLease, reason: EndReason, kept: set[tuple[str, str, int]]) -> bool:
-        """Return whether no work of the lease is left, or it continues under another one."""
+        """Return whether the lease has no work left, or its work continues under another lease."""
         if held.is_gone or held.fact.role is Role.SPARE:
             return True
         if reason is EndReason.END and held.fact.partner is None:
             return True
         if all(self._work[run].has_exited for run in runs_of(held.fact)):
             return True
-        # A run that waits for a spare is stopped only when its node is back, which is then empty.
+        # A run that waits for a spare is stopped only after its node is restored, and the node is
+        # then empty.
         return all(
             node in held.lost or (held.fact.run, node, ordinal) in kept
             for node, ordinal in slots_of(held.fact)
@@ -523,7 +524,7 @@ class SimExecutor:
             self._gone[name] = None
 
     def _notice(self, name: str) -> None:
-        """Let a run fail whose broken lease was not handled."""
+        """Fail a run with a lost lease, unless the ledger has dealt with the lease."""
         held = self._held.get(name)
         if held is not None and held.stopping_since_ms is None:
             for run in runs_of(held.fact):
@@ -535,7 +536,7 @@ class SimExecutor:
             self._exited[work.run.name] = None
 
     def _break(self, held: HeldLease) -> None:
-        """Note that a part of a run is lost, and set its work back to the last checkpoint."""
+        """Record that a part of a run is lost, and set its work back to the last checkpoint."""
         held.is_broken = True
         for run in runs_of(held.fact):
             work = self._work[run]
@@ -545,7 +546,7 @@ class SimExecutor:
         self._plan(self._notice_ms, LossNoticed(held.fact.lease))
 
     def _reassess(self, work: Work) -> None:
-        """Compute the width a run works at now, and plan its exit."""
+        """Compute the width at which a run works now, and plan its exit."""
         now_ms = self._timeline.now_ms
         work.accrue(now_ms)
         held = [self._held[name] for name in work.leases]

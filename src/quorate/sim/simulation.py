@@ -1,7 +1,7 @@
 """The simulated machine room: true time, the actions in it, and the engine that runs there.
 
-Actions happen in the order of (instant, sequence). The engine is the production one over the given
-store; it reads time from a wall clock that may be wrong, and may be ended and opened again at any
+Actions happen in the order of (instant, sequence). The engine is the production engine on the given
+store. It reads time from a wall clock that may be wrong, and may be ended and opened again at any
 instant.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Action = Callable[[], None]
 
 STEPS_PER_INSTANT_MAX: Final = 10_000
-"""How often the driver may step at one instant before the simulation counts as stuck."""
+"""The simulation counts as stuck if the driver steps more often than this at one instant."""
 LOTTERY_SECRET: Final = b"what is simulated is not secret."
 LOTTERY_LENGTH: Final = 1_000
 """How many lotteries one simulation may draw."""
@@ -64,7 +64,7 @@ class Timeline:
         return self.clock.true_ms
 
     def at(self, at_ms: int, action: Action) -> None:
-        """Plan ``action`` for ``at_ms``; now, if that is past."""
+        """Plan ``action`` for ``at_ms``, or for now if ``at_ms`` is past."""
         self._sequence += 1
         heappush(self._planned, (max(at_ms, self.now_ms), self._sequence, action))
 
@@ -77,7 +77,7 @@ class Timeline:
         return self._planned[0][0] if self._planned else None
 
     def planned(self) -> tuple[int, list[tuple[int, int, Action]]]:
-        """Return the last sequence number, and (instant, number, action) of all planned actions."""
+        """Return the last sequence number, and (instant, number, action) of each planned action."""
         return self._sequence, sorted(self._planned, key=lambda each: each[:2])
 
     def restore(self, sequence: int, planned: Sequence[tuple[int, int, Action]]) -> None:
@@ -86,13 +86,13 @@ class Timeline:
         heapify(self._planned)
 
     def take(self) -> Action:
-        """Move on to the next action and return it."""
+        """Advance time to the next action, and return the action."""
         self.clock.true_ms, _, action = heappop(self._planned)
         return action
 
 
 class Observer(Protocol):
-    """An observer. It may read everything and change nothing."""
+    """Observes the engine. It may read everything and change nothing."""
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
         """Observe the commands that the engine is about to decide at ``now_ms``."""
@@ -103,7 +103,7 @@ class Observer(Protocol):
         ...
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """Observe the state after a block was committed, or none was needed."""
+        """Observe the state after a group was decided, whether or not it needed a block."""
         ...
 
     def reopened(self, view: StateView) -> None:
@@ -112,7 +112,7 @@ class Observer(Protocol):
 
 
 class WatchedEngine(Engine):
-    """The production engine; it notifies observers of its commits."""
+    """The production engine, which also notifies observers of its commits."""
 
     observers: Sequence[Observer] = ()
 
@@ -131,7 +131,7 @@ class WatchedEngine(Engine):
 
 @dataclass(slots=True)
 class _Line:
-    """The connection from one life of the engine to the executor; an ended engine sends nothing."""
+    """The connection from one opened engine to the executor; silent after the engine ends."""
 
     executor: Executor
     is_cut: bool = False
@@ -152,10 +152,10 @@ class _Line:
 
 
 class Simulation:
-    """An engine in simulated time. Without an ``executor`` nothing runs, and a stop is one event.
+    """An engine in simulated time. Without an ``executor`` no work runs, and stops end at once.
 
-    An empty ``store`` gets a new ledger; the ledger of any other continues, with an executor that
-    has its leases.
+    An empty ``store`` gets a new ledger. The ledger of any other store continues, and the
+    ``executor`` must have its open leases.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Simulation:
     ) -> None:
         self.snapshot_events = snapshot_events
         self.policies: Mapping[str, PoolPolicy] | None = None
-        # Whether one step handles all actions of an instant, as in a busy daemon.
+        # If True, one step handles all actions of an instant, as in a busy daemon.
         self.is_crowded = False
         self.timeline = timeline
         self.store = store
@@ -180,7 +180,7 @@ class Simulation:
         self._engine: WatchedEngine | None = engine
         self._adopt(engine)
         self.due_ms: int | None = None
-        """When the driver is due next; None: only when an action happens."""
+        """When the driver is due next; None: only after the next action."""
 
     def _begun(self) -> WatchedEngine:
         return WatchedEngine.create(
@@ -208,18 +208,18 @@ class Simulation:
         return self._engine
 
     def share_by(self, policies: Mapping[str, PoolPolicy] | None) -> None:
-        """Let pools share in rounds by ``policies`` from now on.
+        """From now on, give pools that share in rounds the policies ``policies``.
 
-        None means all that are installed.
+        None means all installed policies.
         """
         self.policies = policies
         if self._engine is not None:
             self._engine.policies = policies
 
     def send(self, command: Command, *, actor: str) -> Receipt | None:
-        """Send ``command`` to the engine; None if it is down or went down before it answered.
+        """Send ``command``; return None if the engine is down or ends before it answers.
 
-        After None it is unknown whether the command was recorded.
+        If the result is None, the command may or may not have been recorded.
         """
         if self._engine is None:
             return None
@@ -230,7 +230,7 @@ class Simulation:
             return None
 
     def crash(self) -> None:
-        """End the engine's life without notice; only the store and the executor are left."""
+        """End the engine without notice; only the store and the executor remain."""
         if self._line is not None:
             self._line.is_cut = True
         self._engine, self.due_ms = None, None
@@ -252,7 +252,7 @@ class Simulation:
         engine.policies = self.policies
 
     def run(self, until_ms: int) -> None:
-        """Run all actions up to ``until_ms``, with a step of the driver whenever it is due."""
+        """Run all actions up to ``until_ms``, and a step of the driver whenever it is due."""
         steps, instant_ms = 0, self.timeline.now_ms
         while True:
             wake_ms, event_ms = self._wake_ms(), self.timeline.next_ms()
@@ -281,7 +281,7 @@ class Simulation:
             self.crash()
 
     def _wake_ms(self) -> int | None:
-        """Return the true time at which the driver's clock will show that something is due."""
+        """Return the true time at which the driver's wall clock will reach its next due instant."""
         if self.due_ms is None:
             return None
         return max(self.timeline.now_ms, self.due_ms - self.timeline.clock.skew_ms)

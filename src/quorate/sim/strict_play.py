@@ -1,7 +1,7 @@
 """The published experiments: a trace played in rounds, by a policy and a table of rates.
 
-The mechanism is the published one, with its defects and its random generators. There are no budgets
-and no payers: ``fleet_simulation.py`` plays a trace through the production engine.
+The mechanism is the published one, with its defects and its random generators, and without budgets
+and payers. To play a trace in the production engine, see ``fleet_simulation.py``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _SECOND_MS: Final = 1_000
 _HOUR_S: Final = 3_600.0
 _TOGETHER: Final = False
 _AS_SOLVED: Final = ("max_min_fairness_perf", "max_min_fairness_packed")
-"""Policies of the table that choose between best allocations, although the published ones do
-not."""
+"""Policies of the table that choose among optimal allocations, unlike the published ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +55,9 @@ class Experiment:
 
 
 class StrictPlay:
-    """An experiment under way: ``go_on`` plays a part of it, until there is no more.
+    """A running experiment: ``go_on`` plays a part of it, and says whether more is left.
 
-    ``never_ran`` are the jobs that could not run when the experiment ended.
+    ``never_ran`` has the jobs that could never run.
     """
 
     def __init__(self, asked: Experiment, jobs: Iterable[TraceJob]) -> None:
@@ -106,7 +105,7 @@ class StrictPlay:
         return True
 
     def _coming(self, jobs: Iterable[TraceJob]) -> Iterator[RoundJob]:
-        """Yield the jobs in the form for rounds.
+        """Yield the jobs in the form that rounds need.
 
         Raise ``TraceError`` for a job of no known type.
         """
@@ -137,7 +136,7 @@ class StrictPlay:
             )
 
     def _allocate(self, rate: RowRate) -> Allocate:
-        """Return the function that makes allocations, of the table's policy or a published one."""
+        """Return the function that makes allocations by the table's or the published policy."""
         asked, gpus = self.asked, dict(zip(self.cluster.flavors, self.cluster.gpus, strict=True))
         if asked.policy == "min_total_duration":
             return PublishedMakespan(gpus, self._types, rate)
@@ -170,7 +169,7 @@ class StrictPlay:
     def figures(self) -> dict[str, float | int | None]:
         """Return the figures of the published experiments, for the measured jobs.
 
-        The mean completion time is that of the jobs that are done.
+        The mean completion time includes only jobs that are done.
         """
         tally, names = self.tally, [job.name for job in self.measured()]
         return {
@@ -261,7 +260,7 @@ def _ms(seconds: float) -> int:
 
 
 def _ordered(cluster: Cluster) -> Cluster:
-    """Return ``cluster`` without flavors of which it has no GPU, the published ones first."""
+    """Return ``cluster`` without flavors that have no GPU, the published flavors first."""
     gpus = {f: n for f, n in zip(cluster.flavors, cluster.gpus, strict=True) if n}
     order: list[str] = [flavor for flavor in PUBLISHED_ORDER if flavor in gpus]
     order += [flavor for flavor in gpus if flavor not in PUBLISHED_ORDER]

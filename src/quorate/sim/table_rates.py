@@ -18,9 +18,9 @@ from quorate.sim.round_simulation import Rates
 def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
     """Return a function for the rates of rows of jobs of ``types``, together and spread.
 
-    On spread GPUs a row has the table's rates for spread GPUs, or those for GPUs together if it has
-    none. A rate that the table does not have at all is 0: two jobs that were never measured
-    together do not share.
+    If the table has no rate of a row on spread GPUs, its rate on GPUs together is used. If the
+    table has neither rate, the rate is 0, so two jobs that were never measured as a pair do not
+    share GPUs.
     """
     rows = {each: row for row, each in enumerate(table.types)}
     columns = {flavor: column for column, flavor in enumerate(table.flavors)}
@@ -32,7 +32,7 @@ def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
     }
     alone = _where_known(table.spread.alone, table.together.alone)
     paired = _where_known(table.spread.paired, table.together.paired)
-    # There are few types, and each is asked for again and again.
+    # There are few types, and each is looked up many times.
     known: dict[tuple[JobType | None, JobType, str, bool], tuple[float, ...]] = {}
 
     def found(first: int, second: int | None, column: int, *, is_spread: bool) -> tuple[float, ...]:

@@ -1,6 +1,6 @@
-"""People's commands about tenants: new ones, other limits, limits below the use, removals.
+"""Commands about tenants: new tenants, changed limits, limits below the use, removals.
 
-Some name a version that is long outdated, and some try to remove a tenant in use.
+Some commands name an outdated version, and some try to remove a tenant in use.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from quorate.model.specs import Owner, Quota
 from quorate.sim.demand import TEAMS, Arrival, Size, Wish, one_in
 
 _COMING: Final = ("newt", "owl", "guest")
-"""Owners that come and go; of these only the guest has runs."""
+"""Owners that are created and removed; only the guest has runs."""
 _LONG_AGO: Final = 1
-"""A version that no owner ever has: the sequence of the ledger's opening."""
+"""A version that no owner ever has: the sequence of the ledger's first event."""
 _WISHES_PER_TENANT_WISH: Final = 6
 
 
 def draw_soft_quota(chance: Random) -> Quota:
-    """Return soft quotas of a team: small shares to burst beyond, and budgets that run out."""
+    """Return soft quotas of a team: small targets that runs exceed, and budgets that run out."""
     if one_in(chance, 3):
         return Quota()
     return Quota(
@@ -46,7 +46,7 @@ def draw_tenant_wishes(
 
 
 def _wish(chance: Random, owner: str) -> Command:
-    """Return a command about some tenant, half of the time about ``owner``, the owner of a run."""
+    """Return a command about a tenant: in half of the cases ``owner``, the owner of a run."""
     if one_in(chance, 4):
         return CreateOwner(_new(chance), "a new group")
     version = _LONG_AGO if one_in(chance, 6) else None
@@ -74,7 +74,7 @@ def _new(chance: Random) -> Owner:
 
 
 def _limits(chance: Random) -> tuple[tuple[str, int | None], ...]:
-    """Return one or two limits with new values: a number, 0, or None for unlimited."""
+    """Return new values for one or two limits: a number, 0, or None for no limit."""
     choices: tuple[tuple[str, int | None], ...] = (
         ("nodes_max", chance.choice((None, None, 0, 1, 2, 3, 5))),
         ("concurrent_runs_max", chance.choice((None, None, 0, 1, 2, 4))),

@@ -1,4 +1,4 @@
-"""Shipped for extensions of Quorate: strategies for Hypothesis, and contract suites for adapters.
+"""For extensions of Quorate: strategies for Hypothesis, and contract suites for adapters.
 
 No other module of the package imports this one.
 """

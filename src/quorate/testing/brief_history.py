@@ -1,11 +1,10 @@
-"""Brief random histories of planned starts: one small fleet, decided by the core alone.
+"""Plays brief random histories of planned starts on a small fleet, with the core alone.
 
-No engine and no store, so that a thousand of them take minutes; the history itself confirms that
-leases have stopped, at once, at their deadlines or late. Runs take between a tenth and ten times
-their declared duration, stop at once or slowly, and begin and end at the same instants as other
-runs. Some are decoys, which are cancelled while they wait. Nodes are drained and lost, budgets
-replaced, owners moved, and the clock jumps back. Every decision is entered into the books of
-promises.
+There is no engine and no store, so a thousand histories take minutes. The history itself confirms
+that leases have stopped: at once, at their deadlines or late. Runs take between a tenth and ten
+times their declared duration, stop at once or slowly, and begin and end at the same instants as
+other runs. Some runs are decoys, which are cancelled while they wait. Nodes are drained and lost,
+budgets replaced, owners moved, and the clock jumps back. ``PromiseBooks`` checks every decision.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from quorate.testing.promise_books import PromiseBooks
 OWNERS: Final = ("ant", "bee", "cat")
 STEP_MS: Final = 10 * MINUTE_MS
 STEPS: Final = 36
-"""How many steps a history has; runs arrive in the first two thirds."""
+"""The steps of a history; runs arrive in the first two thirds."""
 TENTHS: Final = (1, 5, 9, 10, 10, 10, 10, 15, 20, 30, 100)
-"""How long a run takes, in tenths of what it declared."""
+"""The real durations of runs, in tenths of the declared duration."""
 
 
 class BriefHistory:
@@ -64,7 +63,7 @@ class BriefHistory:
         self._open()
 
     def play(self) -> None:
-        """Play all of it; an assertion fails at the first promise that is broken."""
+        """Play the whole history; an assertion fails at the first firm start that is broken."""
         for step in range(1, STEPS + 1):
             at_ms = NOW_MS + step * STEP_MS
             self._tick_until(at_ms)
@@ -109,7 +108,7 @@ class BriefHistory:
                 continue
             since_ms, work_ms = self._ends_ms[name]
             if since_ms != record.since_ms:
-                # It has started, for the first time or anew.
+                # The run has started, for the first time or again.
                 said_ms = record.spec.expected_duration_ms or HOUR_MS
                 tenths = 10 if self._is_honest else self._chance.choice(TENTHS)
                 since_ms, work_ms = record.since_ms, max(STEP_MS, said_ms * tenths // 10)
@@ -134,7 +133,7 @@ class BriefHistory:
         self._do(Submit(spec), at_ms)
 
     def _disturb(self, at_ms: int) -> None:
-        """Do one thing that no run expects."""
+        """Make one random change: of nodes, budgets, owners, runs or the clock."""
         chance, state = self._chance, self._state
         nodes = sorted(state.nodes)
         command: Command

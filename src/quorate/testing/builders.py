@@ -1,4 +1,4 @@
-"""Builders for tests and benchmarks: small fleets, families and runs in a few words."""
+"""Builders for tests and benchmarks: small fleets, owners, budgets and runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def node(
 
 
 def fleet(domains: dict[str, int], *, gpus: int = 8, flavor: str = "H100") -> list[Node]:
-    """Return nodes of ``gpus`` that give each domain its GPUs; the last node may be smaller."""
+    """Return nodes of ``gpus`` GPUs, as many as each domain needs; the last may be smaller."""
     found = []
     for domain, total in domains.items():
         full, rest = divmod(total, gpus)
@@ -91,7 +91,7 @@ def lending(
     gpu_ms_max: int | None = None,
     recall_notice_ms: int | None = None,
 ) -> Lending:
-    """Return lending to ``to``, or to any owner."""
+    """Return terms of lending to the owners ``to``, or to any owner if ``to`` is empty."""
     return Lending(
         allow=True,
         to=to,

@@ -1,4 +1,4 @@
-"""The last change of each object, to check that a cause only names objects that have changed."""
+"""Records the last change of each object, so that a test can check the causes of moved starts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from quorate.model.specs import Budget, Node, Owner
 from quorate.model.state.state_view import StateView
 
 Named = tuple[str, str]
-"""An object by kind and name, as in causes; ("family", owner) stands for its parents."""
+"""An object by kind and name, as in causes; ("family", owner) stands for the owner's parents."""
 
 
 class Changes:
-    """Takes every event, numbered. An object that is applied unchanged has not changed."""
+    """Takes every event with its number. Applying an object unchanged is not a change."""
 
     def __init__(self) -> None:
         self._last: dict[Named, int] = {}
@@ -34,15 +34,15 @@ class Changes:
         self._budgets: dict[str, Budget] = {}
 
     def enter(self, number: int, event: Event) -> None:
-        """Record the objects that the event of this number changes."""
+        """Record the objects that event ``number`` changes."""
         for each in self._changed_by(event):
             self._last[each] = number
 
     def is_since(self, number: int, what: Named, owner: str, view: StateView) -> bool:
-        """Return whether an object has changed since an event, for a run of ``owner``.
+        """Return whether ``what`` has changed for a run of ``owner`` since event ``number``.
 
-        A payer has also changed if the parents of its owner or of the run's owner have; a quota
-        also if the parents of any owner have.
+        A payer also counts as changed if the parents of its owner or of the run's owner have
+        changed, and a quota if the parents of any owner have changed.
         """
         kind, name = what
         found = {what}

@@ -1,9 +1,8 @@
 """Checks the answers that clients got from a ledger: one order of all requests must explain them.
 
 Clients submit, cancel and read runs, several at once, while machines and links fail. Each request
-is one ``Operation``: when it was sent, when it was answered, and the answer, or none if the client
-does not know whether it was carried out. ``check_history`` returns everything that no order
-explains:
+is one ``Operation``: the instants at which it was sent and answered, and the answer, if the client
+got one. ``check_history`` returns everything that no order explains:
 
 - for each run, the answers are those of one copy that carries out one request at a time, each at
   one instant between its sending and its answer (linearizability; a request without an answer may
@@ -35,7 +34,7 @@ from quorate.model.events import Event, Outcome, RunEnded, RunSubmitted
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A run in the view of a client: whose submission made it, and whether it is over."""
+    """A run as clients see it: the submission that made it, and whether it has ended."""
 
     nonce: str
     is_over: bool = False
@@ -43,7 +42,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A client submits the run with a nonce of its own."""
+    """A client submits the run, with its own nonce."""
 
     nonce: str
 
@@ -68,15 +67,15 @@ class Verdict(Enum):
 
     DONE = "done"
     UNCHANGED = "unchanged"
-    """It was carried out before: the same submission, or the run is cancelled already."""
+    """The write was carried out before: the same submission, or the run is already cancelled."""
     TAKEN = "taken"
-    """Another submission made a run of that name."""
+    """Another submission made a run with the same name."""
     MISSING = "missing"
-    """There is no such run to cancel."""
+    """The run to cancel does not exist."""
     REFUSED = "refused"
-    """The submission was refused, and the name is free: a quota, for example."""
+    """The submission was refused, by a quota for example; the run's name is still free."""
     FAILED = "failed"
-    """An error says that nothing was recorded."""
+    """The answer was an error, and nothing was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a read: the run (None: no such run), in a state of ``seq`` at least."""
+    """The answer to a read: the run (None: no such run), in a state at or after ``seq``."""
 
     copy: Copy | None
     seq: int
@@ -103,8 +102,8 @@ class Operation:
     """One request of ``client`` about ``run``, from ``sent`` to ``answered``.
 
     Both are instants of one clock, in any unit. ``answered`` and ``answer`` are None if the client
-    got no answer. A request that was repeated with one request key until it was answered is one
-    operation; repeated without a key, it is several.
+    got no answer. A request that is repeated with the same idempotency key is one operation;
+    without a key, each repetition is an operation.
     """
 
     client: str
@@ -115,7 +114,7 @@ class Operation:
     answer: Answer | None
 
     def __post_init__(self) -> None:
-        """Check that the answer fits the request, and comes after it."""
+        """Check that the answer has the type for the request, and comes after the request."""
         assert (self.answered is None) == (self.answer is None), self
         assert self.answered is None or self.answered >= self.sent, self
         if self.answer is not None:
@@ -124,7 +123,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Obeyed:
-    """One order that an executor carried out, of the leader of ``term``."""
+    """An order from the leader of ``term`` that an executor carried out."""
 
     term: int
     lease: str
@@ -132,7 +131,7 @@ class Obeyed:
 
 
 def check_history(operations: Sequence[Operation], events: Sequence[Event]) -> list[str]:
-    """Return all faults, as sentences: ``events`` is the ledger from its first event on."""
+    """Return all faults as sentences; ``events`` is the ledger from its first event on."""
     found: list[str] = []
     by_run: dict[str, list[Operation]] = {}
     for each in operations:
@@ -147,10 +146,10 @@ def check_history(operations: Sequence[Operation], events: Sequence[Event]) -> l
 
 
 def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
-    """Return the operation about one run whose answer no order explains; None if there is none.
+    """Return the operation on one run whose answer no order explains, or None.
 
-    If there are several, it is the one that was answered first. All ``operations`` are about that
-    run.
+    Of several such operations, return the one that was answered first. All ``operations`` are about
+    the same run.
     """
     moments = [(each.sent, 0, number) for number, each in enumerate(operations)]
     moments += [
@@ -164,7 +163,7 @@ def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
     ways: set[_Way] = {(None, frozenset())}
     for _, is_answer, number in moments:
         if not is_answer:
-            # A read without an answer says nothing.
+            # A read without an answer gives no information.
             if operations[number].answer is not None or not isinstance(
                 operations[number].request, Read
             ):
@@ -178,7 +177,7 @@ def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
 
 
 def check_orders(obeyed: Iterable[Obeyed]) -> list[str]:
-    """Return the faults of the orders that one executor carried out, in their order."""
+    """Return the faults in the orders that one executor carried out, given in their order."""
     found: list[str] = []
     newest = 0
     started: set[str] = set()
@@ -203,9 +202,9 @@ _Way = tuple[Copy | None, frozenset[int]]
 
 
 def after(copy: Copy | None, request: Request, answer: Answer | None) -> list[Copy | None]:
-    """Return the possible states of the run after ``request`` was answered so; none if impossible.
+    """Return the possible states of the run after ``request`` got ``answer``; none if impossible.
 
-    A write without an ``answer`` is carried out, whatever its answer would have been.
+    A write without an ``answer`` counts as carried out, with any possible answer.
     """
     if isinstance(request, Read):
         is_so = request.may_lag or (isinstance(answer, Found) and answer.copy == copy)
@@ -240,7 +239,7 @@ def _written(copy: Copy | None, request: Submit | Cancel) -> tuple[Copy | None, 
 def _carried_out(
     ways: set[_Way], under_way: set[int], operations: Sequence[Operation], number: int
 ) -> set[_Way]:
-    """Return the ways in which operation ``number`` is carried out, with that number removed."""
+    """Return the states after operation ``number``, which is then no longer pending."""
     finished: set[_Way] = set()
     seen = set(ways)
     waiting = list(ways)
@@ -252,7 +251,7 @@ def _carried_out(
         for other in under_way - done:
             each = operations[other]
             for then in after(copy, each.request, each.answer):
-                # A request without an answer that changes nothing need not be carried out.
+                # A request without an answer that changes nothing can be left out.
                 if each.answer is None and then == copy:
                     continue
                 way = (then, done | {other})
@@ -266,7 +265,7 @@ def _carried_out(
 
 
 def _against_ledger(by_run: dict[str, list[Operation]], events: Sequence[Event]) -> Iterator[str]:
-    """Yield writes acknowledged but not once in the ledger, and records that no client sent."""
+    """Yield acknowledged writes that the ledger lacks or repeats, and records of no request."""
     submitted: dict[str, list[tuple[int, str]]] = {}
     cancelled: dict[str, list[tuple[int, str]]] = {}
     for seq, event in enumerate(events, start=1):
@@ -295,7 +294,7 @@ def _read_as_recorded(
     cancelled: Sequence[tuple[int, str]],
     last_seq: int,
 ) -> Iterator[str]:
-    """Yield how a read differs from the ledger at the sequence that it names, and ever after."""
+    """Yield a fault if the ledger never has the answer of a read, from the read's sequence on."""
     if found.seq > last_seq:
         yield f"{_told(each)} is as of {found.seq}, and the ledger ends at {last_seq}"
         return
@@ -325,7 +324,7 @@ def _recorded(
     sent: Sequence[tuple[Operation, str]],
     recorded: Sequence[tuple[int, str]],
 ) -> Iterator[str]:
-    """Yield how the records of one run differ from the answers to its clients."""
+    """Yield the differences between the ledger's records of one run and the answers to clients."""
     if len(recorded) > 1:
         at = ", ".join(str(seq) for seq, _ in recorded)
         yield f"run {run}: its {what} is in the ledger {len(recorded)} times, at {at}"
@@ -337,7 +336,7 @@ def _recorded(
         if not isinstance(done, Written) or done.verdict is not Verdict.DONE:
             continue
         assert done.seq is not None, each
-        # The events of one request may begin with due work.
+        # The events of a request may begin with the events of due work.
         if not any(mark == nonce and seq >= done.seq for seq, mark in recorded):
             yield f"run {run}: its {what} was acknowledged at {done.seq} and is not in the ledger"
 
@@ -354,7 +353,7 @@ def _may_have_done(each: Operation) -> bool:
 
 
 def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
-    """Yield sequences that do not follow the order in which requests were answered and sent."""
+    """Yield requests whose sequence contradicts an answer received before they were sent."""
     answered = sorted(
         (each.answered, number)
         for number, each in enumerate(operations)

@@ -1,8 +1,8 @@
-"""Hypothesis strategies for everything a ledger holds.
+"""Hypothesis strategies for everything in a ledger.
 
-``events()`` draws any event, ``histories()`` a list of them whose time never runs back. Values have
-the right types and stay within the bounds of ``model/amounts.py``; they need not make sense
-together, because codecs and stores must not depend on that.
+``events()`` draws any event, ``histories()`` a list of events in order of time. Values have the
+right types and stay within the bounds of ``model/amounts.py``. They may contradict each other,
+because codecs and stores must not depend on consistent values.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ def _plans() -> st.SearchStrategy[ev.Event]:
 
 
 def _conflicts() -> st.SearchStrategy[ev.Event]:
-    """Return a strategy for conflicts, declared and settled, and the lottery they draw by."""
+    """Return a strategy for events of conflicts and of the lottery."""
     token = st.builds(ev.Token, owner=names, run=names, gpus=gpus, nonce=texts)
     cut = st.builds(
         ev.Cut,
@@ -432,7 +432,7 @@ def _conflicts() -> st.SearchStrategy[ev.Event]:
 
 
 def _requests() -> st.SearchStrategy[ev.Event]:
-    """Return a strategy for requests that are kept, and access tokens."""
+    """Return a strategy for events of idempotency keys and of access tokens."""
     digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
     return st.one_of(
         st.builds(
@@ -463,7 +463,7 @@ def _requests() -> st.SearchStrategy[ev.Event]:
 
 
 def _rounds() -> st.SearchStrategy[ev.Event]:
-    """Return a strategy for rounds of pools, and for steps that were counted."""
+    """Return a strategy for events of rounds and of reported steps."""
     numbers = st.lists(amounts, max_size=2).map(tuple)
     share = st.builds(ev.RoundShare, names, numbers, numbers, st.integers(0, 7))
     meant = st.lists(st.tuples(names, gpus), max_size=1).map(tuple)
@@ -545,7 +545,7 @@ def events() -> st.SearchStrategy[ev.Event]:
 
 
 def histories(*, min_size: int = 1, max_size: int = 8) -> st.SearchStrategy[list[ev.Event]]:
-    """Return a strategy for lists of events in an order that time allows."""
+    """Return a strategy for lists of events in order of time."""
     return st.lists(events(), min_size=min_size, max_size=max_size).map(_in_order)
 
 

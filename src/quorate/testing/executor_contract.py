@@ -41,18 +41,18 @@ from quorate.ports.executor_port import (
 from quorate.testing.lease_orders import lease_started, start_lease
 
 CODE_FAILED = 3
-"""The code with which work exits that fails."""
+"""The exit code of work that fails."""
 LASTS_MS = 200
-"""How long work takes that ends by itself, unless a test says otherwise."""
+"""The default duration of work that ends by itself."""
 NOTICE_MS = 1_000
-"""How long work has to stop."""
+"""The default time that work has to stop."""
 GRACE_MS = 2 * NOTICE_MS
 LATE_MS = 6 * NOTICE_MS
-"""How long work takes that ends after other work, even if a busy machine starts the other later."""
+"""The duration of work that ends after other work, even if a busy machine delays the other."""
 LONG_MS = 600_000
 POLL_MS = 20
 WAITS_MAX = 20_000
-"""How often a test waits for one condition."""
+"""The most times that a test waits for one condition."""
 
 
 def refuses(order: Callable[[], None]) -> bool:
@@ -68,15 +68,15 @@ class Work(StrEnum):
     """The behaviour of a run's work in these tests."""
 
     ENDS = "ends"
-    """It exits with 0 after ``lasts_ms``."""
+    """The work exits with 0 after ``lasts_ms``."""
     FAILS = "fails"
-    """It exits with ``CODE_FAILED`` after ``lasts_ms``."""
+    """The work exits with ``CODE_FAILED`` after ``lasts_ms``."""
     STAYS = "stays"
-    """It goes on until it is stopped, and then exits."""
+    """The work goes on until it is stopped, and then exits."""
     DEFIES = "defies"
-    """It goes on until it is killed."""
+    """The work ignores stops, and goes on until it is killed."""
     COUNTS = "counts"
-    """It reports steps, and goes on until it is stopped."""
+    """The work reports steps, and goes on until it is stopped."""
 
 
 class ExecutorContract(ABC):
@@ -87,7 +87,7 @@ class ExecutorContract(ABC):
     ledger = "contract"
     """The ledger that the executors of a test work for."""
     wipes_nodes = True
-    """Whether it wipes nodes itself; otherwise an operator does, and records it in the ledger."""
+    """Whether the executor wipes nodes; otherwise an operator wipes them and records the wipe."""
 
     @abstractmethod
     def make_executor(self) -> ServedExecutor:
@@ -103,7 +103,7 @@ class ExecutorContract(ABC):
 
     @abstractmethod
     def now_ms(self) -> int:
-        """Return the time on the clock of deadlines."""
+        """Return the time on the clock that deadlines use."""
 
     @abstractmethod
     def let_time_pass(self, until_ms: int | None) -> None:
@@ -149,7 +149,7 @@ class ExecutorContract(ABC):
         return start_lease(run, fact, grace_ms=GRACE_MS)
 
     def stop(self, lease: str, *, within_ms: int = LONG_MS) -> StopLease:
-        """Return the order to stop ``lease`` within that time from now."""
+        """Return the order to stop ``lease`` within ``within_ms`` from now."""
         return StopLease(lease, self.now_ms() + within_ms)
 
     def until(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
@@ -164,7 +164,7 @@ class ExecutorContract(ABC):
         raise AssertionError(f"{what}: {executor.reports()}")
 
     def poll(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
-        """Let time pass until ``look()`` is true; the executor does not report this condition."""
+        """Let time pass until ``look()`` is true; the executor reports no such condition."""
         for _ in range(WAITS_MAX):
             if look():
                 return
@@ -193,7 +193,7 @@ class ExecutorContract(ABC):
         self.poll(executor, lambda: refuses(order), "orders of an older term are refused")
 
     def rest(self, executor: ServedExecutor, for_ms: int) -> None:
-        """Let ``for_ms`` pass, and read the reports as often as the executor asks for it."""
+        """Let ``for_ms`` pass, and read the reports whenever the executor wakes the service."""
         until_ms = self.now_ms() + for_ms
         while self.now_ms() < until_ms:
             executor.reports()
@@ -233,7 +233,7 @@ class ExecutorContract(ABC):
         self.rest(executor, NOTICE_MS)
         assert self.is_at_work("r")
         assert self.starts_of("r") == 1
-        # An executor need not know whether work has begun; if it reports that, it is true.
+        # An executor need not report that work has begun, but a report must be true.
         asked = ("r", "unknown")
         self.until(
             executor,
@@ -524,7 +524,7 @@ class ExecutorContract(ABC):
     def test_work_that_ends_while_no_service_runs_is_reported_by_the_next_one(self) -> None:
         order = self.start("r/0", Work.ENDS, lasts_ms=NOTICE_MS)
         executor = self.opened(order)
-        # It may be over before it is examined.
+        # The work may end before the test examines it.
         self.poll(executor, lambda: self.starts_of("r") == 1, "r has begun")
         again = self.reopen(executor)
         if self.outlives_service:

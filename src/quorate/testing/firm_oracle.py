@@ -1,8 +1,9 @@
-"""Firm places checked by brute force: every instant, every lease, nothing cached.
+"""Checks firm places by brute force: at every instant, with every lease, without a cache.
 
-Independent of ``core/planning``: it adds up the resources of each lease and each firm place at each
-instant at which they change. Knows GPUs and whole nodes by domain; payers, their lending, and caps,
-by GPUs at once and by GPU-hours; hard quotas of runs and of nodes.
+A firm place is the recorded time, domains and payers of a firm start. This module does not use
+``core/planning``: it adds up the resources of all leases and firm places at each instant at which
+they change. The resources are GPUs and whole nodes by domain, the concurrency and GPU-hours of
+payers, lending and caps, and hard quotas of runs and nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A firm place: its run, start, place and payers."""
+    """A firm place: the run, and the start, domains and payers that were recorded for it."""
 
     run: str
     start_ms: int
@@ -33,11 +34,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """The objects put back for a trial: leases taken as ended, nodes as ready, limits as unbounded.
+    """Assumptions for a trial: leases have ended, nodes are ready, and limits do not bind.
 
-    ``limits`` are named by (kind, name), and so are domains whose nodes have changed.
-    ``unrecalled`` are recalled leases that count until their declared ends, as if not recalled.
-    ``gone_ms`` has leases that have ended from an instant on.
+    ``limits`` names limits by (kind, name), and also domains whose nodes have changed.
+    ``unrecalled`` has recalled leases that are assumed to last until their declared ends.
+    ``gone_ms`` has leases with the instant from which they are assumed to have ended.
     """
 
     leases: frozenset[str] = frozenset()
@@ -48,7 +49,7 @@ class PutBack:
 
 
 def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
-    """Return the firm places of ``view`` that count on no conflict, oldest first."""
+    """Return the firm places of ``view`` whose room does not come from a conflict, oldest first."""
     found = []
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].seq):
         if record.planned_start_ms is None or record.by_conflict or name in without:
@@ -63,7 +64,7 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
 def lacking(
     view: StateView, place: Place, others: Collection[Place], put_back: PutBack | None = None
 ) -> list[str]:
-    """Return what ``place`` lacks beside ``others`` and running leases, after ``put_back``."""
+    """Return what ``place`` lacks beside ``others`` and open leases, under ``put_back``."""
     back = put_back or PutBack()
     return list(_lacking(view, place, others, back))
 
@@ -99,7 +100,7 @@ def _lacking(
 
 
 def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
-    """Yield the domains in which a place leaves part of a node, if the pool gives whole nodes."""
+    """Yield the domains in which a place uses part of a node of a pool that gives whole nodes."""
     run = view.runs[place.run].spec
     if not view.pools[run.pool].whole_nodes:
         return
@@ -119,7 +120,7 @@ def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
 def _unpaid(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield what payers of a place, their lending and their caps lack for ``there`` together."""
+    """Yield what the payers of a place, their lending and caps lack for all of ``there``."""
     caps = dict[CapId, None]()
     for share in place.payers:
         payer, account = share.payer, view.envelopes[share.payer]
@@ -146,7 +147,7 @@ def _unpaid(
 def _over_caps(
     view: StateView, caps: Iterable[CapId], there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield what ``caps`` lack for ``there`` together."""
+    """Yield what ``caps`` lack for all places of ``there``."""
     for cap in caps:
         if ("cap", cap) in back.limits:
             continue
@@ -175,9 +176,9 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield how many nodes each owner above a place is short of, if as few as possible are used.
+    """Yield how many nodes over quota each owner above a place is, with as few nodes as possible.
 
-    If nodes are shared, GPUs that the owner's family does not use on its nodes are used first.
+    If nodes can be shared, unused GPUs of nodes that the owner already holds are used first.
     """
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -203,7 +204,7 @@ def _nodes_short(
 
 
 def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[str, int]:
-    """Return the nodes that leases below ``owner`` hold at ``at_ms``, and how many GPUs of each."""
+    """Return the GPUs per node that leases of ``owner`` and owners below it hold at ``at_ms``."""
     used = dict[str, int]()
     for name, lease in view.leases.items():
         is_claim = view.runs[lease.fact.run].spec.sensitive
@@ -217,7 +218,7 @@ def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[
 def _runs_left(
     view: StateView, place: Place, at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield how many more runs each owner that bounds a place allows at ``at_ms``."""
+    """Yield how many more runs the quota of each owner above a place allows at ``at_ms``."""
     limits = dict[str, int]()
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -235,7 +236,7 @@ def _runs_left(
         _lineage(view, name)
         for name in running
         if view.runs[name].phase is Phase.RUNNING
-        and not view.runs[name].spec.sensitive  # A claim counts as no run.
+        and not view.runs[name].spec.sensitive  # A claim does not count as a run.
     ]
     for owner, limit in limits.items():
         yield owner, limit - sum(owner in family for family in counted)
@@ -256,7 +257,8 @@ def _lineage(view: StateView, run: str) -> set[str]:
 def _still_pays(view: StateView, place: Place, share: Share) -> bool:
     """Return whether a payer may pay for a run.
 
-    It is in the family of the run's owner or lends to it, and its window is open then.
+    A payer may pay if it is in the family of the run's owner or lends to it, and its window is open
+    at the start.
     """
     owner = view.runs[place.run].spec.owner
     account = view.envelopes[share.payer]
@@ -311,9 +313,9 @@ def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBac
 
 
 def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
-    """Return the GPUs of filled spares that have come back to ``node`` by ``at_ms``.
+    """Return the GPUs on ``node`` of spares whose fillers have left by ``at_ms``.
 
-    A spare whose filler is put back counts as never filled.
+    A spare counts as never filled if ``back`` has the filler's lease.
     """
     found = 0
     for pledge in view.pledges.values():
@@ -329,10 +331,10 @@ def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
 
 
 def _over_ms(view: StateView, run: str, back: PutBack) -> int:
-    """Return when ``run`` is expected to end: with the last lease that works for it.
+    """Return the expected end of ``run``: the end of its last lease other than a spare.
 
-    Leases that are put back do not count, and those that are stopping only if no other is left: a
-    lease of a drained node may stop later than its run ends.
+    Leases in ``back`` do not count. Stopping leases count only if no other lease is left, because a
+    lease on a drained node may stop after the end of its run.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING:
@@ -364,7 +366,7 @@ def _used(
 
 
 def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
-    """Return when a lease is expected to end, by the rungs in docs/design/planning.md."""
+    """Return when a lease is expected to end, by the rules in docs/design/planning.md."""
     gone_ms = back.gone_ms.get(lease.fact.lease)
     end_ms = _expected_ms(view, lease, back)
     return end_ms if gone_ms is None else min(end_ms, gone_ms)
@@ -392,11 +394,11 @@ def _expected_ms(view: StateView, lease: Lease, back: PutBack) -> int:
 
 
 def is_counted(view: StateView, place: Place) -> bool:
-    """Return whether a place that lacks nothing by counting certainly holds its run.
+    """Return whether a place with enough GPUs by number certainly has room for its run.
 
-    False if the run or a payer selects racks, in a pool of whole nodes of several sizes, or under a
-    quota of shared nodes: there it matters which GPUs of the domain are free, and the run may not
-    start although enough of them are.
+    Return False if the run or a payer selects racks, if the pool gives whole nodes of several
+    sizes, or if a node quota bounds shared nodes. In these cases it matters which GPUs of the
+    domain are free, not only how many.
     """
     run = view.runs[place.run].spec
     lines = [view.envelopes[share.payer].spec.selector for share in place.payers]
@@ -416,9 +418,9 @@ def is_counted(view: StateView, place: Place) -> bool:
 def stoppable(view: StateView, place: Place) -> frozenset[str]:
     """Return the leases that are past their declared end and may be stopped for ``place``.
 
-    They are marked as backfill, started after the run of the place began to wait, and are past
-    their declared ends one grace before the start. For a run that was stopped because it overstayed
-    there are none.
+    These leases are marked as backfill, started after the run of the place began to wait, and are
+    past their declared ends one grace before the planned start. No lease is stoppable for a run
+    that was itself stopped for overstaying.
     """
     waiting_seq = view.runs[place.run].waiting_seq
     found = set[str]()
@@ -441,10 +443,10 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
 
 
 def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> PutBack:
-    """Return the leases that may be stopped for ``place``, or for others in one of its domains.
+    """Return the leases that may be stopped for ``place`` or other places in its domains.
 
-    All places that overlap there are short if their sum does not fit, so a lease is stopped for any
-    of them for which it may be, and is gone when that one starts.
+    If overlapping places do not fit together, all of them lack room. A lease may then be stopped
+    for any of these places, and has ended when that place starts.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
     gone_ms = dict[str, int]()
@@ -462,10 +464,10 @@ def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> PutB
 
 
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:
-    """Return the leases that had to be stopped for ``place`` by now, and were not.
+    """Return the leases that should have been stopped for ``place`` by now, but were not.
 
-    These are the leases that may be stopped for it and have less than one grace left before its
-    start, if it lacks room even when all those with more time left are stopped.
+    These are stoppable leases with less than one grace left before the planned start of ``place``,
+    if ``place`` lacks room even after all stoppable leases with more time left are stopped.
     """
     may_stop = stoppable(view, place)
     late = {n for n in may_stop if place.start_ms - view.leases[n].grace_ms < view.at_ms}

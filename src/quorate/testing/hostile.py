@@ -6,15 +6,16 @@ MIB = 1024 * 1024
 
 
 def _filled(unit: str, length: int, before: str, after: str) -> str:
-    """Return ``unit`` between ``before`` and ``after``, as often as ``length`` allows."""
+    """Return ``before``, as many times ``unit`` as ``length`` allows, and ``after``."""
     times = (length - len(before) - len(after)) // len(unit)
     return before + (unit * times).rstrip(", ") + after
 
 
 def hostile_yaml(length: int = MIB) -> dict[str, str]:
-    """Return YAML texts of about ``length`` characters, by the reason of their cost.
+    """Return YAML texts of about ``length`` characters, keyed by the reason why they are costly.
 
-    Many are refused. None begins with a bracket: such a text is JSON.
+    Many of the texts are refused. None begins with a bracket, because a text with a bracket is read
+    as JSON.
     """
     keys = length // 16
     node = "apiVersion: quorate/v1\nkind: Node\nmetadata: {name: n}\nspec:\n  gpus: 8\n---\n"
@@ -61,7 +62,7 @@ def _listed(unit: str, length: int) -> str:
 
 
 def hostile_json(length: int = MIB) -> dict[str, bytes]:
-    """Return bodies of about ``length`` bytes, by the reason of their cost."""
+    """Return bodies of about ``length`` bytes, keyed by the reason why they are costly."""
     keys = length // 12
     named = ",".join(f'"{number:07x}":1' for number in range(keys))
     found = {

@@ -1,10 +1,11 @@
-"""An inspection: a trial of one seed, checked in every way while it runs.
+"""Inspections: trials of one seed that are checked while they run.
 
-After every commit the invariants of the touched objects hold, now and then those of the whole
-state; a second tick at the same instant changes nothing; the executor gets no impossible order. A
-repeated request gets the first response and changes nothing. After every crash all acknowledged
-requests are still recorded. At the end the whole history is audited, replayed and compared, and no
-run hangs. Everything that happened is counted, so that a test can require each kind.
+After every commit, an inspection checks the invariants of the changed objects, and sometimes of the
+whole state; that a second tick at the same instant changes nothing; and that the executor gets no
+impossible order. A repeated request must get the first response and change nothing. After every
+crash, all acknowledged requests must still be recorded. At the end, the whole history is audited,
+replayed and compared, and no run may hang. Each kind of event is counted, so that a test can
+require it.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from quorate.testing.shrinking import Deed, unsettled
 from quorate.testing.states import same
 
 SWEEP_EVERY: Final = 20
-"""After how many commits the whole state is checked, not only the touched objects."""
+"""The whole state, not only the changed objects, is checked after this many commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something that can happen: an event kind, a reason or a refusal, by its stable name."""
+    """A kind of event, a reason or a refusal, by its stable name."""
 
     what: str
     name: str
@@ -57,9 +58,9 @@ class Happened:
 
 @dataclass(slots=True)
 class Findings:
-    """The result of a seed. ``failure`` is the full text of its failure; empty if it passed.
+    """The result of a seed. ``failure`` is the full text of its failure, empty if it passed.
 
-    ``deeds`` are the commands until it failed, so that the failure can be made smaller.
+    ``deeds`` has the commands up to the failure, so that ``shrink`` can shorten them.
     """
 
     seed: int
@@ -69,21 +70,21 @@ class Findings:
     moved_later: int = 0
     """How often a firm start moved later."""
     shared_slack: int = 0
-    """How many of these moves came of slack that a younger lease shared with one that overran."""
+    """How many of these moves needed a younger lease that used slack of an overdue lease."""
     deeds: tuple[Deed, ...] = ()
 
 
 def inspect(seed: int, size: Size | None = None) -> Findings:
-    """Return the findings of the trial of ``seed``, however it ends."""
+    """Return the findings of the trial of ``seed``, whether it passes or fails."""
     return _found(Inspection(seed, size))
 
 
 def inspect_rounds(
     seed: int, size: Size | None, policies: Mapping[str, PoolPolicy], *, with_pairs: bool = False
 ) -> Findings:
-    """Return the findings of a trial in which a pool shares in rounds, by one of ``policies``.
+    """Return the findings of a trial in which a pool shares in rounds under one of ``policies``.
 
-    ``with_pairs``: the pool knows types of jobs that can share GPUs.
+    With ``with_pairs``, the pool has types of jobs that can share GPUs.
     """
     draw = partial(draw_round_world, policies=tuple(policies), with_pairs=with_pairs)
     inspection = Inspection(seed, size, draw)
@@ -116,12 +117,12 @@ class Inspection:
         self._unanswered = 0
 
     def run(self) -> None:
-        """Run the trial, and check all of it at the end."""
+        """Run the trial, and check the whole history at the end."""
         self.trial.run()
         self._look_back()
 
     def count_moves(self) -> None:
-        """Enter into the findings how often firm starts moved later, and how often by sharing."""
+        """Record how often firm starts moved later, and how often because of shared slack."""
         self.findings.moved_later = self._books.moved_later
         self.findings.shared_slack = self._books.shared_slack
 
@@ -134,7 +135,7 @@ class Inspection:
         self._unanswered = len(commands)
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
-        """Count what happened, and check that a tick leaves nothing for a second one."""
+        """Count the events, and check that a second tick would record nothing."""
         decision = receipt.decision
         for refusal in decision.refusals:
             self.findings.happened[Happened("refusal", refusal.code.value)] += 1
@@ -152,7 +153,7 @@ class Inspection:
             assert due_ms is None or due_ms > view.at_ms, ("left undone", due_ms)
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """Check the invariants of the touched objects, and now and then of the whole state."""
+        """Check the invariants of the changed objects, and sometimes of the whole state."""
         self._unanswered = 0
         events = [event for receipt in receipts for event in receipt.decision.events]
         _expect_none(check_touched(view, events))
@@ -173,7 +174,7 @@ class Inspection:
         now_ms = max(view.at_ms, self.trial.timeline.clock.now_ms())
         self.deeds.append(Deed(now_ms, None))
         _expect_none(sweep(view))
-        self._read_on(view)  # What was committed, and not answered, was decided all the same.
+        self._read_on(view)  # A committed decision counts even if its answer was lost.
         self._books.shaken(now_ms)
         if self._answered:
             last = self._answered[max(self._answered)]
@@ -191,7 +192,7 @@ class Inspection:
         return engine
 
     def _read_on(self, view: StateView) -> None:
-        """Read the new blocks, and check that every promise in them is kept."""
+        """Read the new blocks, and check the rules of ``PromiseBooks`` for them."""
         blocks = self.trial.store.blocks(from_height=self._read.height + 1)
         for head, events in open_blocks(blocks, after=self._read):
             self._read = head

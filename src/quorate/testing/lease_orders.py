@@ -1,4 +1,4 @@
-"""Leases for tests of executors: the orders that a ledger would give, in a few words."""
+"""Builds the orders to start leases, for tests of executors."""
 
 from __future__ import annotations
 

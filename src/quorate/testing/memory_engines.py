@@ -1,4 +1,4 @@
-"""Engines for tests: a whole ledger in memory, and a clock that is set by the test."""
+"""Engines for tests: a ledger in memory, and a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from quorate.loop.engine import Engine
 from quorate.testing.builders import NOW_MS
 
 LOTTERY_SECRET: Final = b"the secret that only tests know."
-"""A secret of the right length, which is public."""
+"""A secret of the right length; it is public, so only tests may use it."""
 LOTTERY_LENGTH: Final = 1_000
-"""How many lotteries the chain serves: few, so that an engine is made quickly."""
+"""The number of lotteries in the chain: few, so that an engine is made quickly."""
 
 
 @dataclass(slots=True)
 class HandClock:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     ms: int = NOW_MS
 
     def now_ms(self) -> int:
-        """Return the time it was set to."""
+        """Return the time to which the clock is set."""
         return self.ms
 
 

@@ -1,4 +1,4 @@
-"""Output kept in memory: the simplest implementation of the logs port."""
+"""The output of runs in memory: the simplest implementation of the logs port."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ class _Sink:
 
 
 class MemoryOutbox:
-    """An outbox with the lifetime of this object. For one thread."""
+    """An outbox in memory, for one thread."""
 
     def __init__(self) -> None:
         self._sinks: dict[str, _Sink] = {}
 
     def cursor(self, sink: str) -> int:
-        """Return the last event from which ``sink`` has taken parcels in."""
+        """Return the sequence of the last event from which ``sink`` has made parcels."""
         return self._of(sink).cursor
 
     def head(self, sink: str) -> bytes:
@@ -52,7 +52,7 @@ class MemoryOutbox:
         box.done = {key: seq for key, seq in box.done.items() if seq >= oldest}
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line that is due."""
+        """Return the first parcel of each line, if it is due."""
         box = self._of(sink)
         waits_ms = {one.key: box.due_ms[one.key] - now_ms for one in self._first(box)}
         found = [one for one in self._first(box) if not 0 < waits_ms[one.key] <= BACK_OFF_MS_MAX]
@@ -62,13 +62,13 @@ class MemoryOutbox:
         ]
 
     def delivered(self, sink: str, key: str) -> None:
-        """Forget the parcel and keep its key."""
+        """Remove a delivered parcel, and keep its key."""
         line = self._removed(sink, key)
         if line is not None:
             self._of(sink).failing.pop(line, None)
 
     def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
-        """Count one more attempt; return when it is due again."""
+        """Count one more attempt; return when the parcel is due again."""
         box = self._of(sink)
         assert key in {one.key for one in self._first(box)}, (sink, key)
         at = next(n for n, one in enumerate(box.parcels) if one.key == key)
@@ -79,7 +79,7 @@ class MemoryOutbox:
         return box.due_ms[key]
 
     def given_up(self, sink: str, key: str) -> None:
-        """Forget a parcel that will not be delivered."""
+        """Remove a parcel that will not be delivered."""
         line = self._removed(sink, key)
         box = self._of(sink)
         if line is not None and all(one.line != line for one in box.parcels):

@@ -4,10 +4,10 @@
         def make_outbox(self) -> Outbox: ...
         def reopen(self, outbox: Outbox) -> Outbox: ...
 
-Run with pytest. Crashes are the adapter's own tests: they need its process.
+Run with pytest. The adapter's own tests cover crashes, because they need its process.
 """
 
-# ruff: noqa: D102, PLR2004 - a test's name states the one behaviour it checks, its numbers how
+# ruff: noqa: D102, PLR2004 - a test's name states what it checks; its numbers are test data
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IDLE = Waiting(parcels=0, since_ms=None, lines_failing=0, trouble="", trouble_ms
 
 
 def parcel(key: str, line: str = "ml", seq: int = 1) -> Parcel:
-    """Return a parcel that was made at ``seq``."""
+    """Return a parcel made from event ``seq``."""
     return Parcel(key=key, line=line, body=f"body of {key}".encode(), seq=seq, at_ms=seq)
 
 
@@ -204,6 +204,6 @@ class OutboxContract(ABC):
 
 
 def check_back_off(key: str, attempts: int) -> None:
-    """Assert the promises of ``back_off_ms``."""
+    """Assert the contract of ``back_off_ms``."""
     longest_ms = min(BACK_OFF_MS_MIN * 2 ** (attempts - 1), BACK_OFF_MS_MAX)
     assert longest_ms * 3 // 4 <= back_off_ms(key, attempts) <= longest_ms

@@ -1,9 +1,9 @@
 """The books of promises and conflicts: rules that every history must keep, checked per block.
 
-They do not depend on how the core plans. A firm start is late only if something else was late, lost
-or changed since it was recorded. A conflict is drawn in a later block than the one that declares
-it, by a seed that was fixed then. Every run that may be drawn has entered. Room that was cleared
-for a reservation is used.
+The rules do not depend on how the core plans. A firm start is late only if, since it was recorded,
+another object was late, lost or changed. A conflict is drawn in a later block than the one that
+declares it, with the seed that the declaration fixed. Every run that may be drawn has a token. A
+reservation uses the room that a conflict made for it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from quorate.testing.firm_oracle import (
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
 OBJECTS_MAX: Final = 16
-"""The most objects that a cause names."""
+"""The maximum number of objects in a cause."""
 _CALLED_OFF: Final = (
     MoveCode.CONFLICT_CALLED_OFF,
     MoveCode.CONFLICT_NO_HEADROOM,
@@ -77,13 +77,13 @@ _CALLED_OFF: Final = (
     MoveCode.CONFLICT_CLEARING,
 )
 _NO_SEQ: Final = 1 << 62
-"""Later than any event: no lease is stopped for a run that has itself overstayed."""
+"""An instant after every event, for runs that overstayed: no lease is stopped for them."""
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 
 @dataclass(slots=True)
 class _Promise:
-    """A firm start as it was last recorded, and whether a decision was made when it was due."""
+    """A firm start as last recorded, and the decisions made when it was due."""
 
     made: ReservationMade
     planned_ms: int | None
@@ -91,16 +91,16 @@ class _Promise:
     place: Slice
     payers: tuple[Share, ...]
     recorded: int
-    """The number of the event that wrote it."""
+    """The number of the event that recorded the start."""
     due_ms: int | None
-    """When it has to start: as planned or, if no decision was made then, at the next one."""
+    """When the run must start: as planned or, if no decision was made then, at the next one."""
     missed_ms: int | None = None
-    """The next decision, if none was made when the start was due: it is excused until then."""
+    """If no decision was made at the due instant: the next decision, which may make the start."""
 
 
 @dataclass(slots=True)
 class _Cleared:
-    """Room that a conflict made for a reservation: the leases cut, and the changes until then."""
+    """Room that a conflict made for a reservation: the leases cut, and the last event before."""
 
     conflict: str
     leases: tuple[str, ...]
@@ -108,9 +108,9 @@ class _Cleared:
 
 
 class PromiseBooks:
-    """Feed it every block of a ledger, in order, with the state after it.
+    """Checks a ledger: call ``enter`` with every block in order, and the state after the block.
 
-    ``secret`` and ``length`` are those of the lottery's chain.
+    ``secret`` and ``length`` belong to the lottery's chain.
     """
 
     def __init__(self, secret: bytes, length: int) -> None:
@@ -124,7 +124,7 @@ class PromiseBooks:
         self._began: frozenset[str] = frozenset()
         self._recalled: list[LoanRecalled] = []
         self._recalled_for: frozenset[str] = frozenset()
-        """The reservations that the block moves because loans were recalled for them."""
+        """The reservations that the current block moves because loans were recalled for them."""
         self._beside: list[Place] = []
         self._activated: dict[str, Place] = {}
         self._moved: frozenset[str] = frozenset()
@@ -137,8 +137,8 @@ class PromiseBooks:
         self.moved_later = 0
         """How often a firm start moved later."""
         self.shared_slack = 0
-        """In how many of these moves a younger lease shared the slack that an older lease overran
-        into: without the younger lease the place would have stood."""
+        """How many of these moves would not have happened without a younger lease. An overdue older
+        lease used up the slack, which the younger lease also used."""
         self._took: dict[str, int] = {}
         self._started: dict[str, int] = {}
         self._firm_since: dict[str, int] = {}
@@ -148,20 +148,20 @@ class PromiseBooks:
         self._looked_ms = self._before_ms = self._entered_ms = 0
 
     def shaken(self, now_ms: int) -> None:
-        """Note that the program was down until ``now_ms``, so starts due meanwhile are excused.
+        """Record that the program was down until ``now_ms``, so starts due meanwhile may be late.
 
-        So are starts due since the last block, as later decisions are lost. No other start is
-        excused: the program has decided about earlier ones, and must meet later ones.
+        Starts due since the last block may also be late, because decisions after it are lost. No
+        other start may be late: the program decided earlier ones, and must meet later ones.
         """
         self._changes += 1
         self._looked_ms = min(self._looked_ms, self._entered_ms)
         self.looked(now_ms)
 
     def looked(self, now_ms: int) -> None:
-        """Note a decision at ``now_ms``; starts due since the last decision were missed.
+        """Record a decision at ``now_ms``; starts due since the last decision were missed.
 
-        If the clock has gone back behind a decision that recorded nothing, such as a refusal, that
-        decision does not count: no start was due yet by the ledger's time.
+        A decision that recorded nothing, such as a refusal, does not count if the clock has since
+        gone back before it: by the ledger's time, no start was due yet.
         """
         self._looked_ms = min(self._looked_ms, max(now_ms, self._entered_ms))
         for promise in self._promises.values():
@@ -220,13 +220,13 @@ class PromiseBooks:
     # --- Promises ---
 
     def _forget_missed(self, at_ms: int) -> None:
-        """End the excuse of missed starts about which a decision was made by ``at_ms``."""
+        """No longer let missed starts be late if a decision was made about them by ``at_ms``."""
         for promise in self._promises.values():
             if promise.missed_ms is not None and promise.missed_ms <= at_ms:
                 promise.missed_ms = None
 
     def _note_taken(self, event: Event) -> None:
-        """Note when a lease took its room: a swap or a hand-over, when its run began."""
+        """Record when a lease took its room; a swap or hand-over took it when its run started."""
         if not isinstance(event, LeaseStarted):
             return
         is_new = event.lease in self._began
@@ -236,7 +236,7 @@ class PromiseBooks:
         self._took[event.lease] = self._events if is_new else self._started.get(event.run, 0)
 
     def _look_around(self, events: Sequence[Event], view: StateView) -> None:
-        """Note which leases begin and end in a block, and which firm places do not move in it."""
+        """Record the leases that begin and end in a block, and the firm places that stay in it."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
         self._cut = frozenset(
@@ -309,33 +309,33 @@ class PromiseBooks:
     def _moved_later(
         self, event: ReservationMoved, promise: _Promise, view: StateView
     ) -> Iterator[str]:
-        """Yield a fault if a firm start moved later though it could stay, or for a false cause.
+        """Yield a fault if a firm start moved later although it could stay, or for a false cause.
 
-        Once the objects that the cause names are put back, the start must be possible in its
+        If the objects that the cause names were as before, the start must be possible in its
         recorded place.
         """
         self.moved_later += 1
         what = f"{event.reservation} moves from {promise.planned_ms} to {event.planned_start_ms}"
         if event.cause.code in (*_CALLED_OFF, MoveCode.AS_RECORDED, MoveCode.FOUND_AGAIN):
-            yield f"{what} for {event.cause}, but that is no cause for a start without a conflict"
+            yield f"{what} for {event.cause}, but that cause needs a conflict"
             return
         planned_ms = promise.planned_ms
         assert planned_ms is not None, promise
         place = self._place(promise, planned_ms, view)
         if place.run not in view.pending:
             return
-        # Leases that began since did not exist yet; those of firm runs had their recorded place, so
-        # have those that began before, in this block, and late.
+        # Leases that began in this block are left out, because they did not exist before. Leases of
+        # activated firm runs are left out, because the recorded places of these runs count instead.
         late = {name for name in view.leases if view.leases[name].fact.run in self._activated}
         began = self._began | late
-        # A place by a conflict counts on room that is made for it, and keeps none from others.
+        # A place whose room a conflict makes takes no room from other places.
         activated = [p for run, p in self._activated.items() if run not in self._by_conflict]
         beside = [*self._beside, *activated]
-        # A place that was due and has not started ends later by as much.
+        # A place that was due and has not started ends later by its delay.
         delayed = [_delayed(other, view.at_ms) for other in beside]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
-        # Loans recalled since, for another run, come back to that run; and those recalled for this
-        # one come back in time for the start to which the block then moves it.
+        # A loan recalled since then for another run returns to that run. A loan recalled for this
+        # run returns in time for the start to which the block moves it.
         waiting_run = "" if event.reservation in self._recalled_for else promise.made.run
         with_loans = PutBack(began, unrecalled=self._unrecalled(waiting_run, view))
         if is_counted_on and not lacking(view, place, delayed, with_loans):
@@ -347,8 +347,9 @@ class PromiseBooks:
         cured = replace(back, leases=back.leases | began)
         left = lacking(view, place, beside, cured)
         if left:
-            # A place that moved for a cause of its own, and then started, was not in the way if
-            # this one lacks something without it, too, and nothing once its cause is put back.
+            # A place that moved for a cause of its own, and then started, was not in the way of
+            # this place if this place also lacks room without it, but lacks none once its own cause
+            # is undone.
             others = [other for other in beside if other.run not in self._moved]
             if lacking(view, place, others, with_loans):
                 left = lacking(view, place, others, cured)
@@ -362,10 +363,9 @@ class PromiseBooks:
             self.shared_slack += bool(with_all) and not without
 
     def _younger(self, promise: _Promise, view: StateView) -> frozenset[str]:
-        """Return the leases that took room after a firm start was last recorded.
+        """Return the leases that took room after the firm start was last recorded.
 
-        Leaves out leases that are late themselves, and leases whose runs had a firm start before
-        it.
+        Leave out late leases, and leases whose runs had an earlier firm start.
         """
         return frozenset(
             name
@@ -376,7 +376,7 @@ class PromiseBooks:
         )
 
     def _unrecalled(self, run: str, view: StateView) -> frozenset[str]:
-        """Return the leases that were recalled in this block for other runs than ``run``."""
+        """Return the leases that this block recalled for runs other than ``run``."""
         return frozenset(
             name
             for each in self._recalled
@@ -386,7 +386,7 @@ class PromiseBooks:
         )
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
-        """Return whether a start moves behind a late one, named by run or by leases that ended."""
+        """Return whether a start moves behind a late run, named by itself or by ended leases."""
         runs = {name for kind, name in event.cause.objects if kind == "run"}
         due = [place for place in (*self._beside, *self._activated.values()) if place.run in runs]
         leases = {name for kind, name in event.cause.objects if kind == "lease"}
@@ -396,11 +396,11 @@ class PromiseBooks:
         )
 
     def _put_back(self, event: ReservationMoved, promise: _Promise, view: StateView) -> PutBack:
-        """Return the objects that the cause of a move names, if they are true, as put back.
+        """Return assumptions that undo the cause of a move, as far as the cause is true.
 
-        True are leases that are late, and objects that have changed since the start was recorded. A
-        lease that overran stands for its run, which ends as a whole, and with it its spares. If a
-        cause names ``OBJECTS_MAX`` objects, the maximum, every late lease counts.
+        A cause may name leases that are late, and objects that have changed since the start was
+        recorded. An overdue lease stands for all leases of its run, including spares, because the
+        run ends as a whole. If a cause names ``OBJECTS_MAX`` objects, every late lease counts.
         """
         objects = event.cause.objects
         leases = {name for kind, name in objects if kind == "lease"}
@@ -411,7 +411,7 @@ class PromiseBooks:
         named = {("node", name) for kind, name in objects if kind == "node"}
         kinds = ("domain", "envelope", "cap", "owner", "pool")
         named |= {each for each in objects if each[0] in kinds}
-        # An owner is named for its quota, or for its parents.
+        # A cause names an owner because of its quota or because of its parents.
         named |= {("family", name) for kind, name in objects if kind == "owner"}
         run = view.runs[promise.made.run].spec
         real = {
@@ -420,7 +420,8 @@ class PromiseBooks:
             if self._changed.is_since(promise.recorded, each, run.owner, view)
         }
         if any(kind == "pool" for kind, _ in real):
-            # A pool takes nodes from another when its selector changes, in any domain.
+            # If the selector of a pool changes, the pool may take nodes of another pool in any
+            # domain.
             real |= {("domain", domain) for domain, _ in promise.place.domains}
         return PutBack(
             frozenset(name for name in leases if _was_late(view, name)),
@@ -440,15 +441,15 @@ class PromiseBooks:
         self._cleared.pop(event.reservation, None)
         if event.outcome is not ReservationOutcome.ACTIVATED:
             return
-        # A start waits for leases that end at exactly its instant, so it may be one tick late.
+        # A start may be one tick late, because it waits for leases that end at its instant.
         is_late = promise.due_ms is not None and event.at_ms > promise.due_ms + 1
         if is_late and not promise.by_conflict:
             yield f"{event.reservation} starts at {event.at_ms}, firm for {promise.planned_ms}"
 
     def _told(self, event: LeaseEnding, view: StateView) -> Iterator[str]:
-        """Yield a fault if a recalled lease was stopped too late, despite a decision in time.
+        """Yield a fault if a recalled lease was stopped too late despite a timely decision.
 
-        That is a decision before this instant, and not before the stop was due.
+        A decision is timely if it is before this instant and not before the stop was due.
         """
         lease = view.leases.get(event.lease)
         recall = None if lease is None else recall_of(view, lease)
@@ -465,8 +466,8 @@ class PromiseBooks:
     def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
         """Yield a fault if backfill is stopped without a near firm start that allows it.
 
-        Such a start is recorded for the lease's deadline at the latest, and its run began to wait
-        before the lease started. A lease that a conflict cuts is not stopped for a start.
+        Such a start is due by the lease's deadline, and its run began to wait before the lease
+        started. Leases that a conflict cuts are not checked.
         """
         if event.lease in self._cut:
             return
@@ -483,12 +484,12 @@ class PromiseBooks:
             yield f"{event.lease} is stopped for a start, but no start is due by {deadline_ms}"
 
     def _feasible(self, view: StateView) -> Iterator[str]:
-        """Yield firm places that cannot all be kept, and leases that overstay in front of them.
+        """Yield firm places that do not fit, and leases that overstay in their way.
 
-        Each place must fit beside running leases and all other places. Leases that may be stopped
-        for it do not count: they are stopped one grace before. Leases that are stopped for another
-        place do not count from that place's start on either: that place is short if both do not
-        fit. A missed start is checked again after the next decision.
+        Each place must fit beside open leases and all other places. Leases that may be stopped for
+        the place do not count, because they are stopped one grace before its start. Leases that may
+        be stopped for another place do not count after that place's start: if both places do not
+        fit, the other place is reported. A missed start is checked again after the next decision.
         """
         places = places_of(view)
         for place in places:
@@ -505,7 +506,7 @@ class PromiseBooks:
                 yield f"{promise} cannot be kept: {left[:3]}"
 
     def _unused(self, view: StateView) -> Iterator[str]:
-        """Yield reservations that a conflict made room for and that do not start when due."""
+        """Yield reservations that do not start when due although a conflict made room for them."""
         for name, cleared in tuple(self._cleared.items()):
             promise = self._promises[name]
             if cleared.changes != self._changes:
@@ -540,10 +541,11 @@ class PromiseBooks:
     def _not_overstaying(
         self, declared: ConflictDeclared, event: ConflictResolved
     ) -> Iterator[str]:
-        """Yield runs that a conflict cuts as overstaying, but that started in front of no firm run.
+        """Yield runs that a conflict cuts as overstaying but that overtook no firm run.
 
-        In the state before the block, they must have started after the conflict's run began to wait
-        or, if the conflict is for no run, after some run with a firm start began to wait.
+        In the state before the block, a cut run must have started after the conflict's run began to
+        wait. If the conflict is for no run, it must have started after a run with a firm start
+        began to wait.
         """
         own = self._waiting.get(declared.reservation)
         waiting = self._waiting.values() if own is None else (own,)
@@ -561,14 +563,15 @@ class PromiseBooks:
 
 
 def _begun(events: Sequence[Event]) -> frozenset[str]:
-    """Return the leases of a block on GPUs that were neither held nor kept for their runs before.
+    """Return the leases of a block on GPUs that were not held or kept for their runs before it.
 
-    A swap, a hand-over and a spare whose filler has left continue in room that was taken already,
-    unless their run itself starts in the block.
+    A swap, a hand-over, and a spare whose filler has left use room that was taken already, unless
+    their run starts in the block.
     """
     began = [event for event in events if isinstance(event, LeaseStarted)]
     new = [event for event in began if event.reason in (StartReason.START, StartReason.GROW)]
-    # A run that starts has work; one of which only spares start ran before and gets these back.
+    # A run that starts has a lease other than a spare. A run with new spares only was running
+    # before, and gets its spares back.
     working = [event for event in new if event.role is not Role.SPARE]
     runs = {event.run for event in working}
     starting = {event.run for event in working if event.reason is StartReason.START}
@@ -579,13 +582,13 @@ def _begun(events: Sequence[Event]) -> frozenset[str]:
 
 
 def _delayed(place: Place, now_ms: int) -> Place:
-    """Return a place as it is taken from ``now_ms`` on, if it was due before."""
+    """Return a place, moved to ``now_ms`` if it was due before."""
     late_ms = max(0, now_ms - place.start_ms)
     return replace(place, start_ms=place.start_ms + late_ms, end_ms=place.end_ms + late_ms)
 
 
 def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
-    """Return every draw of ``seed``, computed from docs/reference/lottery.md without core code."""
+    """Return every draw of ``seed`` by docs/reference/lottery.md, without code of the core."""
     counter = 0
 
     def below(bound: int) -> int:
@@ -617,7 +620,7 @@ def _is_late(view: StateView) -> bool:
 
 
 def _overrunning(view: StateView, leases: Iterable[str]) -> Iterator[Lease]:
-    """Yield the leases among ``leases`` that are late and not stopping."""
+    """Yield those of ``leases`` that are late and not stopping."""
     for name in leases:
         if name in view.leases and view.leases[name].ending is None and _was_late(view, name):
             yield view.leases[name]
@@ -626,7 +629,7 @@ def _overrunning(view: StateView, leases: Iterable[str]) -> Iterator[Lease]:
 def _was_late(view: StateView, name: str) -> bool:
     """Return whether a lease is past its declared end, or past its deadline to stop.
 
-    Also if it is recalled and its stop is to last longer than its notice.
+    Return True also if the lease is recalled and its stop may last longer than its notice.
     """
     lease = view.leases.get(name)
     if lease is None:
@@ -639,7 +642,7 @@ def _was_late(view: StateView, name: str) -> bool:
 
 
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:
-    """Yield runs that could be drawn, are small enough, and did not enter.
+    """Yield runs that could be drawn and are small enough, but got no token.
 
     Only clear cases are checked: runs with one lease that is not cut.
     """
@@ -671,7 +674,7 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
 
 
 def _may_be_burst(record: RunRecord, view: StateView) -> bool:
-    """Return whether its owner keeps its share without the run, so that the run may be cut."""
+    """Return whether the run is burst: its owner keeps its target without the run."""
     owner = view.owners.get(record.spec.owner)
     target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
     if target_ppm is None:
@@ -700,7 +703,7 @@ def _is_in(lease: Lease, declared: ConflictDeclared, view: StateView) -> bool:
 
 
 def _may_be_drawn(record: RunRecord, declared: ConflictDeclared, view: StateView) -> bool:
-    """Return whether a run has run long enough, or began in front of the reservation."""
+    """Return whether a run is past its minimum runtime or overtook the reservation."""
     since_ms = record.since_ms
     if since_ms is None or since_ms >= declared.at_ms:
         return False

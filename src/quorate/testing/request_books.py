@@ -1,7 +1,7 @@
-"""The books of requests: each is carried out once, and a repetition gets the first response.
+"""Checks requests: each is carried out once, and a repetition gets the first response.
 
-Derived from the blocks, without code of the core: a request-kept event must describe the events
-before it, and the engine must read back the same.
+The expected responses are derived from the blocks, without code of the core: a request-kept event
+must describe the events before it, and the engine must read the same response from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.model.state.state_view import StateView
 
 
 class RequestBooks:
-    """Feed it every receipt of a request with a key, and every block of a ledger, in order."""
+    """Takes every receipt of a request with a key, and every block of a ledger, in order."""
 
     def __init__(self) -> None:
         self._given: dict[int, Receipt] = {}
@@ -62,7 +62,7 @@ class RequestBooks:
             yield f"the answer to request {kept.key} differs from the ledger"
 
     def look(self, view: StateView, engine: Engine) -> Iterator[str]:
-        """Yield requests whose response is not, or no longer, the first."""
+        """Yield requests whose response now differs from their first response."""
         for key, record in view.requests.items():
             yield from self._compare(key, engine.answer_kept(record))
 

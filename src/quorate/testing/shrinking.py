@@ -1,8 +1,9 @@
-"""Shrinking: a failure of a simulation as the shortest script that still fails.
+"""Shortens a failing simulation to a script that still fails.
 
-A trial records the commands to the engine, and their times. ``failure_of`` gives them to a new
-engine, without the simulated machines; ``shrink`` leaves out commands that the failure does not
-need; ``scenario_of`` writes the rest as a file for ``quorate calc scenario``.
+A trial records the commands to the engine, and their times. ``failure_of`` gives the commands to a
+new engine, without the simulated machines. ``shrink`` leaves out the commands that the failure does
+not need. ``scenario_of`` turns the remaining commands into a scenario for ``quorate calc
+scenario``.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ _NUMBERS: Final = re.compile(r"[0-9a-f]{16,}|\d+")
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """A command to the engine at ``at_ms``; None is a restart of the program."""
+    """A command to the engine at ``at_ms``; a command of None restarts the program."""
 
     at_ms: int
     command: Command | None
 
 
 class Replay:
-    """A new engine that gets the commands of another; an assertion fails at the first fault."""
+    """A new engine that gets the commands of another engine; asserts at the first fault."""
 
     def __init__(self, at_ms: int) -> None:
         self._clock = VirtualClock(at_ms)
@@ -91,13 +92,13 @@ class Replay:
         )
 
     def play(self, deeds: Sequence[Deed]) -> None:
-        """Do ``deeds``, each at its time, and check everything at the end."""
+        """Carry out ``deeds``, each at its time, and check the whole history at the end."""
         for deed in deeds:
             self._clock.true_ms = deed.at_ms
             if deed.command is None:
                 self._restart()
             elif isinstance(deed.command, Draw):
-                # Not before then: a program may have ended before it reached that instant.
+                # Only then, because the program may have ended before it reached that instant.
                 self._engine.settle_due()
             else:
                 self._ask(deed.command)
@@ -134,8 +135,9 @@ def unsettled(view: StateView, again: Decision) -> list[Event]:
     """Return the events of a second tick that the first should have recorded.
 
     The hold of a stopping lease is checked at every decision and is never due. A start that the
-    first tick made firm may give a run before it in the queue another reason to wait: the second
-    tick may record that reason, if it starts and promises nothing and leaves nothing to a third.
+    first tick made firm may give an earlier run of the queue another reason to wait. The second
+    tick may record this reason, if it records no start and no reservation, and if a third tick
+    would record nothing.
     """
     left = _undone(view, again)
     if not left or not all(isinstance(event, RunRefused) for event in left):
@@ -155,9 +157,9 @@ def _undone(view: StateView, again: Decision) -> list[Event]:
 
 
 def failure_of(deeds: Sequence[Deed]) -> str:
-    """Return how ``deeds`` fail, in words that stay the same when numbers change; empty if not.
+    """Return how ``deeds`` fail, in a text without numbers; empty if they do not fail.
 
-    That is the first line of the error: a failure with another first line counts as another one.
+    The text is the first line of the error. Failures with different first lines count as different.
     """
     try:
         Replay(deeds[0].at_ms).play(deeds)
@@ -170,10 +172,10 @@ def failure_of(deeds: Sequence[Deed]) -> str:
 def shrink(
     deeds: Sequence[Deed], fails: Callable[[Sequence[Deed]], bool], *, work_max: int = 60_000
 ) -> list[Deed]:
-    """Return a part of ``deeds`` that still ``fails``, of which no more can be left out.
+    """Return a part of ``deeds`` that still ``fails`` and needs all of its deeds.
 
-    The first deed, which declares the world, stays. Larger parts are left out before smaller ones;
-    no more than ``work_max`` deeds are tried in all, so that the search ends.
+    The first deed, which declares the world, stays. Larger parts are left out before smaller ones.
+    In total at most ``work_max`` deeds are played, so that the search ends.
     """
     kept, size = list(deeds), max(1, len(deeds) // 2)
     while work_max > 0:
@@ -192,9 +194,9 @@ def shrink(
 
 
 def _plain(tree: Any) -> Any:
-    """Return ``tree`` with numbers that JSON can represent.
+    """Return ``tree`` with numbers that JSON can represent exactly.
 
-    Shares have few digits, and keep them.
+    Shares have few digits and stay as they are.
     """
     if isinstance(tree, dict):
         return {key: _plain(value) for key, value in tree.items()}
@@ -204,7 +206,7 @@ def _plain(tree: Any) -> Any:
 
 
 def scenario_of(deeds: Sequence[Deed]) -> dict[str, object]:
-    """Return ``deeds`` as a scenario in which nothing happens but its steps.
+    """Return ``deeds`` as a scenario in which only its steps happen.
 
     Draws are left out: a scenario settles due conflicts after each step.
     """
@@ -249,10 +251,10 @@ def _deed(command: Command | None) -> dict[str, object]:  # noqa: C901, PLR0911,
         case CreateOwner() | UpdateOwner() | RemoveOwner():
             return _tenant_deed(command)
         case Keyed():
-            # A run that exists already is not submitted twice without its key either.
+            # Without its key a repeated submission is refused too, because the run exists.
             return _deed(command.command)
         case _:
-            # Scenarios know no access tokens, which start nothing.
+            # Scenarios have no access tokens; a tick replaces commands about them.
             return {"tick": True}
 
 

@@ -1,7 +1,7 @@
-"""Hypothesis strategies for specs that a document can state: all of them valid.
+"""Hypothesis strategies for valid specs that a document can state.
 
-``any_spec()`` draws one of any kind. Related values are consistent: windows are not inverted, caps
-bound envelopes that exist, widths are on the grid. Amounts of GPU-hours are multiples of 9 ms,
+``any_spec()`` draws a spec of any kind. Related values are consistent: windows are not inverted,
+caps bound envelopes that exist, widths are on the grid. Amounts of GPU-hours are multiples of 9 ms,
 because no other number of milliseconds is a decimal number of hours.
 """
 
@@ -43,7 +43,7 @@ _RENDEZVOUS: Final = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "NODE_RANK", "LOCAL_RANK", "NNODES"}
 )
 
-# Words that YAML might take for something else are names like any other.
+# These names include words that YAML could read as another type.
 names: Final = st.one_of(
     st.sampled_from(["no", "true", "null", "1e3", "0x1f", "007", "1:30", "y", "12m", "n1"]),
     st.from_regex(r"\A[A-Za-z0-9]([A-Za-z0-9._:-]{0,20}[A-Za-z0-9])?\Z"),
@@ -240,7 +240,7 @@ def systems() -> st.SearchStrategy[sp.System]:
 
 @st.composite
 def malleables(draw: st.DrawFn) -> sp.Malleable:
-    """Draw a range of widths, with its maximum and its desired width on the grid."""
+    """Draw a range of widths; its maximum and its desired width are on the grid."""
     step = draw(st.integers(1, 64))
     low = draw(st.integers(1, 256))
     steps = draw(st.integers(0, 20))
@@ -253,7 +253,7 @@ def malleables(draw: st.DrawFn) -> sp.Malleable:
 
 
 def fundings() -> st.SearchStrategy[sp.Funding]:
-    """Return a strategy for funding; limits and sponsors come with borrowing only."""
+    """Return a strategy for funding; only funding with borrowing has limits and sponsors."""
     borrowing = st.builds(
         sp.Funding,
         allow_borrow=st.just(True),  # noqa: FBT003 - the value of a field
@@ -265,7 +265,7 @@ def fundings() -> st.SearchStrategy[sp.Funding]:
 
 @st.composite
 def rounds_works(draw: st.DrawFn) -> sp.RoundsWork:
-    """Draw work for a rounds pool: a job type, or rates of its own."""
+    """Draw work for a rounds pool: either a job type or declared rates."""
     own_rates = draw(st.booleans())
     rates = st.dictionaries(
         names, st.floats(RATE_MIN, RATE_MAX) | st.just(0.0), min_size=1, max_size=3

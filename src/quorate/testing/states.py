@@ -1,8 +1,8 @@
-"""Comparing states: everything two of them hold, index by index, with differences as text.
+"""Compares all content of two states, index by index, and returns differences as text.
 
 ``same`` has no list of tables: it walks all slots of a ``State``, so a table added later is
-compared without being named here. Two things count as equal though they are kept differently: an
-empty entry of an index and a missing one, and a heap of hold ends with or without outdated entries.
+compared without being named here. Two differences do not count: an index entry may be empty or
+missing, and a heap of hold ends may have outdated entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quorate.model.state.domain_index import DomainIndex
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state import SLOTS, State
 
-# Marks of how far an index is up to date; reading the index updates it.
+# These fields record how far an index is up to date; reading the index changes them.
 _MARKS: Final = frozenset({"_stale", "_pending_free", "_pending_nodes", "leases_indexed"})
 _SPECIAL: Final = frozenset(
     {
@@ -51,9 +51,9 @@ _INDEXES: Final = frozenset(
 
 
 def same(one: State, other: State) -> list[str]:
-    """Return how ``one`` and ``other`` differ, a line for each entry; empty if they are equal.
+    """Return the differences between two states, one line for each entry; empty if none.
 
-    Brings the placement index of both up to date first, which has no visible effect.
+    Both placement indexes are brought up to date first, which has no visible effect.
     """
     for state in (one, other):
         state.overlay()  # which brings every index up to date
@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, DomainIndex):
         return [*value.most_free(), value.gpus_total] if value.keys else []
     if isinstance(value, RunRecord):
-        # Leases are ended in this order, so it is part of what a decision sees.
+        # Leases are ended in this order, so decisions depend on the order.
         return asdict(value) | {"leases": list(value.leases)}
     return value
 

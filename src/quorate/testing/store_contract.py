@@ -4,7 +4,7 @@
         def make_store(self) -> EventStore: ...
         def reopen(self, store: EventStore) -> EventStore: ...
 
-Run with pytest. Crashes are the adapter's own tests: they need its process.
+Run with pytest. The adapter's own tests cover crashes, because they need its process.
 """
 
 # ruff: noqa: D102 - a test's name states the one behaviour it checks
@@ -43,7 +43,7 @@ def some_events(count: int, *, at_ms: int = 0) -> list[Event]:
 
 
 def some_chain(blocks: int) -> list[Block]:
-    """Return that many blocks, joined from the first one on."""
+    """Return a chain of ``blocks`` blocks, from the first block of a ledger on."""
     found: list[Block] = []
     head = GENESIS
     for _ in range(blocks):
@@ -53,7 +53,7 @@ def some_chain(blocks: int) -> list[Block]:
 
 
 def fill(store: EventStore, *, blocks: int, events_per_block: int = 3) -> list[Block]:
-    """Append that many blocks to ``store`` and return them."""
+    """Append ``blocks`` blocks to ``store``, and return them."""
     added = []
     for _ in range(blocks):
         head = store.head()
@@ -116,7 +116,7 @@ def fails(store: EventStore, blocks: Iterator[Block]) -> bool:
 def knows(store: EventStore, seq: int) -> bool:
     """Return whether ``store`` accepts ``seq`` in ``height_at``.
 
-    It must not if there is no such event.
+    A store must not accept the sequence of an event that it does not have.
     """
     try:
         store.height_at(seq)
@@ -338,7 +338,7 @@ class StoreContract(ABC):
             store.save_snapshot(one, b"one", rows[:2])
             store.save_snapshot(two, b"two", rows[2:], base_seq=one.seq)
             assert store.archived_rows(row_query(two.seq)) == rows
-            # A reader that began at the first has the third run in memory.
+            # A reader that began at the first snapshot has the third run in memory.
             assert store.archived_rows(row_query(one.seq)) == rows[:2]
             assert store.archived_run("run-3", one.seq) is None
             assert store.archived_count("a", one.seq) == 1

@@ -1,5 +1,6 @@
-"""Published schedulers to compare with, in a small event-driven simulation.
+"""Published schedulers in a small event-driven simulation, for comparison.
 
-``baseline_simulation`` has time and work, ``baseline_orders`` which jobs run under each scheduler,
-and ``packing`` the nodes of whole-GPU pods. No production decision uses them.
+``baseline_simulation`` advances time and work, ``baseline_orders`` chooses the running jobs of each
+scheduler, and ``packing`` assigns whole-GPU pods to nodes. No production decision uses these
+modules.
 """

@@ -1,7 +1,7 @@
-"""Which jobs run under each baseline.
+"""Chooses the running jobs of each baseline.
 
-The baselines are EASY backfill, shortest remaining time, least attained service and priority. All
-are greedy over one number of GPUs. Ties go by submission, then by name.
+The baselines are EASY backfill, shortest remaining time, least attained service and priority. Each
+is greedy and knows one total number of GPUs. Ties are broken by submission, then by name.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from quorate.model.amounts import HOUR_MS
 from quorate.sim.baselines.baseline_simulation import Live, Scheduler, greedy
 
 LAS_QUEUE_GPU_MS: Final = 8 * HOUR_MS
-"""By default, the GPU time that a job gets in the first queue of least attained service."""
+"""The default GPU time that a job gets in the first queue of least attained service."""
 
 
 @dataclass(frozen=True, slots=True)
 class EasyBackfill:
     """First come, first served, with EASY backfill (Lifka, JSSPP 1995).
 
-    The first job that does not fit has a reservation at the time by which enough others have ended,
-    by their limits. A later job starts before it if it ends by then, or needs only GPUs that the
-    reservation leaves. No job is stopped.
+    The first job that does not fit gets a reservation: the time by which enough running jobs will
+    have reached their limits. A later job starts before the first if it ends by that time, or if it
+    needs only GPUs that the reservation leaves free. No job is stopped.
     """
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
-        """Return the running jobs, and those that start now."""
+        """Return the running jobs and the jobs that start now."""
         found = [each for each in live if each.since_ms is not None]
         ends = {each.job.name: _limit_ms(each, now_ms) for each in found}
         free = gpus - sum(each.job.gpus for each in found)
@@ -50,13 +50,13 @@ class EasyBackfill:
         return found
 
     def again_ms(self, live: Sequence[Live], now_ms: int) -> int | None:
-        """Return None: no job can start by time alone, as it would then end later, too."""
+        """Return None: no job can start merely because time passes."""
         del live, now_ms
         return None
 
 
 def _limit_ms(each: Live, now_ms: int) -> int:
-    """Return when a running job ends at the latest; it runs once, without a stop."""
+    """Return the latest end of a running job: it runs once, without a stop."""
     done_ms = each.job.duration_ms - each.left_ms
     return now_ms + each.job.estimate_ms - done_ms
 
@@ -64,7 +64,7 @@ def _limit_ms(each: Live, now_ms: int) -> int:
 def _reservation(
     running: Sequence[Live], ends: Mapping[str, int], wanted: int, free: int
 ) -> tuple[int, int]:
-    """Return when ``wanted`` GPUs are free by the limits, and how many more are free then."""
+    """Return the time at which ``wanted`` GPUs are free, and how many more are free then."""
     freed = free
     for each in sorted(running, key=lambda live: ends[live.job.name]):
         freed += each.job.gpus
@@ -79,7 +79,7 @@ def _reservation(
 
 @dataclass(frozen=True, slots=True)
 class Preemptive:
-    """Greedy in the order of remaining times or priorities.
+    """Starts jobs greedily by remaining time or by priority.
 
     Running jobs that are skipped are stopped.
     """
@@ -101,14 +101,14 @@ class Preemptive:
 class LeastAttainedService:
     """Two queues by attained GPU time (discretised 2D-LAS of Tiresias, NSDI 2019).
 
-    A job is in the first queue until it has had ``queue_gpu_ms``; within a queue first come, first
+    A job is in the first queue until it has had ``queue_gpu_ms``. Each queue is first come, first
     served.
     """
 
     queue_gpu_ms: int = LAS_QUEUE_GPU_MS
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
-        """Return the first jobs of the first queue, then of the second, that fit."""
+        """Return the jobs that fit, taken from the first queue and then from the second."""
         del now_ms
         return greedy(self._order, live, gpus)
 

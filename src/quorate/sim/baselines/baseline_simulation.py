@@ -1,8 +1,7 @@
-"""Jobs on a fleet of equal GPUs under a scheduler that chooses which run.
+"""Simulates jobs on a fleet of equal GPUs, under a scheduler that chooses the running jobs.
 
-Times are whole milliseconds. A job runs on all of its GPUs or on none. A stopped job keeps its
-work, and pays for its restart with ``restart_ms`` of work that it does again. Placement does not
-matter here.
+Times are whole milliseconds. A job runs on all of its GPUs or on none. A stopped job does up to
+``restart_ms`` of its work again, and keeps the rest. Placement is not simulated.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ DOMAIN = "fleet"
 class BaselineJob:
     """A job. ``estimate_ms`` is its time limit, never below its real duration.
 
-    A higher ``priority`` goes first, under the scheduler that reads it.
+    Only the priority scheduler reads ``priority``: a higher one goes first.
     """
 
     name: str
@@ -39,7 +38,7 @@ class BaselineJob:
 
 @dataclass(slots=True)
 class Live:
-    """A job that has come and is not over. ``since_ms`` is when it last started; None: it waits."""
+    """A job that has arrived and not ended. ``since_ms`` is its last start; None if it waits."""
 
     job: BaselineJob
     left_ms: int
@@ -53,15 +52,15 @@ class Live:
 class Scheduler(Protocol):
     """Chooses which jobs run.
 
-    It is called at every arrival, at every end, and when it asked to be.
+    The simulation calls it at every arrival, at every end, and at the times from ``again_ms``.
     """
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
-        """Return the jobs of ``live``, in order of submission, that have GPUs from now on."""
+        """Return the jobs that have GPUs from now on; ``live`` is in order of submission."""
         ...
 
     def again_ms(self, live: Sequence[Live], now_ms: int) -> int | None:
-        """Return when, after ``now_ms``, the choice may change by time alone; None means never."""
+        """Return when time alone may next change the choice; None means never."""
         ...
 
 
@@ -80,7 +79,7 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
     flavor: str = FLAVOR,
     price: float = 0.0,
 ) -> Outcome:
-    """Return the outcome of ``jobs`` on ``gpus`` GPUs, to the end of the last job.
+    """Return the outcome of ``jobs`` on ``gpus`` GPUs, up to the end of the last job.
 
     The GPUs are of ``flavor``, and ``price`` is the price of one for an hour.
     """
@@ -127,7 +126,7 @@ def _check(jobs: Sequence[BaselineJob], gpus: int) -> None:
     names: set[str] = set()
     for job in jobs:
         if job.name in names:
-            raise BaselineError(f"job {job.name!r} is there twice; give each its own name")
+            raise BaselineError(f"job {job.name!r} appears twice; give each job its own name")
         names.add(job.name)
         if not 1 <= job.gpus <= gpus:
             raise BaselineError(
@@ -168,7 +167,7 @@ def _stop(each: Live, now_ms: int) -> None:
 
 
 def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
-    """Return the earliest of the ends of running jobs and of ``others``; None if there is none."""
+    """Return the earliest end of a running job or instant of ``others``; None if there is none."""
     ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
     return min([*ends, *(each for each in others if each is not None)], default=None)
 

@@ -1,6 +1,6 @@
-"""Reports on histories: the outcome of a ledger or a simulation, in figures.
+"""Computes figures from the outcome of a ledger or a simulation.
 
-``outcome_of_ledger`` makes an ``Outcome`` of any ledger, live, exported or simulated; ``metrics``
-are the figures of one outcome, ``compare`` those of several over the same seeds. Their rendering is
-in ``views/reports``. Start reading at ``metrics.py``.
+``outcome_of_ledger`` makes an ``Outcome`` from any ledger, live, exported or simulated. ``metrics``
+computes the figures of one outcome, and ``compare`` compares the figures of several outcomes over
+the same seeds. ``views/reports`` renders them. Start reading at ``metrics.py``.
 """

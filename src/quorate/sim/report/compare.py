@@ -1,12 +1,12 @@
-"""Outcomes side by side: paired differences over seeds, with bootstrap intervals.
+"""Compares outcomes by paired differences over seeds, with bootstrap intervals.
 
-Two policies are compared on the same seeds, so that a seed is equally easy or hard for both. The
-warm-up and the time after the last submission are left out. No order is claimed if the interval of
-a difference contains 0.
+Two policies are compared on the same seeds, so that a seed is equally easy or hard for both.
+Figures leave out the warm-up and the time after the last submission. No policy is called better if
+the interval of the difference contains 0.
 
-Intervals are of the mean difference, at 95 %: percentiles of resampled means, at levels widened for
-few seeds as Student's t is against the normal distribution (expanded percentiles: T. Hesterberg,
-The American Statistician 69:4, 2015). Plain percentiles of five values are too narrow.
+Intervals are 95 % bootstrap intervals of the mean difference. Because plain percentiles of few
+values are too narrow, the percentile levels are widened by the ratio of Student's t to the normal
+distribution (expanded percentiles: T. Hesterberg, The American Statistician 69:4, 2015).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from quorate.sim.report.metrics import Metrics, Spread, Window, metrics_of
 SEEDS_MIN: Final = 5
 """The least number of seeds of a comparison."""
 WARM_UP: Final = 0.1
-"""By default, jobs submitted in this first part of the time of submissions are not measured."""
+"""By default, this first part of the time of submissions is warm-up: its jobs do not count."""
 RESAMPLES: Final = 10_000
 NEGLIGIBLE: Final = 1e-5
-"""A difference must exceed this part of a figure: work is rounded to whole milliseconds."""
+"""A smaller difference, relative to the figure, is rounding: work is in whole milliseconds."""
 _T_975: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -38,7 +38,7 @@ _T_975: Final = (
 
 
 class CannotCompareError(ValueError):
-    """Outcomes that cannot be compared; the message says why, and what would help."""
+    """The outcomes cannot be compared; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """By how much ``second`` exceeds ``first`` in one figure, as a mean over seeds.
+    """The mean over seeds by which ``second`` exceeds ``first`` in one figure.
 
-    ``better`` is the name of the policy that is better by the interval; None if the interval
-    contains 0.
+    ``better`` names the policy that the interval shows to be better; None if the interval contains
+    0.
     """
 
     figure: Figure
@@ -74,7 +74,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The figures of several policies over the same seeds, and their differences, pair by pair."""
+    """The figures of policies over the same seeds, and the differences of each two policies."""
 
     names: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -120,10 +120,10 @@ FIGURES: Final = (
 
 
 def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Comparison:
-    """Return the comparison of outcomes that share seeds, in the order in which their names come.
+    """Return the comparison of outcomes with the same seeds, policies in their order of appearance.
 
-    Raises ``CannotCompareError`` if there are fewer than two names or ``SEEDS_MIN`` seeds, if
-    a name lacks a seed of another, or if two outcomes of one seed have different runs.
+    Raises ``CannotCompareError`` if there are fewer than two names or ``SEEDS_MIN`` seeds, if a
+    name lacks a seed that another name has, or if two outcomes of one seed have different runs.
     """
     if not 0 <= warm_up < 1:
         raise CannotCompareError(f"warm-up must be at least 0 and below 1, got {warm_up}")
@@ -146,9 +146,9 @@ def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Compari
 
 
 def window_of(outcome: Outcome, *, warm_up: float) -> Window:
-    """Return the time of submissions without its first part ``warm_up``.
+    """Return the window of submissions, without its first part ``warm_up``.
 
-    All of the outcome, if all runs were submitted at once.
+    If all runs were submitted at once, the window is the whole outcome.
     """
     submitted = [run.submitted_ms for run in outcome.runs]
     if not submitted or min(submitted) == max(submitted):
@@ -162,8 +162,8 @@ def difference(
 ) -> Difference:
     """Return the mean paired difference, its interval, and the better policy.
 
-    ``size`` is the size of the figure: a far smaller difference is rounding, and no policy is
-    better.
+    ``size`` is the size of the figure: a difference that is far smaller is rounding, and makes no
+    policy better.
     """
     values = list(by_seed.values())
     low, high = interval(values)
@@ -195,7 +195,7 @@ def interval(values: Sequence[float], *, resamples: int = RESAMPLES) -> tuple[fl
 
 
 def _student_t(freedom: int) -> float:
-    """Return Student's t at 97.5 %; beyond the table by the first terms of its expansion."""
+    """Return Student's t at 97.5 %, beyond the table by the first terms of a series."""
     if freedom <= len(_T_975):
         return _T_975[freedom - 1]
     z = NormalDist().inv_cdf(0.975)
@@ -209,7 +209,7 @@ def _paired(
     second: str,
     seeds: Sequence[int],
 ) -> dict[int, float] | None:
-    """Return the difference for each seed; None if a seed has no such figure."""
+    """Return the difference for each seed; None if a seed lacks the figure."""
     found: dict[int, float] = {}
     for seed in seeds:
         one, other = figure.read(metrics[first, seed]), figure.read(metrics[second, seed])
@@ -247,6 +247,6 @@ def _check(
 
 
 def _submissions(outcome: Outcome) -> dict[str, int]:
-    """Return when each run was submitted, counted from the first of them."""
+    """Return the submission of each run, counted from the first submission."""
     first_ms = min((run.submitted_ms for run in outcome.runs), default=0)
     return {run.name: run.submitted_ms - first_ms for run in outcome.runs}

@@ -1,7 +1,8 @@
-"""How good forecasts were: P50 and P90 of every forecast start, against the actual start.
+"""Scores forecasts: the P50 and P90 of each forecast start against the actual start.
 
-The ledger is folded block by block. A run that has to wait is forecast once, in the state after the
-block that accepted it, by the same planner as ``quorate plan``. Its start is then looked up.
+The ledger is folded block by block. For each run that has to wait, the planner of ``quorate plan``
+makes one forecast, in the state after the block that accepted the run. The forecast is then
+compared with the recorded start.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from quorate.model.state.state import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredStart:
-    """One forecast, and when the run started; None if it had not by the end of the ledger."""
+    """One forecast, and the start of the run; None if it did not start in the ledger."""
 
     run: str
     owner: str
@@ -36,11 +37,12 @@ class ScoredStart:
 class ForecastScore:
     """The score of the forecasts of a ledger.
 
-    ``starts`` have a verdict: the run started, or its P90 passed without a start. ``undecided`` are
-    runs that were cancelled or whose P90 is after the ledger's end; ``unforeseen`` are runs that
-    waited and had no planned start, such as those far back in the queue. ``by_p50`` and ``by_p90``
-    are the parts of ``starts`` that came by then; losses are mean quantile losses of runs that
-    started, in seconds: lower is better, for equal waits.
+    ``starts`` are the forecasts that can be judged: the run started, or its P90 passed without a
+    start. ``undecided`` are runs that were cancelled or whose P90 is after the ledger's end;
+    ``unforeseen`` are runs that waited and had no planned start, such as those far back in the
+    queue. ``by_p50`` and ``by_p90`` are the parts of ``starts`` that came by their P50 or P90.
+    Losses are mean quantile losses in seconds of the runs that started; of two forecasts of the
+    same waits, the one with the lower loss is better.
     """
 
     starts: int
@@ -63,9 +65,10 @@ class _Asked:
 def scored_starts(
     blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
 ) -> tuple[list[ScoredStart], int, int, int]:
-    """Return the forecasts of a ledger, how many runs had none or started at once, and its end.
+    """Return a ledger's forecasts, the runs without forecast, those started at once, and its end.
 
-    Only ``every`` n-th run that has to wait is forecast: a forecast costs as much as a plan.
+    With ``every`` of n, only each n-th waiting run is forecast, because a forecast costs as much as
+    a plan.
     """
     state, asked, waiting = State(), _Asked([]), 0
     started: dict[str, int] = {}
@@ -149,7 +152,7 @@ def _ask(asked: _Asked, foresight: Foresight, state: State, name: str) -> None:
 def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQuantiles | None:
     """Return the quantiles that ``quorate plan`` shows for a planned start.
 
-    None if there is only a bound, or if the start is by a conflict.
+    Return None if the plan has only a bound on the start, or if the start needs a conflict.
     """
     foreseen = foresight.start_of(record)
     if foreseen.state not in {PlanState.FIRM, PlanState.TENTATIVE}:
@@ -162,7 +165,7 @@ def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQu
 def _answered(
     each: ScoredStart, started: dict[str, int], ended: dict[str, int]
 ) -> ScoredStart | None:
-    """Return a forecast with its start; None if the run was over before it started."""
+    """Return a forecast with the actual start; None if the run ended without a start."""
     if each.run not in started and each.run in ended:
         return None
     return ScoredStart(
@@ -185,6 +188,6 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _loss(late_ms: int, part: int, of: int) -> float:
-    """Return the quantile loss in seconds: ``part`` of a delay, the rest of an earliness."""
+    """Return the quantile loss in seconds of a start ``late_ms`` after that quantile."""
     weight = part if late_ms > 0 else of - part
     return abs(late_ms) * weight / of / SECOND_MS

@@ -1,7 +1,7 @@
-"""GPUs that were idle although a run waited that asked for no more of them.
+"""Counts GPUs that were idle while a run waited that asked for at most as many.
 
-They include fragments of domains, and GPUs kept idle by money, quotas and reservations: the waits
-by cause say which.
+They include fragments of domains, and GPUs kept idle by budgets, quotas and reservations. The waits
+by cause show which.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from quorate.sim.report.timelines import Timeline, busy, capacity, waits
 
 
 def idle_while_wanted(outcome: Outcome, from_ms: int, to_ms: int) -> int:
-    """Return the GPU-milliseconds that were idle while a waiting run would have fitted in number.
+    """Return the GPU-milliseconds idle while a waiting run asked for at most the idle GPUs.
 
     Each flavor is examined separately. A run wants the flavors on which it ran at any time; a run
     that never ran wants all flavors.
@@ -66,7 +66,7 @@ def _steps(line: Timeline, sign: int) -> list[tuple[int, int, int]]:
 
 
 def _waits(runs: list[SimulatedRun], now_ms: int) -> list[tuple[int, int, int]]:
-    """Return when a run of a width begins (1) and ceases (-1) to wait."""
+    """Return (instant, 1 or -1, width) for each run that begins (1) or ceases (-1) to wait."""
     found: list[tuple[int, int, int]] = []
     for run in runs:
         for from_ms, to_ms in waits(run, now_ms):

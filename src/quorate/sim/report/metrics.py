@@ -1,10 +1,10 @@
 """The figures of one outcome: durations and waits of runs, use of GPUs, shares of owners.
 
-Figures of runs (completion times, waits, fairness, deadlines, preemptions) are of those that are
-measured and were submitted in the window. Figures of the fleet (makespan, cost, utilisation,
-shares, queue, idle GPUs) are of all runs: they had GPUs whether or not they are measured; areas are
-over the window. Percentiles are by nearest rank, so each is the figure of some run. Times are in
-seconds here; everything they are computed from is in whole milliseconds.
+Figures of runs (completion times, waits, fairness, deadlines, preemptions) include only runs that
+are measured and were submitted in the window. Figures of the fleet (makespan, cost, utilisation,
+shares, queue, idle GPUs) include all runs, because runs that are not measured used GPUs too; these
+figures cover the window. Percentiles are by nearest rank, so each is the value of some run. Times
+are in seconds, computed from whole milliseconds.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from quorate.sim.report.timelines import (
 )
 
 SIZES: Final = ((1, 1), (2, 4), (5, 8), (9, 16), (17, 64))
-"""The classes of runs by GPUs; larger runs are in one of their own."""
+"""The upper bounds of the classes of runs by GPUs; larger runs have one more class."""
 SHARE_PARTS: Final = 100
-"""Into how many parts the window is divided to compare shares with targets over time."""
+"""The number of parts of the window in which shares are compared with targets."""
 _DONE: Final = 1e-9
-"""The part of its steps that a complete run may lack: rates are floats."""
+"""The part of its steps that a complete run may lack, because rates are floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +72,14 @@ class OwnerShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The figures of one outcome. A distribution is None if no run is in it.
+    """The figures of one outcome. A distribution over no runs is None.
 
-    ``finish_time_fairness`` is a run's duration over its duration alone on a fleet as crowded as it
-    was in its life: with the GPUs that were asked for over those there were, if that is more than
-    1. ``idle_while_wanted`` is the part of the capacity that was idle while a run waited that asked
-    for no more GPUs than were idle of its flavor. ``share_gap`` is by how much shares were off
-    their targets over time, 0 to 1; None if no owner has a target. ``estimated`` are the fields
-    that are estimates.
+    ``finish_time_fairness`` is the time of a run from submission to end, divided by its duration
+    alone on its part of a fleet as crowded as it was then. The crowding is the number of requested
+    GPUs over the number of GPUs, and at least 1. ``idle_while_wanted`` is the part of the capacity
+    that was idle while a waiting run asked for at most the idle GPUs of its flavor. ``share_gap``
+    is the mean distance of shares from their targets over time, from 0 to 1; None if no owner has a
+    target. ``estimated`` are the fields that are estimates.
     """
 
     name: str
@@ -178,12 +178,12 @@ def spread_of(values: Iterable[float]) -> Spread | None:
 
 
 def percentile(ranked: Sequence[float], percent: int) -> float:
-    """Return the smallest of ``ranked``, which ascend, that ``percent`` of them do not exceed."""
+    """Return the percentile of ``ranked``, which ascend, by nearest rank."""
     return ranked[max(0, -(-percent * len(ranked) // 100) - 1)]
 
 
 def size_class(gpus: int) -> str:
-    """Return the class of a run of so many GPUs, such as ``2-4 GPUs``."""
+    """Return the class of a run with ``gpus`` GPUs, such as ``2-4 GPUs``."""
     for low, high in SIZES:
         if gpus <= high:
             return "1 GPU" if high == 1 else f"{low}-{high} GPUs"
@@ -194,7 +194,7 @@ _EACH: Final = (*(high for _, high in SIZES), SIZES[-1][1] + 1)
 
 
 def fairness_of(outcome: Outcome, runs: Iterable[SimulatedRun]) -> dict[str, float]:
-    """Return the finish-time fairness of each of ``runs``, which completed, by name."""
+    """Return the finish-time fairness of each completed run of ``runs``, by name."""
     wanted, there = Cumulated.of(demanded(outcome)), Cumulated.of(capacity(outcome))
     found: dict[str, float] = {}
     for run in runs:
@@ -246,7 +246,7 @@ def _by(
 
 
 def _share_gap(outcome: Outcome, window: Window) -> float | None:
-    """Return half the sum of the owners' distances from their targets, as a mean over time."""
+    """Return the mean over time of half the sum of the owners' distances from their targets."""
     if not outcome.shares_targets or window.to_ms <= window.from_ms:
         return None
     edges = edges_of(window.from_ms, window.to_ms, SHARE_PARTS)

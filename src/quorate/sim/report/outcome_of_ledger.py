@@ -1,9 +1,9 @@
-"""The outcome of a ledger: live, exported or simulated, as the values that reports read.
+"""Makes the outcome of a ledger, live, exported or simulated, for reports.
 
-GPUs count as busy while a lease that works is open on a node that has not failed; spares do not
-count. The ledger does not record checkpoints: lost work is estimated as conflicts do, by the work
-since the last start, at most the minimum runtime of the pool or an hour, whichever is longer. The
-work of a run that counts no steps is estimated by the time it worked, less what it lost.
+GPUs count as busy while a lease other than a spare is open on a node that has not failed. The
+ledger does not record checkpoints, so lost work is estimated as for conflicts: by the work since
+the last start, but at most one hour or the pool's minimum runtime, whichever is longer. The work of
+a run that does not count steps is estimated by the time it worked, less the lost work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun
 
 _NO_PRICES: Mapping[str, float] = {}
 _ESTIMATED: Final = ("finish_time_fairness", "lost_gpu_hours")
-"""The figures that are estimates: they depend on checkpoints."""
+"""The figures that are estimates, because they depend on checkpoints."""
 
 
 def outcome_of_ledger(
@@ -35,8 +35,8 @@ def outcome_of_ledger(
 ) -> Outcome:
     """Return the outcome of ``events``, a whole ledger, by ``now_ms``.
 
-    None is the time of the last event. ``prices`` are per GPU of each flavor and hour; a flavor
-    without a price costs nothing.
+    If ``now_ms`` is None, it is the time of the last event. ``prices`` are per GPU and hour of each
+    flavor; a flavor without a price costs nothing.
     """
     book, waits = _Book(), WaitBook()
     for event in events:
@@ -59,7 +59,7 @@ def outcome_of_ledger(
 
 @dataclass(slots=True)
 class _Part:
-    """The GPUs of one node under a lease; ``end_ms`` is when the node failed under it."""
+    """The GPUs of a lease on one node; ``end_ms`` is when the node failed, if it did."""
 
     node: Node
     gpus: int
@@ -81,10 +81,10 @@ class _Hold:
 
 @dataclass(slots=True)
 class _Story:
-    """The recorded history of one run, in attempts: each ends when it goes back into the queue.
+    """The recorded history of one run, in attempts: each ends when the run goes back to the queue.
 
-    ``since_ms`` is since when it works, ``attempt_ms`` how long it worked before in this attempt,
-    and ``kept_ms`` in the attempts before, less the estimate of what it lost.
+    ``since_ms`` is the start of its current work. ``attempt_ms`` is the time it worked earlier in
+    this attempt, and ``kept_ms`` the time it worked in earlier attempts, less the estimated loss.
     """
 
     spec: Run
@@ -103,7 +103,7 @@ class _Story:
 
     @property
     def worked_ms(self) -> int:
-        """How long it worked, less the estimate of what it lost."""
+        """The time the run worked, less the estimated loss."""
         return self.kept_ms + self.attempt_ms
 
 
@@ -239,7 +239,7 @@ class _Book:
 
 
 def _intervals(hold: _Hold, end_ms: int, *, owns: bool) -> list[RunInterval]:
-    """Return the stretches of a lease by domain; with no GPUs for a run that does not own them."""
+    """Return a lease's intervals by domain, with 0 GPUs for a run that does not own the GPUs."""
 
     def key(part: _Part) -> tuple[str, str, int]:
         part_end_ms = end_ms if part.end_ms is None else min(end_ms, part.end_ms)
@@ -286,10 +286,10 @@ def _run(story: _Story, waits: WaitBook, now_ms: int, prices: Mapping[str, float
 
 
 def _work(story: _Story) -> tuple[int, float, float]:
-    """Return how long the run takes alone, the work it asked for, and the work it has done.
+    """Return the run's duration alone, the work it asked for, and the work it has done.
 
-    For a run that counts no steps this is the time it worked, less the estimate of what it lost:
-    all of its work if it completed.
+    For a run that does not count steps, the done work is the time it worked, less the estimated
+    loss; a completed run has done all of its work.
     """
     spec, is_complete = story.spec, story.outcome is e.Outcome.COMPLETED
     work = spec.rounds

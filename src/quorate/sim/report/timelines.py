@@ -1,7 +1,7 @@
 """Step functions over time: busy GPUs, capacity, the queue, and the GPUs of each owner.
 
-A timeline is a tuple of (instant, value), the instants ascending; the value holds until the next
-one, and is 0 before the first.
+A timeline is a tuple of (instant, value) in ascending order. A value holds until the next instant;
+before the first instant the value is 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def timeline(changes: Iterable[tuple[int, int]]) -> Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Cumulated:
-    """The areas under a timeline up to each of its instants, for many queries."""
+    """The areas under a timeline up to each of its instants, which make many queries fast."""
 
     line: Timeline
     sums: tuple[int, ...]
@@ -62,7 +62,7 @@ def area(line: Timeline, from_ms: int, to_ms: int) -> int:
 
 
 def means(line: Timeline, edges: Sequence[int]) -> list[float]:
-    """Return the mean of ``line`` between each two neighbours of ``edges``, which ascend."""
+    """Return the mean of ``line`` between each two neighbouring ``edges``, which ascend."""
     sums = Cumulated.of(line)
     return [sums.between(from_ms, to_ms) / (to_ms - from_ms) for from_ms, to_ms in pairwise(edges)]
 
@@ -74,7 +74,7 @@ def edges_of(from_ms: int, to_ms: int, count: int) -> list[int]:
 
 
 def capacity(outcome: Outcome, flavor: str | None = None) -> Timeline:
-    """Return how many GPUs of ``flavor`` there were; None means all flavors."""
+    """Return the number of GPUs of ``flavor`` over time; None means all flavors."""
     changes: list[tuple[int, int]] = []
     known: dict[str, int] = {}
     for step in outcome.capacity:
@@ -85,7 +85,7 @@ def capacity(outcome: Outcome, flavor: str | None = None) -> Timeline:
 
 
 def busy(runs: Iterable[SimulatedRun], flavor: str | None = None) -> Timeline:
-    """Return how many GPUs of ``flavor`` the ``runs`` had."""
+    """Return how many GPUs of ``flavor`` the ``runs`` had over time; None means all flavors."""
     changes: list[tuple[int, int]] = []
     for run in runs:
         for each in run.intervals:
@@ -95,7 +95,7 @@ def busy(runs: Iterable[SimulatedRun], flavor: str | None = None) -> Timeline:
 
 
 def waiting(outcome: Outcome, *, gpus: bool = False) -> Timeline:
-    """Return how many runs waited; with ``gpus`` how many GPUs they asked for."""
+    """Return how many runs waited over time; with ``gpus``, how many GPUs they asked for."""
     changes: list[tuple[int, int]] = []
     for run in outcome.runs:
         width = run.gpus if gpus else 1
@@ -105,7 +105,7 @@ def waiting(outcome: Outcome, *, gpus: bool = False) -> Timeline:
 
 
 def demanded(outcome: Outcome) -> Timeline:
-    """Return how many GPUs the runs asked for that were submitted and not over."""
+    """Return the number of GPUs that runs between submission and end asked for, over time."""
     changes: list[tuple[int, int]] = []
     for run in outcome.runs:
         until_ms = outcome.ended_ms if run.ended_ms is None else run.ended_ms
@@ -114,7 +114,7 @@ def demanded(outcome: Outcome) -> Timeline:
 
 
 def waits(run: SimulatedRun, now_ms: int) -> list[tuple[int, int]]:
-    """Return when ``run`` had no GPUs, from its submission to its end or to ``now_ms``."""
+    """Return the intervals, from submission to end or ``now_ms``, in which ``run`` had no GPUs."""
     until_ms = now_ms if run.ended_ms is None else run.ended_ms
     found: list[tuple[int, int]] = []
     free_ms = run.submitted_ms

@@ -1,4 +1,4 @@
-"""Traces of clusters: the Philly digest, openb's pods and nodes, and output of Slurm's sacct."""
+"""Reads traces of clusters: the Philly digest, openb's pods and nodes, Slurm's sacct output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Skips:
 
 
 def read_philly(text: str) -> Trace:
-    """Return the jobs of the digest; virtual clusters are owners, the first job is at 0."""
+    """Return the jobs of the digest; owners are its virtual clusters; the first job comes at 0."""
     read = [
         (line.instant_ms("timestamp"), line, order)
         for order, line in enumerate(headed(text, ",", PHILLY))
@@ -69,7 +69,7 @@ def read_philly(text: str) -> Trace:
 
 
 def read_openb_pods(text: str) -> Trace:
-    """Return the pods that take whole GPUs; others are counted as skipped, with the reason."""
+    """Return the pods that take whole GPUs; other pods are counted as skipped, by reason."""
     jobs, skips = list[TraceJob](), _Skips()
     for order, line in enumerate(headed(text, ",", PODS)):
         job = _pod(line, order, skips)
@@ -114,7 +114,7 @@ class TraceNode:
 
 
 def read_openb_nodes(text: str) -> tuple[TraceNode, ...]:
-    """Return the machines that have GPUs; those without are not listed."""
+    """Return the machines that have GPUs."""
     return tuple(
         TraceNode(name=line.text("sn"), flavor=line.text("model"), gpus=line.gpus("gpu"))
         for line in headed(text, ",", NODES)
@@ -132,8 +132,8 @@ def read_sacct(text: str) -> Trace:
     """Return the jobs that ``sacct -P -o JobID,Account,Submit,Start,End,AllocTRES`` printed.
 
     Steps of jobs (``17.batch``), jobs without GPUs, and jobs that never ran or have not ended are
-    counted as skipped. GPUs may be counted in all (``gres/gpu=4``), by type (``gres/gpu:a100=4``),
-    or both. The allocated type does not say which type a job asked for.
+    counted as skipped. The number of GPUs may be a total (``gres/gpu=4``), by type
+    (``gres/gpu:a100=4``), or both. The allocated type does not say which type a job asked for.
     """
     read, skips = list[tuple[int, int, int, Line]](), _Skips()
     for line in headed(text, "|", SACCT):
@@ -169,7 +169,7 @@ def read_sacct(text: str) -> Trace:
 
 
 def _allocated(line: Line) -> int:
-    """Return how many GPUs the list of trackable resources of ``line`` has."""
+    """Return the number of GPUs among the trackable resources of ``line``."""
     in_all, by_type = None, 0
     for entry in line.cells["AllocTRES"].split(","):
         resource, _, count = entry.strip().partition("=")

@@ -1,6 +1,6 @@
 """Gavel's traces: tab-separated, without a header, ten columns or the former seven.
 
-Arrivals are seconds from the beginning and never decrease: the name of a job is its place in the
+Arrivals are in seconds from the beginning and never decrease. The name of a job is its place in the
 trace.
 """
 
@@ -49,7 +49,7 @@ def read_gavel(text: str) -> Trace:
         if jobs and job.arrives_s < jobs[-1].arrives_s:
             raise line.fault(
                 "arrival_time",
-                f"is {job.arrives_s:g}, before {jobs[-1].arrives_s:g} of the job before it",
+                f"is {job.arrives_s:g}, earlier than {jobs[-1].arrives_s:g} in the line before",
                 "sort the lines by arrival",
             )
         jobs.append(job)
@@ -84,7 +84,7 @@ def gavel_line(job: TraceJob) -> str:
         raise TraceError(
             0,
             "job_type",
-            f"of job {job.name} is not known, and this form has steps of a type alone",
+            f"of job {job.name} is not known, and this form needs the steps of a type",
             "convert to quorate, which has durations",
         )
     slo = NO_SLO if job.slo is None else job.slo

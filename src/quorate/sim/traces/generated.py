@@ -1,7 +1,7 @@
-"""Generated traces: the published jobs, under arrivals of several kinds.
+"""Generates traces: the published jobs, with arrivals of several kinds.
 
 The published generator (``sim/job_stream.py``) draws jobs and arrivals from separate random
-generators, so that other arrivals do not change the jobs.
+generators, so the jobs stay the same with other arrivals.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Arrivals(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """Which jobs to draw. ``lam_s`` is the mean time between two arrivals; 0 means all at once.
+    """Which jobs to draw. ``lam_s`` is the mean time between arrivals; 0 means all at once.
 
-    ``templates`` are the types that are drawn: the published ones, unless others are given.
+    ``templates`` has the types to draw; by default the published types.
     """
 
     lam_s: float
@@ -78,10 +78,10 @@ def _traced(job: DrawnJob, order: int, arrives_s: float, *, has_deadline: bool) 
 
 
 def _diurnal(asked: Generated) -> Iterator[float]:
-    """Yield arrivals whose rate follows the time of day, least at midnight, ``1/lam_s`` on average.
+    """Yield arrivals with a rate of ``1/lam_s`` on average that is lowest at midnight.
 
-    Drawn by thinning: arrivals come at the highest rate, and each is kept with the probability
-    (rate at that time) / (highest rate).
+    Arrivals are drawn by thinning: candidates come at the highest rate, and each is kept with the
+    probability (rate at its time) / (highest rate).
     """
     assert asked.lam_s > 0.0, asked
     chance = Random(asked.seed + ARRIVAL_SEED)

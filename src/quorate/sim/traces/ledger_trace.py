@@ -1,7 +1,7 @@
-"""The trace of a ledger: the submissions of runs, and how long each run worked.
+"""Makes a trace from a ledger: the submissions of runs, and how long each run worked.
 
-A run that was stopped and started again has worked as long as its leases were open, weighted by
-their GPUs. Runs that never worked are skipped: it is not known how long they would have taken.
+The working time of a run is the time its leases were open, weighted by their GPUs, over all its
+starts. Runs that never worked are skipped, because their duration is not known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Any CSV, by a map from fields of jobs to its columns; and Quorate's own form of a trace.
+"""Reads any CSV by a map from fields of jobs to columns, and Quorate's own form of a trace.
 
 Quorate's own form is CSV with a header of these fields, so it needs no map.
 """
@@ -22,9 +22,9 @@ from quorate.sim.traces.trace_job import (
 )
 
 FIELDS: Final = tuple(each.name for each in fields(TraceJob) if each.name not in ("order", "line"))
-"""The fields of a job that a column may have, in the order in which they are written."""
+"""The fields of a job that a column may have, in the order of the written columns."""
 ARRIVES_AT: Final = "arrives_at"
-"""Used instead of ``arrives_s``: a column with dates and times; the first job is then at 0."""
+"""A column with dates and times, instead of ``arrives_s``; the first job then arrives at 0."""
 NEEDED: Final = ("gpus",)
 FLAVOR_MARK: Final = "|"
 _NUMBER_MAX: Final = 1e9
@@ -44,7 +44,7 @@ _READ: Final[Mapping[str, Callable[[Line, str], object]]] = {
 
 
 def column_map(text: str) -> dict[str, str]:
-    """Return the map in ``gpus=num_gpus,arrives_s=t``: from fields of jobs to columns."""
+    """Return the map from job fields to columns in a text such as ``gpus=num_gpus,arrives_s=t``."""
     found: dict[str, str] = {}
     for part in text.split(","):
         field, equals, column = part.partition("=")
@@ -52,7 +52,7 @@ def column_map(text: str) -> dict[str, str]:
             raise TraceError(
                 0,
                 "",
-                f"the map has {part!r}, which is no FIELD=COLUMN",
+                f"the map has {part!r}, which is not FIELD=COLUMN",
                 f"fields are {', '.join((*FIELDS, ARRIVES_AT))}",
             )
         if field in found:
@@ -78,7 +78,7 @@ def column_map(text: str) -> dict[str, str]:
 def read_mapped(text: str, columns: Mapping[str, str], mark: str = ",") -> Trace:
     """Return the trace in a table with a header; ``columns`` maps fields to its columns.
 
-    An empty cell is a field that the job does not have.
+    An empty cell means that the job does not have the field.
     """
     lines = list(headed(text, mark, tuple(columns.values())))
     if not lines:

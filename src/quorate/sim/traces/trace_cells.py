@@ -1,4 +1,4 @@
-"""One line of a table of text; its cells are read by name, and every fault names its cell."""
+"""Lines of a text table: cells are read by column name, and every fault names its cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.model.amounts import GPUS_MAX
 from quorate.sim.traces.trace_job import TraceError
 
 CELL_MAX: Final = 60
-"""How many characters of a cell a fault shows."""
+"""The most characters of a cell that a fault shows."""
 SECONDS_MAX: Final = 1e12
 STEPS_MAX: Final = 1e18
 _QUOTE_REMEDY: Final = "close or remove the quote, and double quotes within a cell"
@@ -32,7 +32,7 @@ class Line:
         return TraceError(self.number, column, fault, remedy)
 
     def text(self, column: str) -> str:
-        """Return the text of a cell that must have one."""
+        """Return the text of a cell that must not be empty."""
         found = self.cells.get(column, "").strip()
         if not found:
             raise self.fault(column, "is empty", "fill it in, or remove the line")
@@ -61,11 +61,11 @@ class Line:
         return int(found)
 
     def gpus(self, column: str) -> int:
-        """Return a number of GPUs, 1 at least."""
+        """Return a number of GPUs, at least 1."""
         return self.whole(column, least=1, most=GPUS_MAX)
 
     def instant_ms(self, column: str) -> int:
-        """Return an instant, written as a date and time; UTC unless it has another time zone."""
+        """Return an instant from a date and time, in UTC unless the cell has another time zone."""
         text = self.text(column)
         try:
             found = datetime.fromisoformat(text)
@@ -160,9 +160,10 @@ def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _bad_quote(text: str, mark: str) -> tuple[int, int] | None:
-    """Return the first opening quote in ``text`` that no quote at the end of a cell closes.
+    """Return the position of the first opening quote in ``text`` that is not closed.
 
-    As how many lines and cells are before it; None if every quote is closed.
+    The position is the number of lines, and of cells in its line, before the quote. Return None if
+    every quote is closed at the end of its cell.
     """
     breaks = place = at = 0
     while at < len(text):

@@ -1,4 +1,4 @@
-"""The forms of traces by name: one table, from which the command line and scenarios choose."""
+"""The table of the forms of traces, by name, for the command line and scenarios."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _HEADERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = MappingProxyType(
         "quorate": (",", ("arrives_s", *NEEDED)),
     }
 )
-"""What separates the columns of each form with a header, and the columns that it needs."""
+"""The separator and the required columns of each form with a header."""
 _LIKE: Final = 0.5
-"""The part of the needed columns from which on a header is compared with a form."""
+"""A header is compared with a form if it has at least this part of the form's columns."""
 
 
 def form_of(text: str) -> str:
-    """Return the form in ``READERS`` that the first line of ``text`` has; raise ``TraceError``."""
+    """Return the form of the first line of ``text``; raise ``TraceError`` if it is unknown."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     if first.count("\t") + 1 in (len(COLUMNS), len(OLD_COLUMNS)):
         return "gavel"
@@ -67,7 +67,7 @@ def form_of(text: str) -> str:
 
 
 def _no_form(first: str) -> TraceError:
-    """Return the error about a first line of no form: with the form that it is nearest to."""
+    """Return the error about a first line of no known form; the error names the nearest form."""
     forms = ", ".join(READERS)
     if not first:
         return TraceError(0, "", "is empty", "choose another file")
@@ -94,12 +94,12 @@ def _no_form(first: str) -> TraceError:
 
 
 def _likeness(first: str, form: str) -> float:
-    """Return which part of the columns that ``form`` needs is in the header ``first``."""
+    """Return the part of the required columns of ``form`` that the header ``first`` has."""
     mark, needed = _HEADERS[form]
     header = {cell.strip() for cell in first.split(mark)}
     return len(header & set(needed)) / len(needed)
 
 
 def read_trace(text: str, form: str | None = None) -> Trace:
-    """Return the trace in ``text``, of ``form`` or of the form of its first line."""
+    """Return the trace in ``text``, in ``form`` or, if None, in the form of its first line."""
     return READERS[form_of(text) if form is None else form](text)

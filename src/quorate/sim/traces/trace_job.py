@@ -1,4 +1,4 @@
-"""One job of a trace, whatever file or generator it is from, and the trace as a whole."""
+"""One job of a trace, and a whole trace, in one form for all files and generators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NAME_DIGITS: Final = 6
 class TraceJob:
     """A job: its arrival, its GPUs, and its work.
 
-    ``arrives_s`` counts from the beginning of the trace. A job has ``steps`` of a ``job_type``
-    whose rates a table has, or a ``duration_s`` that it ran for, or both. ``slo`` is how many times
-    its duration it may take; None without a deadline. ``flavors`` are the flavors that the job
+    ``arrives_s`` counts from the beginning of the trace. A job has ``steps`` of a ``job_type`` with
+    rates in a table, or the ``duration_s`` for which it ran, or both. Its deadline is ``slo`` times
+    its duration after its arrival; None means no deadline. ``flavors`` are the flavors that the job
     accepts; empty means any. ``order`` is its place in its file. ``declared_s`` is its declared
-    duration; None if it is the real one. ``line`` is its line in the file, for messages only; 0 if
-    it is from no text.
+    duration; None means the real duration. ``line`` is its line in the file, for messages only; 0
+    if the job is not from a text.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TraceJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Jobs of a trace that are not played, and why."""
+    """The number of jobs of a trace that are not played, and the reason."""
 
     reason: str
     count: int
@@ -47,7 +47,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Jobs in the order of their arrival; those of one instant in the order of the file.
+    """Jobs in the order of their arrival; jobs of one instant in the order of the file.
 
     ``origin_ms`` is the instant at which the trace begins, by the clock of the recorded machine; 0
     if the file has no dates.
@@ -69,9 +69,9 @@ class Trace:
 
 
 class TraceError(ValueError):
-    """A trace cannot be read; the message names the line, the column, the fault and the remedy.
+    """The trace cannot be read; the message names the line, the column, the fault and the remedy.
 
-    ``line`` counts from 1; 0 is the file as a whole. ``column`` is the name of the column, or its
+    ``line`` counts from 1; 0 means the whole file. ``column`` is the name of the column, or its
     number from 1.
     """
 
@@ -83,14 +83,14 @@ class TraceError(ValueError):
         super().__init__(f"{where}: {fault}; {remedy}" if where else f"{fault}; {remedy}")
 
     def __reduce__(self) -> tuple[type[TraceError], tuple[int, str, str, str]]:
-        """Return how another process can make the same error."""
+        """Return the class and arguments from which another process can make the same error."""
         return TraceError, (self.line, self.column, self.fault, self.remedy)
 
 
 def must_differ(jobs: Iterable[TraceJob], column: str, remedy: str, prefix: str = "") -> None:
-    """Raise ``TraceError`` for the first job with the name of an earlier one.
+    """Raise ``TraceError`` for the first job that has the name of an earlier job.
 
-    ``column`` has the names, without ``prefix``.
+    The column ``column`` has the names without ``prefix``.
     """
     first: dict[str, int] = {}
     for job in jobs:
@@ -102,10 +102,10 @@ def must_differ(jobs: Iterable[TraceJob], column: str, remedy: str, prefix: str 
 
 
 def by_arrival(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
-    """Return ``jobs`` in the order of their arrival; those of one instant keep theirs."""
+    """Return ``jobs`` in the order of arrival; jobs of one instant keep their order."""
     return tuple(sorted(jobs, key=lambda job: (job.arrives_s, job.order)))
 
 
 def numbered(order: int) -> str:
-    """Return the name of a job that has none: its place in the file, so that names sort."""
+    """Return a name for a job without one: its place in the file, padded so that names sort."""
     return f"job-{order:0{NAME_DIGITS}d}"

@@ -1,7 +1,7 @@
-"""What-if: a ledger forked at an instant, changed, and continued with the recorded arrivals.
+"""Forks a ledger at an instant, with a change, and continues it with the recorded arrivals.
 
-``recorded_inputs`` separates commands from outside from events that followed, ``recorded_work`` has
-how long the work of each run takes, ``recorded_speeds`` its rates in rounds, and
-``recorded_claims`` the ends of claims. ``fork`` plays all of it against the production engine, and
-``differences`` compares the results. Start reading at ``fork.py``.
+``recorded_inputs`` finds the commands from outside in the ledger, ``recorded_work`` the duration of
+each run's work, ``recorded_speeds`` the rates of runs in rounds, and ``recorded_claims`` the ends
+of claims. ``fork`` plays these inputs in the production engine, and ``differences`` compares the
+result with the history. Start reading at ``fork.py``.
 """

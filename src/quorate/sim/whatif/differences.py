@@ -1,4 +1,4 @@
-"""The outcome of a fork compared with the history: for each owner and each run. Pure."""
+"""Compares the outcome of a fork with the history, for each owner and each run. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quorate.sim.report.metrics import Metrics, is_complete, metrics_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifference:
-    """A run with a different outcome; None if it is in one of the two only."""
+    """A run with different outcomes; an outcome is None if it does not have the run."""
 
     run: str
     owner: str
@@ -22,7 +22,7 @@ class RunDifference:
 
     @property
     def waits_more_ms(self) -> int:
-        """How much longer it waits; negative if it waits less."""
+        """How much longer the run waits in the fork; negative if it waits less."""
         return _waited(self.now) - _waited(self.was)
 
 
@@ -40,7 +40,7 @@ class OwnerDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """All differences, with the figures of both."""
+    """All differences, with the figures of the history and of the fork."""
 
     was: Metrics
     now: Metrics

@@ -1,7 +1,7 @@
-"""A fork: the ledger up to an instant, a change, and then the recorded arrivals, decided again.
+"""Makes a fork: a ledger up to an instant, changes, then the recorded arrivals decided anew.
 
-The engine, the driver and every rule are those of production. No part of the history after the
-instant is copied: without a change the fork decides all of it again, and has the same events.
+The engine, the driver and every rule are the production ones. The fork copies no event after the
+instant: without changes it decides everything again, with the same events.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from quorate.sim.whatif.recorded_inputs import CannotForkError, inputs_of
 from quorate.sim.whatif.recorded_work import LATER, Effort, Efforts, lengths_of
 
 LATE_MS: Final = 2 * SECOND_MS
-"""How late a driver on a real machine may be; a recorded wake-up this near counts as the same."""
+"""The longest delay of a real driver: a recorded wake-up this close counts as the same."""
 _ACTOR: Final = "what-if"
 _WOKEN: Final = (CLOCK_ACTOR, ROUND_ACTOR)
-"""The actors of a driver that wakes up, rounds among them."""
+"""The actors of the events that a driver causes when it wakes up, including rounds."""
 
 Action = Callable[[], bool]
-"""An action at an instant; returns False if it has become void and did nothing."""
+"""An action at an instant; it returns False if it is no longer valid and did nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
-    """The result of a fork: all of its events, and the commands that were refused in it.
+    """The result of a fork: all of its events, and the commands that it refused.
 
     ``undrawn`` are conflicts that stayed open because the lottery's secret was not given.
     """
@@ -61,9 +61,9 @@ def fork(
 ) -> Forked:
     """Return the fork of a ledger, given as the events of its blocks, with ``changes``.
 
-    They are applied at ``at_ms``; then the recorded arrivals come until the ledger's end. Raises
-    ``CannotForkError`` if the ledger begins later, has events that cannot be played, or if the
-    changes are refused.
+    The changes are applied at ``at_ms``; then the recorded arrivals follow, up to the ledger's end.
+    Raises ``CannotForkError`` if the ledger begins after ``at_ms``, if it has events that cannot be
+    played, or if the changes are refused.
     """
     return _Fork(blocks, at_ms, lottery_secret).play(changes)
 
@@ -78,7 +78,7 @@ class _Fork:
             raise CannotForkError("the ledger had not begun at that instant; choose a later one")
         self._lengths, self._claims = lengths_of(every), RecordedClaims(every)
         self._executor = RecordedExecutor(self._steps) if has_executor(blocks) else None
-        # A driver whose ledger never had anything to do at a set time is seen by its executor only.
+        # If nothing was ever due at a set time, only an executor shows that a driver was at work.
         is_clocked = any(event.actor == CLOCK_ACTOR for event in every)
         self._has_driver = is_clocked or self._executor is not None
         self._store = MemoryStore()
@@ -101,7 +101,8 @@ class _Fork:
             self._at(each.at_ms, each.seq, self._giving(each.command, each.actor))
         for seq, events in numbered:
             if events[0].actor in _WOKEN and self._has_driver:
-                # Also wake-ups with nothing due here: a refused command may wake a driver.
+                # Wake-ups without due work are included, because a refused command may wake a
+                # driver.
                 self._at(events[0].at_ms, seq, _wake)
         self._plan_idle_ends()
 
@@ -152,7 +153,7 @@ class _Fork:
         heappush(self._heap, (max(at_ms, self._at_ms), seq, self._planned, action))
 
     def _due(self) -> int | None:
-        """Return when the driver steps first: at once, or None without a driver."""
+        """Return when the driver first steps: at once, or never (None) without a driver."""
         return self._at_ms if self._has_driver else None
 
     def _step(self) -> int | None:
@@ -161,7 +162,7 @@ class _Fork:
         return due_ms
 
     def _late(self, due_ms: int) -> int:
-        """Return when a driver that is due at ``due_ms`` wakes up, as late as in the ledger."""
+        """Return when a driver that is due at ``due_ms`` wakes up, with the delay of the ledger."""
         due_ms = max(due_ms, self._clock.true_ms)
         place = bisect_left(self._wakes, due_ms)
         if place < len(self._wakes) and self._wakes[place] <= due_ms + LATE_MS:
@@ -179,7 +180,7 @@ class _Fork:
         return give
 
     def _read_on(self) -> None:
-        """Read the new blocks, and plan the ends of the work in them."""
+        """Read the new blocks, and plan the ends of the work that they start."""
         for head, events in open_blocks(
             self._store.blocks(from_height=self._read.height + 1), after=self._read
         ):
@@ -213,7 +214,7 @@ class _Fork:
         self._at(gone_ms, seq, go)
 
     def _plan_wipes(self, claim: str, node: str, left_ms: int) -> None:
-        """Plan the wipes of a node that a claim has left."""
+        """Plan the recorded wipes of a node that a claim has left."""
         for wipe in self._claims.after(claim, node):
             at_ms = left_ms + wipe.after_ms
             if at_ms > self._at_ms:
@@ -234,7 +235,7 @@ class _Fork:
         return end
 
     def _plan_idle_ends(self) -> None:
-        """Plan the ends of runs of rounds that people ended while the runs had no GPUs."""
+        """Plan the ends of runs in rounds that people ended while the runs had no GPUs."""
         for name, known in self._lengths.efforts.items():
             at_ms, seq = known.over
             if known.spec.rounds is None or not known.was_idle or at_ms <= self._at_ms:
@@ -269,7 +270,7 @@ class _Fork:
         leases = tuple(effort.open)
 
         def end() -> bool:
-            # Planned anew whenever its leases change.
+            # The end is planned again whenever the leases of the run change.
             is_current = tuple(effort.open) == leases and effort.outcome is None
             if is_current:
                 self._exit(name, leases[0], known, code)
@@ -287,7 +288,7 @@ class _Fork:
 
 
 def has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
-    """Return whether an executor was at work: it reports, and stops are confirmed later."""
+    """Return whether an executor was at work: it reported, or confirmed stops later."""
     for block in blocks:
         ended = {each.lease for each in block if isinstance(each, e.LeaseEnded)}
         for event in block:
@@ -299,14 +300,14 @@ def has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
 
 
 def _wake() -> bool:
-    """Return True, so that the driver steps, and do nothing else."""
+    """Return True, which lets the driver step; do nothing else."""
     return True
 
 
 def _parted(
     blocks: Sequence[Sequence[e.Event]], at_ms: int
 ) -> tuple[list[Sequence[e.Event]], list[Sequence[e.Event]], int]:
-    """Return the blocks up to ``at_ms``, those after it, and the sequence of the first after."""
+    """Return the blocks up to ``at_ms``, the later blocks, and the latter's first sequence."""
     before: list[Sequence[e.Event]] = []
     after: list[Sequence[e.Event]] = []
     seq = 0

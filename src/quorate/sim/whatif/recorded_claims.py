@@ -1,7 +1,7 @@
-"""The claims in a ledger: which were released early, and how nodes were wiped. Pure.
+"""The claims in a ledger: the early releases, and the wipes of nodes. Pure.
 
-The fork itself ends a claim that reaches its stated end. A release is a command of a person. A node
-is wiped as long after its claim has left it as in the ledger.
+The fork ends a claim at its stated end; only a person's command releases a claim earlier. In the
+fork, the time between a claim's end and a wipe is the same as in the ledger.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from quorate.sim.whatif.recorded_work import LATER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wipe:
-    """A node was wiped ``after_ms`` after its claim had left it, by ``actor``.
+    """A wipe of a node by ``actor``, ``after_ms`` after the node's claim left it.
 
-    ``seq`` is its event.
+    ``seq`` is the sequence of its event.
     """
 
     after_ms: int
@@ -28,7 +28,7 @@ class Wipe:
 
 
 class ClaimedNodes:
-    """Which leases claims have on which nodes, folded from events."""
+    """The leases that claims have, by node, folded from events."""
 
     def __init__(self) -> None:
         self._leases: dict[str, tuple[str, str]] = {}
@@ -39,7 +39,7 @@ class ClaimedNodes:
         return None if found is None else found[0]
 
     def enter(self, event: e.Event) -> tuple[str, str] | None:
-        """Count an event; return (claim, node) if a claim has left a node by it, else None."""
+        """Enter an event; return (claim, node) if the event ends the claim's use of the node."""
         if isinstance(event, e.LeaseStarted) and event.role is e.Role.CLAIM:
             self._leases[event.lease] = event.run, event.slots[0][0]
         if not isinstance(event, e.LeaseEnded) or event.lease not in self._leases:
@@ -51,9 +51,9 @@ class ClaimedNodes:
 class RecordedClaims:
     """The claims of a whole ledger.
 
-    ``ends_ms`` has the stated end of each; ``released`` are those that a person ended before.
-    ``wipes`` has the wipes of each node after each claim, in order, and ``usual`` the usual wipe;
-    None if no node was ever wiped.
+    ``ends_ms`` has the stated end of each claim, and ``released`` the claims that a person ended
+    earlier. ``wipes`` has the wipes of each node after each claim, in order. ``usual`` is the
+    median wipe, or None if no node was ever wiped.
     """
 
     def __init__(self, events: Iterable[e.Event]) -> None:
@@ -67,7 +67,8 @@ class RecordedClaims:
                 self.ends_ms[event.claim] = event.end_ms
             elif isinstance(event, e.LeaseEnding) and event.reason is e.EndReason.END:
                 claim = nodes.claim_of(event.lease)
-                # A claim that ends by itself has until its stated end, and a release its grace.
+                # A claim that ends by itself stops at its stated end; a released claim gets its
+                # grace.
                 if claim is not None and event.deadline_ms != self.ends_ms[claim]:
                     self.released.add(claim)
             elif isinstance(event, e.NodeWiped):
@@ -97,7 +98,7 @@ class RecordedClaims:
         self.wipes[key].append(wipe)
 
     def _usual(self) -> Wipe | None:
-        """Return the median wipe of those that left a node clean."""
+        """Return the median of the wipes that left a node clean."""
         clean = [wipe for wipes in self.wipes.values() for wipe in wipes if wipe.is_clean]
         if not clean:
             return None

@@ -1,4 +1,4 @@
-"""The executor of a fork: the fork puts its reports in, from the recorded ones."""
+"""The executor of a fork: it reports what the fork enters from the recorded reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from quorate.model import events as e
 from quorate.ports.executor_port import LeaseGone, Order, Report, RunExited, WipeDone
 
 Steps = Callable[[Collection[str]], Mapping[str, int]]
-"""Returns how many steps runs report now; runs that report none are left out."""
+"""Returns the steps that runs report now; runs that report no steps are left out."""
 
 
 class RecordedExecutor:
-    """An executor whose reports are put in: work exits, stopped leases end, nodes are wiped."""
+    """An executor that reports the exits, ended leases and wiped nodes entered into it."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -21,15 +21,15 @@ class RecordedExecutor:
         self._wiped: dict[str, WipeDone] = {}
 
     def exit(self, run: str, lease: str, code: int, note: str) -> None:
-        """Let the work of ``run`` exit."""
+        """Report that the work of ``run`` has exited."""
         self._exits[run] = RunExited(run, lease, code, note)
 
     def go(self, lease: str) -> None:
-        """Let the last process under a stopping lease exit."""
+        """Report that the last process under a stopping lease has ended."""
         self._gone[lease] = None
 
     def wipe(self, done: WipeDone) -> None:
-        """Let the wiping of a node end."""
+        """Report that the wipe of a node has ended."""
         self._wiped[done.node] = done
 
     def forget(self, event: e.Event) -> None:
@@ -42,16 +42,16 @@ class RecordedExecutor:
             self._wiped.pop(event.node, None)
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Accept the orders: their results come from the fork."""
+        """Ignore the orders, because the fork enters their results."""
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept every open lease again: the fork knows them."""
+        """Ignore the open leases, because the fork knows them."""
 
     def reports(self) -> Sequence[Report]:
-        """Return the ends of work, leases and wipes that are not in the ledger yet."""
+        """Return the ends of work, leases and wipes that the ledger has not recorded yet."""
         gone = (LeaseGone(lease) for lease in self._gone)
         return [*self._exits.values(), *gone, *self._wiped.values()]
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return how many steps each of ``runs`` reports."""
+        """Return the steps that each of ``runs`` reports."""
         return self._steps(runs)

@@ -1,8 +1,9 @@
-"""The inputs of a ledger: the commands that were given from outside, each at its instant.
+"""Finds the inputs of a ledger: the commands from outside, each with its instant.
 
-Everything else in a ledger follows from these, from the work of runs, and from time. How long work
-takes is in ``recorded_work.py``: a run that starts earlier also ends earlier. A run that was
-cancelled is cancelled at the same instant, whatever it does then.
+All other events follow from these commands, from the work of runs, and from time.
+``recorded_work.py`` has the duration of work, so a run that starts earlier in the fork also ends
+earlier. A run that was cancelled is cancelled at the same instant in the fork, in whatever phase it
+is.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ _BY_ITSELF = CLOCK_ACTOR, EXECUTOR_ACTOR, ROUND_ACTOR, DRAW_ACTOR
 
 
 class CannotForkError(ValueError):
-    """A ledger that cannot be played again; the message says which event prevents that."""
+    """The ledger cannot be played again; the message names the event that prevents it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedInput:
-    """A command from outside, when it was given, by whom, and the sequence of its first event."""
+    """A command from outside, its instant, its actor, and the sequence of its first event."""
 
     at_ms: int
     seq: int
@@ -64,7 +65,7 @@ class RecordedInput:
 
 @dataclass(slots=True)
 class _Known:
-    """The state while blocks are read: the claims, the owners, and the runs that were ended."""
+    """The state while blocks are read: the claims, the owners, and the ended runs."""
 
     claims: RecordedClaims
     owners: set[str]
@@ -80,11 +81,11 @@ def inputs_of(
 ) -> list[RecordedInput]:
     """Return the commands behind ``blocks``, pairs of a first sequence and events, in order.
 
-    ``owners`` are the owners that existed before.
+    ``owners`` has the owners that existed before ``blocks``.
 
-    A block by a person without a known command is a command that changed nothing and was followed
-    by due work: a tick. If no driver was at work (not ``has_driver``), nothing happened by time
-    alone, and every such block is a tick.
+    A person's block without a known command comes from a command that changed nothing and was
+    followed by due work. It becomes a tick. Without ``has_driver``, due work is done only in such
+    blocks, and each of them becomes a tick.
     """
     found: list[RecordedInput] = []
     known = _Known(claims, set(owners))
@@ -139,7 +140,7 @@ def _of_block(first_seq: int, events: Sequence[e.Event], known: _Known) -> Itera
 def _keyed(
     found: list[RecordedInput], first_seq: int, events: Sequence[e.Event]
 ) -> list[RecordedInput]:
-    """Return ``found`` with the idempotency keys that their requests were sent with."""
+    """Return ``found`` with the idempotency keys of the requests."""
     for seq, event in enumerate(events, start=first_seq):
         if not isinstance(event, e.RequestKept):
             continue
@@ -152,7 +153,7 @@ def _keyed(
 
 
 def _request_of(event: e.Event) -> Command | None:  # noqa: PLR0911 - one for each event
-    """Return the command about a token, a removal or a report that ``event`` records; else None."""
+    """Return the command that ``event`` records about a token, a removal or a report, or None."""
     match event:
         case e.TokenIssued():
             return IssueToken(
@@ -184,7 +185,7 @@ def _request_of(event: e.Event) -> Command | None:  # noqa: PLR0911 - one for ea
 
 
 def _is_with(event: e.Event, before: _DECLARED) -> bool:
-    """Return whether two declarations were made by one command."""
+    """Return whether one command made both declarations."""
     return (
         isinstance(event, _DECLARED)
         and not _is_reasoned(event)
@@ -193,7 +194,7 @@ def _is_with(event: e.Event, before: _DECLARED) -> bool:
 
 
 def _is_reasoned(event: _DECLARED) -> bool:
-    """Return whether a declaration has a reason: documents have none, requests about owners do."""
+    """Return whether a declaration has a reason: requests about owners do, documents do not."""
     return isinstance(event, e.OwnerApplied) and bool(event.reason)
 
 
@@ -228,8 +229,8 @@ def _command_of(  # noqa: PLR0911 - one answer per kind of event
 ) -> Command | None:
     """Return the command that ``event`` records; None if the event follows from others.
 
-    ``now`` are the runs of this block that were cancelled without grace; each is removed when it is
-    used.
+    ``now`` has the runs of this block that were cancelled without grace; a returned command removes
+    its run from ``now``.
     """
     match event:
         case e.RunSubmitted():
@@ -240,7 +241,7 @@ def _command_of(  # noqa: PLR0911 - one answer per kind of event
             now.discard(event.run)
             return Cancel(event.run, event.note, now=is_now)
         case e.LeaseEnding() if (run := event.lease.partition("/")[0]) in now:
-            now.remove(run)  # It was stopping already, with its grace.
+            now.remove(run)  # The run was already stopping, with its grace.
             return Cancel(run, now=True)
         case e.RunEnded(outcome=e.Outcome.CANCELLED) if event.run not in over:
             return Cancel(event.run, event.note)
@@ -271,7 +272,7 @@ def _release_of(event: e.Event, known: _Known) -> Command | None:
 
 
 def _is_played(events: Sequence[e.Event], claims: RecordedClaims) -> bool:
-    """Return whether the block records ends of work or wipes, which the fork plays itself."""
+    """Return whether the block records ends of work or wipes, which the fork plans itself."""
     ended = e.Outcome.COMPLETED, e.Outcome.FAILED
     runs = [
         each.run

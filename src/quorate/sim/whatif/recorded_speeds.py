@@ -1,7 +1,7 @@
 """The rates of runs of rounds pools on each flavor, and the steps they reported.
 
-A measured rate is the mean over all counts of the run; without one the declared rate counts. Both
-are millionths of a step per second of the whole run, as in the ledger.
+A measured rate is the mean over all step counts of the run; a flavor without a measured rate has
+the declared rate. Rates are in millionths of a step per second of the whole run, as in the ledger.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.model.amounts import PPM, SECOND_MS
 from quorate.model.specs import Pool, Run
 
 STEP: Final = PPM * SECOND_MS
-"""One step of a run with one GPU, as work: a rate times milliseconds times GPUs."""
+"""One step of a run with one GPU, in units of work: rate times milliseconds times GPUs."""
 
 
 class RecordedRates:
@@ -44,7 +44,7 @@ class RecordedRates:
                     pass
 
     def enter_node(self, event: e.NodeApplied) -> None:
-        """Enter a node that may not be in the ledger."""
+        """Enter a node that the ledger may not have."""
         self._flavors[event.node.name] = event.node.flavor
 
     def rate(self, run: Run, node: str, partner: Run | None = None) -> int:
@@ -76,7 +76,7 @@ class RecordedRates:
 
 @dataclass(slots=True)
 class ToldSteps:
-    """The steps that a run had reported at each round, and the work it had done by then."""
+    """The steps that a run had reported by each round, and the work it had done by then."""
 
     works: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
@@ -90,8 +90,8 @@ class ToldSteps:
     def at(self, work: int, step: int) -> int:
         """Return the steps that the run reports after ``work``; a step takes ``step`` of work.
 
-        If steps were counted after exactly this work, that count is returned. If that was in
-        several rounds, because the run waited, each call returns the count of the next of them.
+        If the ledger has a count of steps after exactly this work, the count is returned. If it has
+        several, because the run waited for some rounds, each call returns the next of them.
         """
         first, last = bisect_left(self.works, work), bisect_right(self.works, work) - 1
         if first <= last:

@@ -1,10 +1,11 @@
-"""How long the work of each run takes, derived from a ledger.
+"""Derives from a ledger how long the work of each run takes.
 
 The work of a run that binds its GPUs is GPU time under its leases, without spares. The work of a
 run that shares in rounds is counted in steps, by its rate on each flavor (``recorded_speeds.py``).
-A run that ended has done all its work; a run that had not ended has at least a bit more to do, or
-its declared rest. A stop takes as long as it did; a new stop takes the median of all. The leases of
-a claim are no work: a claim ends at its time.
+A run that ended has done all its work; for a run that had not ended, the rest of its declared
+duration remains, or a small amount of work. A recorded stop takes its recorded time, and another
+stop the median of all stops. The leases of a claim are not work, because a claim ends at its stated
+time.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from quorate.model.specs import Run
 from quorate.sim.whatif.recorded_speeds import STEP, RecordedRates, ToldSteps
 
 LATER: Final = 1 << 60
-"""The order of events that were not recorded at their instant: after everything that was."""
+"""The sequence of events that the ledger does not have: after all recorded ones of an instant."""
 UNSTATED_MS: Final = HOUR_MS
-"""The assumed duration of a run that never started and declared none."""
+"""The assumed duration of a run that never started and declared no duration."""
 _NO_WORK: Final = (e.Role.SPARE, e.Role.CLAIM)
 
 
 @dataclass(slots=True)
 class Effort:
-    """The work of one run: its ended leases, its running ones, and the rest to do.
+    """The work of one run: the work of its ended leases and of its open leases.
 
-    ``open`` has for each lease its start and its work per millisecond. ``by_hand``: people ended
-    it, not an executor. ``over`` is when it ended as recorded, and the sequence of that event;
-    ``was_idle``: it had no lease then, as a run that waits for its next round.
+    ``open`` has the start and the work per millisecond of each open lease. ``by_hand`` is True if
+    people, not an executor, ended the run. ``over`` is the recorded end of the run, and the
+    sequence of that event. ``was_idle`` is True if the run had no lease at its end, as between
+    rounds.
     """
 
     spec: Run
@@ -54,7 +56,7 @@ class Effort:
         )
 
     def ends_ms(self, total_work: int) -> int | None:
-        """Return when the work is done if its leases stay as they are; None if none is open."""
+        """Return when the work is done if its leases do not change; None without open leases."""
         pace = sum(pace for _, pace in self.open.values())
         if not pace:
             return None
@@ -71,7 +73,7 @@ class Effort:
 class Efforts:
     """The work of all runs, folded from events.
 
-    ``changed`` are the runs since the last ``take``.
+    ``changed`` has the runs whose leases have changed since the last ``take``.
     """
 
     def __init__(self, rates: RecordedRates) -> None:
@@ -81,7 +83,7 @@ class Efforts:
         self._changed: dict[str, None] = {}
 
     def enter(self, seq: int, event: e.Event) -> None:
-        """Count an event."""
+        """Enter an event."""
         match event:
             case e.NodeApplied():
                 self._rates.enter_node(event)
@@ -131,19 +133,19 @@ class Efforts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """The lengths in a whole ledger: the work of runs, and how long stops took."""
+    """The durations in a whole ledger: the work of runs, and the time of stops."""
 
     efforts: Mapping[str, Effort]
     rates: RecordedRates
     told: Mapping[str, ToldSteps]
-    """For each run that reported its steps, when it had reported how many."""
+    """For each run that reported steps, the counts and the work at which they were reported."""
     stops: Mapping[str, tuple[int, int]]
-    """For each lease that was stopped, how long it took, and the sequence of its end."""
+    """For each lease that was stopped, the time its stop took, and the sequence of its end."""
     usual_stop_ms: int
     end_ms: int
 
     def total_work(self, run: Run) -> int:
-        """Return the total work of a run, at least the work that is recorded."""
+        """Return the total work of a run, at least its recorded work."""
         known = self.efforts[run.name]
         if known.outcome in (e.Outcome.COMPLETED, e.Outcome.FAILED) and known.closed_work:
             assert known.total_work is not None, run.name
@@ -159,9 +161,9 @@ class Lengths:
         return max(declared, known.done_work(self.end_ms) + fastest)
 
     def steps(self, effort: Effort, now_ms: int) -> int | None:
-        """Return how many steps a run with ``effort`` reports now; None if it reports none.
+        """Return the steps that a run with ``effort`` reports now; None if it reports no steps.
 
-        A run that had no GPUs in the ledger reports its steps if others did.
+        A run that had no GPUs in the ledger reports steps if other runs reported steps.
         """
         run, known = effort.spec, self.efforts[effort.spec.name]
         told = self.told.get(run.name)
@@ -172,7 +174,7 @@ class Lengths:
 
 
 def lengths_of(events: Iterable[e.Event]) -> Lengths:
-    """Return the lengths of work and stops in a whole ledger."""
+    """Return the durations of work and stops in a whole ledger."""
     events = list(events)
     rates = RecordedRates(events)
     efforts, stops = Efforts(rates), dict[str, tuple[int, int]]()
