@@ -1,9 +1,9 @@
-"""Admit: a placement and a payment for one run, found together.
+"""Admit: find a placement for one run, and the payers for that placement.
 
-Tried in this order: widths from the widest; family money, then with sponsors'; flavors in the run's
-order; placements in pack order. The first placement that fits and is paid is the result. Within the
-search limit this is complete: if any placement can be paid, one is found.
-docs/adr/0008-admission.md.
+The search tries widths from the widest down; for each width first the family's envelopes alone,
+then with the sponsors' envelopes; then flavors in the run's order; then placements in pack order.
+The first placement that fits and is paid is the result. Within the search limit the search is
+complete: if any placement can be paid, it finds one. docs/adr/0008-admission.md.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Admitted(Struct, frozen=True):
 class _Attempt(Struct):
     """One flavor at one width: the request, the first placement and the payers to try.
 
-    ``over_quota`` is the node quota that prevented a placement, if one did.
+    ``over_quota`` is the refusal by a node quota that prevented a placement, if any.
     """
 
     request: PackRequest
@@ -70,7 +70,7 @@ class _Attempt(Struct):
 
 
 class _Held(NamedTuple):
-    """A search without a result: the attempts at the least width, and the steps it took."""
+    """A search that found no start: the attempts at the least width, and the search budget."""
 
     attempts: Sequence[_Attempt]
     steps: SearchBudget
@@ -87,11 +87,12 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     width: int | None = None,
     barred: frozenset[EnvelopeId] = frozenset(),
 ) -> Admitted | Refusal:
-    """Return how ``run`` starts at ``now_ms``, or the refusal of its least width.
+    """Return how ``run`` starts at ``now_ms``, or the refusal for its least width.
 
-    ``asked_ms`` is when the start is planned, if that is earlier. The least width is searched in
-    full, unless the caller gives a budget of ``steps``, which several attempts may share. If
-    ``width`` is given, no other width is tried. Envelopes in ``barred`` do not pay.
+    ``asked_ms`` is the instant of the planned start, if that is before ``now_ms``. The search at
+    the least width has a full budget of its own, unless the caller gives a budget of ``steps``,
+    which several calls may share. If ``width`` is given, no other width is tried. Envelopes in
+    ``barred`` do not pay.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
@@ -106,9 +107,10 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
 def try_admit(
     view: StateView, run: Run, now_ms: int, *, has_executor: bool, steps: SearchBudget
 ) -> Admitted | Refusal | None:
-    """Return how ``run`` starts at ``now_ms``, or the refusal: a hard quota, or the search limit.
+    """Return how ``run`` starts at ``now_ms``, or the refusal by a hard quota or the search limit.
 
-    None if room or money is short: computing by how much would take as long as finding a start.
+    Returns None if room or money is short: to compute how much is missing would take as long as to
+    find a start.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor)
@@ -137,7 +139,8 @@ def _searched(
     steps = SearchBudget() if shared is None else shared
     free = [view.domains(run.pool, cover.flavor).gpus_free for cover in covers] if wider else []
     for wide in wider:
-        # A run of many widths and flavors waits mostly for GPUs: others are not even tried.
+        # A run with many widths and flavors usually waits for GPUs, so flavors with too few free
+        # GPUs are skipped.
         able = [cover for cover, gpus in zip(covers, free, strict=True) if gpus >= wide]
         if not able:
             continue
@@ -146,7 +149,7 @@ def _searched(
             return admitted
         if steps.exhausted:
             break
-    # The least width is searched in full, however long the search for wider ones was.
+    # The least width gets a full budget, even if the search for wider ones used all of its own.
     steps = SearchBudget() if shared is None else shared
     attempts = [_attempt(view, run, cover, least, steps) for cover in covers]
     return _at_width(view, attempts, steps) or _Held(attempts, steps)
@@ -166,8 +169,8 @@ def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
     """Return how ``run`` gets GPUs of ``flavor`` for a round, or the refusal.
 
     ``begins`` is how many more runs count as running: 0 if the run had GPUs in the last round.
-    Domains in ``prefer`` come first. With ``within``, the run gets only GPUs of the nodes named
-    there.
+    Domains in ``prefer`` come first. If ``within`` is given, the run gets GPUs only on the nodes
+    that ``within`` names.
     """
     refusal = too_many_runs(view, run.owner, begins) if begins else None
     if refusal is not None:
@@ -185,7 +188,10 @@ def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
 def _at_width(
     view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget
 ) -> Admitted | None:
-    """Return the first placement that is paid: family money first, then flavors in order."""
+    """Return the first placement that is paid.
+
+    The family's envelopes are tried for each flavor in order, then also the sponsors' envelopes.
+    """
     for phase in range(max(len(attempt.phases) for attempt in attempts)):
         for attempt in attempts:
             if phase < len(attempt.phases):
@@ -203,9 +209,10 @@ def admit_bundles(
     *,
     has_executor: bool,
 ) -> Admitted | None:
-    """Return how a running run gets ``bundles`` more, in the flavor it has; None if it cannot.
+    """Return how a running run gets ``bundles`` in addition, or None if it cannot get them.
 
-    Domains it uses come first; a run that must stay in one domain stays in its own.
+    The new bundles have the run's present flavor. Domains that the run uses come first; a run that
+    must stay in one domain stays in its own.
     """
     run, steps = record.spec, SearchBudget()
     leases = [view.leases[name] for name in record.leases]
@@ -244,8 +251,8 @@ def cover_request(  # noqa: PLR0913 - what, when, and what is there already
     """Return the request to the payers for a start of ``run`` now.
 
     ``leases`` are the leases that the run keeps in addition to the GPUs to be covered. With an
-    executor a lease has to stop one grace before its money ends, so a payer's window must be open
-    longer than that; the payer of a claim pays to the claim's end.
+    executor a lease has to stop one grace period before its money ends, so a payer's window must
+    stay open for longer than the grace period. The payer of a claim pays until the claim's end.
     """
     pool = view.pools[run.pool]
     duration_ms = hold_duration_ms(run, pool)
@@ -308,9 +315,9 @@ def _place_and_pay(
 
 
 def _too_many_nodes(attempt: _Attempt) -> bool:
-    """Return whether a paid placement exceeds a node limit that every other one exceeds, too.
+    """Return whether the run exceeds a node limit on any nodes that the search could choose.
 
-    Then no search finds a start.
+    Only evaluated once a paid placement has exceeded a limit. If true, no search finds a start.
     """
     if attempt.headroom is None or attempt.over_quota is None:
         return False
@@ -319,7 +326,10 @@ def _too_many_nodes(attempt: _Attempt) -> bool:
 
 
 def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Admitted | None:
-    """Return the first payable placement after the first one; each set of demands is tried once."""
+    """Return the first payable placement after the first one.
+
+    Each set of demands is tried once.
+    """
     refused: set[tuple[object, ...]] = set()
 
     def may_be_paid(demands: Sequence[Demand]) -> bool:
@@ -355,8 +365,9 @@ def _admitted(
 ) -> Admitted | None:
     """Return the placement with its slots and payers; None if it exceeds a node quota of the owner.
 
-    Slots are picked by the usual rules first. Only if that exceeds a quota, they are picked again
-    on as few new nodes as possible, and then on nodes that are held long enough.
+    Slots are first picked by the pool's placement rule. If the result exceeds a quota, slots are
+    picked again on as few new nodes as possible, and then on nodes that the owner's present work
+    holds for as long as the new run would.
     """
     plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
     if headroom is not None and headroom.refuses(plan.nodes) is not None:
@@ -374,7 +385,7 @@ def _admitted(
 
 
 def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget) -> Refusal:
-    """Return the refusal: a node quota that prevented a placement, else the one least short."""
+    """Return the refusal by a node quota that prevented a placement, else the one least short."""
     over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
     if over:
         return min(over, key=lambda found: found.short)
@@ -419,10 +430,11 @@ def _least_short(
     places: Mapping[str, Place],
     steps: SearchBudget,
 ) -> Refusal:
-    """Return the refusal: of money, with a lack of room in ``also``, or of room alone.
+    """Return a refusal for lack of money, or one for lack of room if only room is lacking.
 
-    It is measured in the slice with the least deficit among ``served``, the domains where some
-    envelope may pay for this run. ``places`` has the paid place of each; room in other domains is
+    A refusal for lack of money has a lack of room in ``also``. The shortage is measured in the
+    slice with the least deficit among ``served``, the domains where some envelope may pay for this
+    run. ``places`` has the place in each domain that an envelope pays for. Room in other domains is
     of no use to the run.
     """
     parts, _ = best_slice(attempt.request, served)

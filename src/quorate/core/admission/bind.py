@@ -1,6 +1,6 @@
 """Bind: join a placement and its payers into leases.
 
-Slots are taken in pack order, working groups first and spares after them; the legs of each place
+Slots are taken in pack order, working groups first and spares after them. The legs of each place
 are used up in cover order. A lease has the slots of one group that one payer pays for.
 """
 
@@ -19,14 +19,14 @@ from quorate.model.events import Role, Slots, Tier
 from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import lowest_slots
 
-# Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
+# Reading a member of an enumeration is slow in Python 3.11, and the inner loop reads these.
 _ACTIVE: Final = Role.ACTIVE
 _BORROWED: Final = Role.BORROWED
 _LENT: Final = Tier.BORROWED
 
 
 class LeaseDraft(Struct, frozen=True, gc=False):
-    """A lease before it has a name and a time."""
+    """A lease that has no name and no start time yet."""
 
     comp_path: str
     bundle: int
@@ -38,9 +38,9 @@ class LeaseDraft(Struct, frozen=True, gc=False):
 
 
 def bind(plan: PackPlan, demands: Sequence[Demand], legs: Sequence[Leg]) -> list[LeaseDraft]:
-    """Return the leases of ``plan`` paid by ``legs``, which must match it to the GPU."""
+    """Return the leases of ``plan`` paid by ``legs``, which must pay for exactly its GPUs."""
     if len(legs) == len(plan.groups) == 1 and not plan.groups[0].spare_slots:
-        # One payer of one group, which is what most runs are: nothing has to be divided.
+        # Most runs have one group and one payer, so nothing has to be divided.
         (leg,), (group,) = legs, plan.groups
         assert leg.gpus == group.gpus, (leg, group)
         role = _BORROWED if leg.tier is _LENT else _ACTIVE

@@ -1,9 +1,9 @@
 """Cover: who pays. docs/design/calculus.md, docs/adr/0006-cover.md.
 
 The result divides the demand into legs, each paid by one envelope. It is the lexicographically
-first division: for each place in the given order, each payer in cover order pays the most that
-leaves the rest payable. A greedy pass comes first, and is exact when it succeeds; else an exact
-search within a ``SearchBudget`` follows.
+first division: for each place in the given order, each payer in cover order pays as much as it can
+without making the rest unpayable. A greedy pass is tried first, and its result is exact if it
+succeeds. If it fails, an exact search within a ``SearchBudget`` follows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def plan_cover(
 ) -> Covered | Refusal:
     """Return the legs that pay for ``demands`` in full, or a refusal with the shortages.
 
-    Family money first; sponsors join only when the family cannot pay alone.
+    The family's envelopes are tried first; sponsors join only when the family cannot pay alone.
     """
     steps = SearchBudget() if steps is None else steps
     phases = payer_phases(view, request)

@@ -1,10 +1,10 @@
-"""Payment: who pays how much of which demand, exactly.
+"""Payment: an exact search for how much each payer pays for each demand.
 
-The caller first tries to take the most from each payer in order; this search is for when that
+The caller first tries to take the most from each payer in order, and uses this search if that
 fails.
 
 Overlapping caps make the problem hard in general, so the search is bounded by a ``SearchBudget``. A
-small maximum flow prunes it: without overlapping caps the search never backtracks.
+small maximum flow prunes the search. Without overlapping caps the search never backtracks.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from quorate.model.events import Tier
 from quorate.model.specs import CapId, EnvelopeId
 
 Choice = tuple[int, EnvelopeId, Tier]
-"""(demand, payer, tier): one cell of the table to be filled in."""
+"""(demand, payer, tier): one cell of the table of payments that the search fills in."""
 
 
 CELLS_PER_STEP: Final = 256
-"""How many examined cells count as one step of the search."""
+"""How many examined cells of the table count as one step of the search."""
 
 
 Rooms = Mapping[tuple[EnvelopeId, Tier], int]
-"""How many GPUs each payer can pay for before anything is taken; payers with none are left out."""
+"""How many GPUs each payer can pay for before any are taken; payers without room are absent."""
 
 
 def rooms_of(payer_list: PayerList) -> Rooms:
-    """Return the rooms of the payers, in their order."""
+    """Return how many GPUs each payer can pay for, in the order of the payers."""
     rooms = ((payer, payer_list.room(*payer)) for payer in payer_list.payers)
     return {payer: gpus for payer, gpus in rooms if gpus > 0}
 
 
 def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -> list[Choice]:
-    """Return the cells that could be more than zero, in lexicographic order."""
+    """Return the cells that may have an amount above zero, in lexicographic order."""
     return [
         (index, key, tier)
         for index, (place, _) in enumerate(demands)
@@ -49,10 +49,10 @@ def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -
 
 @dataclass(slots=True)
 class Relaxation:
-    """The payers' remaining GPUs as a flow: demands to payers, each payer under its tightest bound.
+    """The payers' remaining GPUs as a flow network with only the tightest bound of each payer.
 
-    Bounds shared by several payers beyond the tightest are dropped, which only makes paying easier:
-    too little flow is a proof that the rest cannot be paid.
+    Flow runs from demands to payers. To drop the other bounds that payers share only makes paying
+    easier, so too little flow proves that the rest cannot be paid.
     """
 
     network: FlowNetwork
@@ -74,7 +74,8 @@ class Relaxation:
 
         Payers that serve the same demands under the same bound are one node, because only their sum
         matters. The payer of the ``watched`` cell has a node of its own, and the edge of that cell
-        is kept in ``watched``. If nothing is taken, the caller may give the rooms as ``rooms_now``.
+        is kept in ``watched``. If no GPUs are taken yet, the caller may pass the payers' rooms as
+        ``rooms_now``.
         """
         network = FlowNetwork()
         sink = network.node()
@@ -110,7 +111,7 @@ class Relaxation:
         return cls(network, sink, sources, seen)
 
     def fill(self, demanded: Sequence[int]) -> list[int]:
-        """Return how much of each demand gets through, earlier ones first."""
+        """Return how many GPUs of each demand the network pays for, earlier demands first."""
         return [
             self.network.push(self.sources[index], self.sink, gpus) if gpus else 0
             for index, gpus in enumerate(demanded)
@@ -120,8 +121,8 @@ class Relaxation:
 def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list[tuple[int, str]]:
     """Return (GPUs left, name) of each bound that ``payer`` shares with others.
 
-    The GPU-hours left under a cap are converted to GPUs with the shortest hold of its payers, so
-    that the number of GPUs is never too low.
+    The GPU-hours left under a cap are divided by the shortest hold among its payers, so that the
+    resulting number of GPUs is never too low.
     """
     key, tier = payer
     limits: list[tuple[int, str]] = []
@@ -143,8 +144,8 @@ def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list
 def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
     """Return whether the relaxation has the same solutions as the problem itself.
 
-    That holds if each payer is under at most one shared bound and, if that bound counts GPU-hours,
-    all its payers hold for the same time, so that it counts GPUs.
+    The two agree if each payer is under at most one shared bound and, if that bound limits
+    GPU-hours, all payers under it hold for equally long. Such a bound then limits a number of GPUs.
     """
     return all(
         len(shared_bounds(payer_list, payer)) <= 1
@@ -162,7 +163,7 @@ _Ahead = tuple[tuple[EnvelopeId, ...], tuple[CapId, ...]]
 
 
 def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
-    """Return the payers and caps ahead of each cell, and of the end."""
+    """Return the payers and caps of the cells from each cell on, and none for the table's end."""
     payers: dict[EnvelopeId, None] = {}
     caps: dict[CapId, None] = {}
     found: list[_Ahead] = [((), ())]
@@ -177,7 +178,7 @@ def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
 class PaymentSearch:
     """Depth-first search for the payers: cell by cell, the largest amount first.
 
-    Remembers dead ends.
+    It remembers dead ends.
     """
 
     payer_list: PayerList
@@ -198,16 +199,16 @@ class PaymentSearch:
         self.taken = []
 
     def _prepare(self) -> None:
-        """Make what only a search needs that may succeed."""
+        """Compute what only the search itself needs, after a first test that it may succeed."""
         self.ahead = _ahead(self.payer_list, self.choices)
         # If the relaxation is exact, the amounts that leave the rest payable are an interval, and
-        # its top is found by halving. Otherwise every amount is tried.
+        # the search finds its top by bisection. Otherwise it tries every amount.
         self.by_bisection = is_exact(self.payer_list, {(k, tier) for _, k, tier in self.choices})
 
     def run(self) -> list[Leg] | None:
         """Return the lexicographically first legs, or None.
 
-        None is a proof unless the steps ran out.
+        None proves that there are no legs, unless the steps ran out.
         """
         if not self._rest_payable(0, self.rooms):
             return None
@@ -255,7 +256,7 @@ class PaymentSearch:
         """Return whether the search meets this state for the first time.
 
         Two states are the same if the same demand is left to pay and the same amount was taken from
-        every payer and cap that still matters: how the search got there does not affect the rest.
+        every payer and cap that later cells use. Earlier choices do not matter otherwise.
         """
         payer_list, (payers, caps) = self.payer_list, self.ahead[len(self.taken)]
         state = (
@@ -278,7 +279,7 @@ class PaymentSearch:
         index, key, tier = self.choices[at]
         most = min(self.left[index], self.payer_list.room(key, tier))
         if most == 0:
-            yield 0  # Nothing is wanted or nothing is there: the rest is as payable as before.
+            yield 0  # No demand or no room is left: the rest is as payable as before.
             return
         top, is_interval = most + 1, self.by_bisection
         if is_interval:
@@ -293,8 +294,8 @@ class PaymentSearch:
     def _below(self, at: int, impossible: int) -> int:
         """Return the largest possible amount below ``impossible``.
 
-        The possible amounts are an interval. The search by bisection starts at the amount that some
-        payment of the rest has in this cell.
+        The possible amounts are an interval. The bisection starts at the amount that this cell has
+        in one flow that pays for the rest.
         """
         relaxation = Relaxation.build(
             self.payer_list, self.choices[at:], self.left, watched=self.choices[at]
@@ -320,9 +321,9 @@ class PaymentSearch:
         return found
 
     def _rest_payable(self, at: int, rooms: Rooms | None = None) -> bool:
-        """Return whether the cells from ``at`` on could pay the rest, by relaxation.
+        """Return whether the relaxation can pay the rest with the cells from ``at`` on.
 
-        ``rooms``: those of the payers, if nothing is taken.
+        ``rooms`` is how much each payer can pay; the caller may give it if nothing is taken yet.
         """
         rest = self.choices[at:]
         if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):
@@ -334,8 +335,8 @@ class PaymentSearch:
 def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -> list[Leg] | None:
     """Return the lexicographically first legs that pay for ``demands``, or None.
 
-    None is a proof unless ``steps`` ran out. ``payer_list`` must have nothing taken; it is returned
-    to that state.
+    None proves that there are no such legs, unless ``steps`` ran out. Nothing may be taken from
+    ``payer_list`` before the call, and nothing is taken from it afterwards.
     """
     if not payer_list.payers:
         return None
@@ -349,7 +350,7 @@ def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -
 def payable(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     """Return the most GPUs of each demand that can be paid, earlier demands first.
 
-    An upper bound; exact if no envelope is under two bounds.
+    The result is an upper bound. It is exact if no envelope is under two bounds.
     """
     wanted = [gpus for _, gpus in demands]
     rooms = rooms_of(payer_list)

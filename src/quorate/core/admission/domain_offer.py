@@ -1,6 +1,6 @@
 """The node classes that a domain offers to one request.
 
-A node class is a set of nodes in one domain that this request need not distinguish. Usually a
+A node class is a set of nodes in one domain that are equally good for this request. Usually a
 domain is one class. If an envelope or the run selects racks, each rack is a class. If the pool
 gives whole nodes, each node size is a class, and only nodes without any lease count.
 """
@@ -23,7 +23,7 @@ ALL_NODES = -1
 
 
 class NodeClass(Struct, frozen=True, gc=False):
-    """``nodes`` (bits of positions) with ``gpus_free``, given in multiples of ``unit``."""
+    """``nodes`` (one bit per position in the island) with ``gpus_free``, in steps of ``unit``."""
 
     place: Place
     nodes: int
@@ -32,7 +32,7 @@ class NodeClass(Struct, frozen=True, gc=False):
 
 
 class DomainOffer(Struct, frozen=True, gc=False):
-    """A domain as a request sees it."""
+    """The GPUs of one domain that a request may use."""
 
     domain: str
     island: Island
@@ -48,7 +48,7 @@ class DomainOffer(Struct, frozen=True, gc=False):
 class DomainOffers:
     """The offers of the domains that a request may use, computed on demand.
 
-    ``by_rack`` says that an envelope that may pay selects racks.
+    ``by_rack`` is true if an envelope that may pay selects racks.
     """
 
     __slots__ = ("_index", "_made", "_offers", "_simple", "by_rack", "request", "view")
@@ -62,7 +62,7 @@ class DomainOffers:
         self._simple = not (self.by_rack or request.whole_nodes or request.within)
         self._offers: list[DomainOffer] = []
         if not self._simple:
-            # A class may offer less than its domain has free: the order is by what is offered.
+            # A domain may offer fewer GPUs than it has free; the order is by the offered GPUs.
             domain_offers = (self.make(key) for key in self._keys())
             self._offers = sorted(
                 (domain_offer for domain_offer in domain_offers if domain_offer is not None),
@@ -95,14 +95,14 @@ class DomainOffers:
                 yield found
 
     def at(self, domain: str) -> DomainOffer | None:
-        """Return the offer of ``domain``; None if it has none for this request."""
+        """Return the offer of ``domain``; None if ``domain`` offers nothing to this request."""
         if domain in self._made:
             return self._made[domain]
         number = self._index.numbers.get(domain)
         return None if number is None else self.make(self._index.keys[number])
 
     def make(self, key: IslandKey) -> DomainOffer | None:
-        """Return the offer of the island under ``key``; None if the selector leaves it out."""
+        """Return the offer of the island under ``key``; None if the request excludes the island."""
         domain = key.domain
         if domain in self._made:
             return self._made[domain]
@@ -110,7 +110,7 @@ class DomainOffers:
         island = self._within(key) if request.within else self.view.island(key)
         domain_offer: DomainOffer | None = None
         if island is None:
-            pass  # None of it is in the request's ``within``.
+            pass  # The request's ``within`` has no node of this island.
         elif not request.selector or not contradicts(request.selector, island.labels):
             if self._simple:
                 gpus = island.gpus_free
@@ -164,7 +164,7 @@ def _split(island: Island, request: PackRequest, *, by_rack: bool) -> tuple[Node
             continue
         rack = (node.rack or "") if by_rack else ""
         key = (rack, node.gpus if request.whole_nodes else 1)
-        # A class without free GPUs is a class all the same: an envelope may pay there.
+        # A class without free GPUs is listed, too, because an envelope may pay there.
         members[key] = members.get(key, 0) | 1 << position & offered
         firsts.setdefault(key, node)
     node_classes = []

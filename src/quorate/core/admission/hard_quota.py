@@ -1,8 +1,8 @@
-"""Hard quotas: how many nodes and running runs an owner may have at once, descendants included.
+"""Hard quotas: how many nodes and running runs an owner and its descendants may have at once.
 
-Checked against the state that the decision is committed on, so two decisions cannot exceed a quota
-together. A limit may be lowered below its use: nothing is stopped, and nothing new starts until the
-use has dropped.
+Quotas are checked against the state on which the decision is committed, so two decisions cannot
+exceed a quota together. A limit may be lowered below its use. Nothing is stopped then, and nothing
+new starts until the use has dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Headroom:
 
     view: StateView
     bounds: tuple[tuple[str, int], ...]
-    """(owner, limit) for each of these owners that has a limit on nodes."""
+    """(owner, limit) for the owner and for each ancestor that has a limit on nodes."""
 
     @classmethod
     def of(cls, view: StateView, owner: str) -> Headroom | None:
@@ -56,11 +56,11 @@ class Headroom:
         return cls(view, bounds) if bounds else None
 
     def refuses(self, nodes: Iterable[str]) -> Refusal | None:
-        """Return the refusal for the limit that taking ``nodes`` would exceed.
+        """Return the refusal for the limit that taking ``nodes`` would exceed, or None.
 
-        None if there is none. While more nodes are in use than a lowered limit allows, not even
-        nodes already in use are taken. Beside a plan, nodes that present work leaves meanwhile
-        count from then on (``Holdings.kept_on``).
+        While more nodes are in use than a lowered limit allows, the owner cannot take nodes that it
+        uses already either. In a plan, a node that present work leaves before the end of the new
+        run counts as new from then on (``Holdings.kept_on``).
         """
         wanted = set(nodes)
         holdings = self.view.holdings
@@ -71,21 +71,22 @@ class Headroom:
                 return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
             kept_on = holdings.kept_on
             later = sorted(kept_on[owner, node] for node in wanted if (owner, node) in kept_on)
-            # The less a node leaves, the sooner it counts: by then all before it count, too.
+            # ``left`` is the least number of nodes left under the limit from when on a node counts;
+            # nodes with a smaller number count by then, too.
             for count, left in enumerate(later, new + 1):
                 if count > left:
                     return _over(RefusalCode.MAX_NODES, owner, limit - left, count, limit)
         return None
 
     def outlasting(self, island: Island) -> int:
-        """Return those of the nodes of ``kept`` that present work holds as long as the start."""
+        """Return the nodes of ``kept`` that present work does not leave before the new run ends."""
         kept_on = self.view.holdings.kept_on
         return self._held(
             island, lambda owner, node: self._has(owner, node) and (owner, node) not in kept_on
         )
 
     def kept(self, island: Island) -> int:
-        """Return the nodes of ``island``, as bits of positions, that every bound counts already."""
+        """Return the nodes of ``island``, as bits of positions, that every limit counts already."""
         return self._held(island, self._has)
 
     def _has(self, owner: str, node: str) -> bool:
@@ -107,8 +108,8 @@ class Headroom:
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
         """Return the refusal for the limit that ``gpus`` of ``islands`` exceed on any nodes.
 
-        None if none. The fewest new nodes result from using nodes already held, and then the
-        emptiest ones.
+        None if there is none. A placement has the fewest new nodes if it uses nodes that the owner
+        holds, then the emptiest.
         """
         for owner, limit in self.bounds:
             current = self.view.holdings.nodes.get(owner, 0)
@@ -138,9 +139,9 @@ class Headroom:
         return new
 
     def refuses_at_least(self, run: Run) -> Refusal | None:
-        """Return the refusal for the limit that ``run`` exceeds on any nodes.
+        """Return the refusal for the limit that ``run`` exceeds on any nodes, or None.
 
-        None if there is none. GPUs free on nodes that the owner holds already need no other nodes.
+        Free GPUs on nodes that the owner holds already do not count as new nodes.
         """
         view, least = self.view, run.widths()[-1]
         nodes = None
@@ -199,8 +200,8 @@ def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
 def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
     """Return the hard-quota ``refusal`` as the reason why an accepted run waits.
 
-    If free GPUs on other nodes would also help, the refusal says so, and the run is not parked with
-    its owner: it is tried after every change.
+    If free GPUs on the owner's nodes would also help, the refusal has a shortage of nodes. Such a
+    run is not parked with its owner, but tried after every change.
     """
     held = held_by_quota(view, run)
     cause = refusal if held is None else held
@@ -219,9 +220,10 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 
 
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
-    """Return the hard quota that forbids ``run`` whatever other runs do; None if there is none.
+    """Return the hard quota that forbids ``run`` even if other owners' work ends, or None.
 
-    It counts the nodes that the run would need even if all nodes its owner holds were empty.
+    The check counts the nodes that the run needs if only the owner's own runs use the nodes it
+    holds.
     """
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
@@ -248,20 +250,21 @@ def woken(log: DecisionLog) -> Iterator[str]:
         return
     owners = _relieved(view, log.events)
     for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
-        # If a family has changed, what waits for an owner may not be below it any more.
+        # After a change of owners, a run parked with an owner may no longer be of its descendants,
+        # so all parked runs are woken.
         if owners is None or not _is_full(view, owner):
             yield from view.parked[owner]
 
 
 def _is_full(view: StateView, owner: str) -> bool:
-    """Return whether ``owner`` is at its limit of running runs: then none of its runs is woken."""
+    """Return whether ``owner`` is at its limit of running runs, so that none of them is woken."""
     known = view.owners.get(owner)
     limit = None if known is None else known.quota.concurrent_runs_max
     return limit is not None and view.holdings.runs.get(owner, 0) >= limit
 
 
 def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
-    """Return the owners that may hold less after ``events``; None for all of them."""
+    """Return the owners that may hold less after ``events``; None means any owner may."""
     owners: set[str] = set()
     seen: set[str] = set()
     for event in events:

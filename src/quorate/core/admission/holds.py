@@ -1,9 +1,9 @@
-"""Holds: the GPU time that a start sets aside on its payer, and its renewal.
+"""Holds: the GPU time that a start sets aside on its payer, and how a hold is extended.
 
-Time moves amounts from held to spent, the end of the lease releases the rest, and spent + held
-never exceeds the granted amount. A lease that outlives its hold is given another quantum while
-money remains; when none is left, or the payer's window closes, its whole bundle stops at that
-instant.
+As time passes, amounts move from held to spent. The end of the lease releases the rest. Spent +
+held never exceeds the granted amount. A lease that outlives its hold gets another quantum while the
+payer has money; when the money is used up or the payer's window closes, the whole bundle stops at
+that instant.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ROUND_SLACK_MS: Final = MINUTE_MS
 
 
 def expected_ms(run: Run, pool: Pool) -> int:
-    """Return how long ``run`` is expected to take from its start; for a claim this is exact.
+    """Return how long ``run`` is expected to take from its start.
 
-    In a pool that shares in rounds it is one round.
+    For a claim the result is exact. In a pool that shares in rounds the result is one round.
     """
     if pool.discipline is _ROUNDS:
         return pool.round_ms + grace_ms(run, pool)
@@ -39,9 +39,9 @@ def expected_ms(run: Run, pool: Pool) -> int:
 def hold_duration_ms(run: Run, pool: Pool) -> int:
     """Return how long a start of ``run`` is paid for in advance: the expected duration plus grace.
 
-    A claim is over at its stated end, and its work stops one grace before that. A round is paid to
-    its end, and a little longer: a run that keeps its GPUs is paid for again only when the next
-    round begins.
+    A claim is over at its stated end, and its work stops one grace period before that. A round is
+    paid to its end and for a short slack after it, because the hold of a run that keeps its GPUs is
+    extended only when the next round begins.
     """
     if run.sensitive:
         return expected_ms(run, pool)
@@ -53,8 +53,9 @@ def hold_duration_ms(run: Run, pool: Pool) -> int:
 def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
     """Return by how much the hold of ``lease`` can be extended to outlast ``now_ms``.
 
-    Whole quanta, never past the payer's window, never more than the payer, its caps and its
-    lending limits allow; 0 when there is no money, or the payer may not pay for this run any more.
+    The result is a number of whole quanta, never past the end of the payer's window, and never more
+    than the payer, its caps and its lending limits allow. It is 0 if no money is left, or if the
+    payer may no longer pay for this run.
     """
     account = view.envelopes[lease.fact.payer]
     if not may_still_pay(view, lease):
@@ -67,7 +68,7 @@ def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
 def extension_to_ms(view: StateView, lease: Lease, until_ms: int) -> int:
     """Return by how much the hold of ``lease`` must grow to last to ``until_ms``; -1 if it cannot.
 
-    A shorter extension would not help: a round is paid for as a whole.
+    A shorter extension would not help, because a round is paid for as a whole.
     """
     wanted = until_ms - lease.hold_ends_ms
     if wanted <= 0:
@@ -88,7 +89,7 @@ def may_still_pay(view: StateView, lease: Lease) -> bool:
     """Return whether the payer of ``lease`` may still pay for it.
 
     Budgets, lending and families may have changed since the lease started. If the payer may no
-    longer pay, the present hold stays valid, and is not extended.
+    longer pay, the present hold stays valid but is not extended.
     """
     fact = lease.fact
     owner, account = view.runs[fact.run].spec.owner, view.envelopes[fact.payer]

@@ -1,8 +1,9 @@
-"""How a run is cut into bundles and groups, before they are placed.
+"""How a run is cut into bundles and groups before it is placed.
 
-A fixed run is one bundle. A malleable run's minimum is one bundle and each step above it is another
-bundle. With ``groupGPUs`` a bundle is cut into groups of that size, the last perhaps smaller;
-without, its GPUs may be divided freely, one group per domain.
+A fixed run is one bundle. The minimum of a malleable run is one bundle, and each step above the
+minimum is another bundle. With ``groupGPUs`` a bundle is cut into groups of that size; the last
+group may be smaller. Without ``groupGPUs`` the GPUs of a bundle may be divided freely, one group
+per domain.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ class Bundle(Struct, frozen=True, gc=False):
 
 
 class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """The bundles to be placed, and by which rules. ``prefer`` names domains the run already uses.
+    """The bundles to be placed, and the placement rules.
 
-    ``within`` is how many GPUs of which nodes may be used; empty means all.
+    ``prefer`` names the domains that the run already uses. ``within`` has (node, GPUs) pairs: how
+    many GPUs of each node may be used; if empty, all GPUs may be used.
     """
 
     pool: str
@@ -40,7 +42,7 @@ class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def gpus(self) -> int:
-        """The GPUs that work; spares come on top."""
+        """The number of GPUs that work, without spares."""
         return sum(bundle.gpus for bundle in self.bundles)
 
 

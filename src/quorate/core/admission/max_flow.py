@@ -1,7 +1,8 @@
 """A small maximum flow, to decide quickly whether demands could be paid at all.
 
-Demands flow to envelopes, envelopes to at most one cap each, caps to the sink. Dropping the other
-caps only makes paying easier, so 'no' is a proof, and 'yes' is exact if no envelope is in two caps.
+Flow runs from demands to envelopes, from an envelope to at most one cap, and from caps to the sink.
+To drop the other caps only makes paying easier. So too little flow proves that the demands cannot
+be paid, and enough flow proves the opposite if no envelope is in two caps.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class FlowNetwork:
         return number
 
     def flow_on(self, number: int) -> int:
-        """Return what flows through edge ``number``."""
+        """Return the flow through edge ``number``."""
         return self.capacity[number ^ 1]
 
     def push(self, source: int, sink: int, limit: int) -> int:
         """Send up to ``limit`` more from ``source`` to ``sink`` and return how much arrived.
 
-        Flow out of other sources is rerouted if needed, never reduced.
+        The flow from other sources may be rerouted, but is never reduced.
         """
         sent = 0
         while sent < limit:

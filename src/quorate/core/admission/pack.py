@@ -1,9 +1,9 @@
-"""Pack: which slots. docs/design/calculus.md, docs/adr/0007-pack.md.
+"""Pack: choose the nodes and slots. docs/design/calculus.md, docs/adr/0007-pack.md.
 
 A spread says how many GPUs each domain gives; this module picks the nodes and slots. ``classic``
-takes the node with the most free slots, then by name. ``tight`` takes whole nodes for whole-node
-parts and puts a remainder on the fullest node that holds it. Spares come after all groups, in their
-group's domain, if possible not on its working nodes.
+takes the node with the most free slots, ties by name. ``tight`` takes whole nodes for whole-node
+parts and puts a remainder on the fullest node that holds it. Spares are picked after all groups, in
+the domain of their group, and if possible on other nodes than the group's.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from quorate.model.state.state_view import StateView
 class PlacedGroup(Struct, frozen=True, gc=False):
     """A group with its slots.
 
-    ``places`` and ``spare_places`` name, node by node, the place that is charged; empty if that is
-    the domain.
+    ``places`` and ``spare_places`` have one entry per node: the place that is paid for. They are
+    empty if the place is the whole domain.
     """
 
     index: int
@@ -49,12 +49,12 @@ class PackPlan(Struct, frozen=True, gc=False):
 
     @property
     def gpus(self) -> int:
-        """The GPUs that work; spares come on top."""
+        """The number of GPUs that work, without spares."""
         return sum(group.gpus for group in self.groups)
 
     @property
     def nodes(self) -> set[str]:
-        """The nodes that it uses, those of spares included."""
+        """The nodes of the plan, including those of spares."""
         return {node for g in self.groups for node, _ in (*g.slots, *g.spare_slots)}
 
 
@@ -78,13 +78,14 @@ def residual(view: StateView, request: PackRequest, plan: PackPlan) -> dict[str,
 
 
 Kept = Callable[[Island], int]
-"""The nodes of an island, as bits of positions, that are used before others."""
+"""Returns the nodes of an island, as bits of positions, that are used before others."""
 
 
 def pick_slots(spread: Spread, request: PackRequest, kept: Kept | None = None) -> PackPlan:
     """Return the slots for ``spread``, which must fit.
 
-    With ``kept`` it uses as few other nodes as possible: kept nodes first, then the emptiest.
+    If ``kept`` is given, the plan has as few other nodes as possible: kept nodes come first, then
+    the emptiest nodes.
     """
     drafts: dict[str, _Draft] = {}
     tight = request.placement is Placement.TIGHT
@@ -117,7 +118,7 @@ def pick_slots(spread: Spread, request: PackRequest, kept: Kept | None = None) -
 def _with_spares(
     group: PlacedGroup, spares: int, draft: _Draft, domain_offer: DomainOffer, amounts: list[int]
 ) -> PlacedGroup:
-    """Return ``group`` with its spares. Called once every group has its slots."""
+    """Return ``group`` with its spares, picked after every group has its slots."""
     working = draft.bits_of(group.slots) if draft.others == 0 else 0
     slots, places = _pick(draft, domain_offer, amounts, spares, working)
     return replace(group, spare_slots=slots, spare_places=places)
@@ -149,25 +150,26 @@ def _pick(
 
 
 class _Draft:
-    """An island's index while one plan is made; the island itself is not touched."""
+    """A working copy of an island's index while one plan is made; the island stays unchanged."""
 
     __slots__ = ("aside", "buckets", "changed", "island", "others", "tight", "whole")
 
     def __init__(self, island: Island, *, tight: bool) -> None:
         self.island = island
         self.buckets = island.buckets.copy()
-        # If all nodes are of one size, a node with that many free is whole anyway.
+        # If all nodes have one size, a node with that many free slots is whole, and no extra index
+        # is needed.
         self.whole = island.whole if len(island.sizes) > 1 else 0
         self.changed: dict[int, int] = {}
         self.tight = tight
         self.aside = 0
-        # The nodes to be used last, if as few nodes as possible are to be used.
+        # The nodes outside ``kept``, which are used last.
         self.others = 0
 
     def set_aside(self, domain_offer: DomainOffer, amounts: Sequence[int]) -> DomainOffer:
         """Return ``domain_offer`` with exactly the nodes that ``amounts`` use up, first by name.
 
-        GPUs picked from it, spares included, then leave no node partly used.
+        GPUs picked from the result, spares included, leave no node partly used.
         """
         node_classes = []
         for node_class, gpus in zip(domain_offer.node_classes, amounts, strict=True):
@@ -195,9 +197,9 @@ class _Draft:
             self._take(min(gpus, room), outside, picked)
             gpus -= min(gpus, room)
         if gpus:
-            self._take(gpus, nodes, picked)  # Nothing is left outside: these are other nodes.
+            self._take(gpus, nodes, picked)  # All nodes outside ``avoid`` are used up.
         if self.others:
-            # A node that is used anyway comes before another one.
+            # A node that the plan uses now comes before unused ones.
             self.others &= ~sum(1 << position for position, _ in picked)
         known = self.island.nodes
         return [(known[position].name, mask) for position, mask in picked]
@@ -208,7 +210,7 @@ class _Draft:
         return sum(1 << p for p, node in enumerate(self.island.nodes) if node.name in names)
 
     def _take(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Append (position, mask) pairs worth ``gpus`` to ``found``, in picking order."""
+        """Append (position, mask) pairs with ``gpus`` slots in total to ``found`` in pick order."""
         if gpus >= len(self.buckets) - 1:
             gpus = self._take_whole(gpus, nodes, found)
         if gpus:
@@ -218,10 +220,10 @@ class _Draft:
                 self._take_classic(gpus, nodes, found)
 
     def _take_whole(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> int:
-        """Take free nodes of the largest size, first by name.
+        """Take free nodes of the largest size, by name; return how many GPUs are still wanted.
 
-        Return how many GPUs are still wanted. Both rules begin with such nodes while they fit, so
-        they are taken without further search.
+        Both placement rules begin with such nodes as long as the rest of the request fills one, so
+        these nodes are taken without further search.
         """
         top = len(self.buckets) - 1
         bits = self.buckets[top] & nodes
@@ -255,7 +257,7 @@ class _Draft:
         """Take the best fit for a remainder; while there is none, the emptiest node, whole.
 
         The best fit is a node that the remainder fills exactly, else the fullest of the nodes in
-        use, else the smallest free node: no free node is used while a node in use has room.
+        use, else the smallest free node. So no free node is used while a node in use has room.
         """
         buckets = self.buckets
         top = len(buckets) - 1

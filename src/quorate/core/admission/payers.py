@@ -1,8 +1,8 @@
 """The payers of one run: every envelope that may pay, in cover order, and how much each can pay.
 
-Order: the owner's own envelopes; those of siblings through a shared parent; those of parents; then
-sponsors', if they are tried. Ties by budget name, then envelope name. No priority number ranks
-payers.
+Cover order: the owner's own envelopes; those of siblings through a shared parent; those of parents;
+then those of sponsors, if sponsors are tried. Ties are ordered by budget name, then by envelope
+name. Payers have no priority number.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
 
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is how many GPUs the run may still borrow; None means any number. A payer
-    whose window ends by ``outlast_ms`` does not pay: its lease would have to stop at once. A start
-    planned at ``asked_ms`` may use a window that opens later only if the envelope allows that to
-    reservations. With ``own_only`` only envelopes of the owner itself pay. ``barred`` envelopes do
-    not pay.
+    whose window ends by ``outlast_ms`` does not pay, because its lease would have to stop at once.
+    If the start was planned at ``asked_ms``, a window that opened later pays only if its envelope
+    accepts such reservations. With ``own_only`` only envelopes of the owner itself pay. ``barred``
+    envelopes do not pay.
     """
 
     owner: str
@@ -46,7 +46,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Leg(Struct, frozen=True, gc=False):
-    """``gpus`` of the ``place``-th demand, paid by ``payer``, each holding ``hold_ms``."""
+    """``gpus`` of the ``place``-th demand, paid by ``payer``; each GPU holds ``hold_ms``."""
 
     place: int
     payer: EnvelopeId
@@ -64,19 +64,19 @@ class Place(Struct, frozen=True, gc=False):
 
 Demand = tuple[Place, int]
 
-# Looking a member up in its enumeration is slow in Python 3.11, and this is in the inner loop.
+# Reading a member of an enumeration is slow in Python 3.11, and the inner loop reads this one.
 _BORROWED: Final = Tier.BORROWED
 
 
 def family_payers(view: StateView, owner: str, flavor: str) -> Payers:
-    """Return the payers of ``family_of``."""
+    """Return the payers of the family of ``owner`` for ``flavor``, in cover order."""
     return family_of(view, owner, flavor).payers
 
 
 def family_of(view: StateView, owner: str, flavor: str) -> Family:
     """Return the envelopes of ``owner`` and its family for ``flavor``, in cover order.
 
-    Kept per (owner, flavor) until a budget or an owner changes.
+    The view caches the result per (owner, flavor) until a budget or an owner changes.
     """
     cached = view.family_cache.get((owner, flavor))
     if cached is not None:
@@ -92,7 +92,7 @@ def family_of(view: StateView, owner: str, flavor: str) -> Family:
             for key in _envelopes_of(view, relatives, flavor)
             if view.envelopes[key].spec.sharing is Sharing.FAMILY
         )
-    # In a diamond-shaped family an owner can be both sibling and parent; the first position counts.
+    # An owner can be both a sibling and a parent of another owner; its first position counts.
     seen: dict[EnvelopeId, Tier] = {}
     for key, tier in found:
         seen.setdefault(key, tier)
@@ -119,9 +119,10 @@ def _envelopes_of(view: StateView, owners: Iterable[str], flavor: str) -> list[E
 
 
 def sponsor_payers(view: StateView, request: CoverRequest) -> Payers:
-    """Return the lenders' envelopes the run may borrow from, in cover order.
+    """Return the sponsors' envelopes that the run may borrow from, in cover order.
 
-    The run's listed sponsors in that order, or any lender by name when it lists none.
+    The run's listed sponsors come in the listed order. If the run lists none, all lenders come by
+    name.
     """
     if not request.allow_borrow:
         return ()
@@ -156,7 +157,7 @@ def is_open(spec: Envelope, at_ms: int, outlast_ms: int, asked_ms: int | None) -
 
 
 class Accounts(Protocol):
-    """The accounts of envelopes and caps: those of a view, or as expected at an instant."""
+    """The accounts of envelopes and caps, either of a view or as expected at an instant."""
 
     @property
     def envelopes(self) -> Mapping[EnvelopeId, EnvelopeAccount]:
@@ -183,11 +184,11 @@ class PayerList:
     hold_times_cache: dict[CapId, list[int]] = field(default_factory=dict)
 
     def hold_ms(self, account: EnvelopeAccount) -> int:
-        """Return how long one GPU is held for on ``account``: never past the window's end."""
+        """Return for how long a GPU is held on ``account``: never past the end of the window."""
         return min(self.request.duration_ms, account.spec.end_ms - self.request.now_ms)
 
     def hold_times(self, cap_key: CapId) -> list[int]:
-        """Return how long a GPU is held for by the open payers under a cap, the shortest first."""
+        """Return the hold times of a GPU among the open payers under a cap, the shortest first."""
         known = self.hold_times_cache.get(cap_key)
         if known is None:
             accounts = [self.view.envelopes[key] for key, _ in self.payers]
@@ -207,7 +208,7 @@ class PayerList:
         account = view.envelopes[key]
         spec, taken = account.spec, self.taken.get(key, 0)
         gpus = spec.concurrency - account.gpus_active - account.gpus_reserved - taken
-        # Written out, because it is asked more often than anything else of a payer.
+        # The limits are computed inline, because this method is called more often than any other.
         if gpus <= 0 or not is_open(spec, request.now_ms, request.outlast_ms, request.asked_ms):
             return 0
         per = min(request.duration_ms, spec.end_ms - request.now_ms)
@@ -257,7 +258,7 @@ class PayerList:
             self.borrowed += gpus
 
     def reset(self) -> None:
-        """Give back everything this decision took."""
+        """Give back all GPUs that this decision took."""
         self.taken.clear()
         self.cap_gpus.clear()
         self.cap_gpu_ms.clear()
@@ -268,7 +269,7 @@ class PayerList:
         return matches(self.view.envelopes[key].spec.selector, labels)
 
     def greedy(self, demands: Sequence[Demand]) -> list[Leg] | None:
-        """Return the legs if taking the most from each payer in order pays for everything.
+        """Return the legs if taking the most from each payer in order pays for all demands.
 
         In that case no payer earlier in the order could have paid more, so these are the
         lexicographically first legs. Otherwise return None, with nothing taken.

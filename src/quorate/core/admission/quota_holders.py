@@ -17,10 +17,10 @@ from quorate.model.state.apply_event import apply
 from quorate.model.state.state_view import StateView
 
 HOLDERS_MAX: Final = 5
-"""How many of the runs that use a quota are named."""
+"""How many of the runs that use a quota are listed by name."""
 
 RAISES_MAX: Final = 16
-"""How often a limit is raised in a trial to find further obstacles."""
+"""How often a limit is raised in a trial to find further quotas in the way."""
 
 LIMIT_FIELDS: Final = {
     RefusalCode.MAX_NODES: "nodes_max",
@@ -41,10 +41,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaInTheWay:
-    """A hard quota that a run waits for, and the largest of the runs that use it.
+    """A hard quota that a run waits for, and the largest of the runs that use the quota.
 
-    ``code`` says which of the tenant's limits it is. ``others`` is how many such runs are not
-    named.
+    ``code`` says which of the tenant's limits it is. ``others`` is how many more runs use the quota
+    without being listed in ``holders``.
     """
 
     code: RefusalCode
@@ -58,21 +58,21 @@ class QuotaInTheWay:
 
 @dataclass(frozen=True, slots=True)
 class Obstacles:
-    """The quotas that keep a run from starting, in the order in which they were met.
+    """The quotas that keep a run from starting, in the order in which the trial met them.
 
-    ``starts`` says that the run would start if all of them were raised by as little as is needed.
+    ``starts`` is true if the run would start once each of them was raised by the least amount.
     """
 
     quotas: tuple[Refusal, ...] = ()
     starts: bool = False
 
     def raised(self) -> dict[tuple[str, str], int]:
-        """Return the least limits that leave room, by (tenant, field of its quota)."""
+        """Return the least sufficient limits, by (tenant, field of its quota)."""
         return {_field(each): each.current + each.wanted for each in self.quotas}
 
 
 def obstacles(view: StateView, run: Run, now_ms: int) -> Obstacles:
-    """Return the hard quotas that keep ``run`` from starting if no other run waited."""
+    """Return the hard quotas that would keep ``run`` from starting if no other run waited."""
     trial = view.overlay()
     refusals: dict[tuple[str, str], Refusal] = {}
     for _ in range(RAISES_MAX):
@@ -80,7 +80,7 @@ def obstacles(view: StateView, run: Run, now_ms: int) -> Obstacles:
         if isinstance(answer, Admitted) or answer.code not in HARD:
             return Obstacles(tuple(refusals.values()), isinstance(answer, Admitted))
         tenant, field = _field(answer)
-        # If a raised limit is too low again, the first refusal keeps its number.
+        # If a raised limit is still too low, the refusal keeps the limit that the quota really has.
         earlier = refusals.get((tenant, field))
         refusals[tenant, field] = (
             answer if earlier is None else replace(answer, limit=earlier.limit)

@@ -1,6 +1,6 @@
-"""The shape of a run: whole bundles or none of them, groups in one domain, widths on the grid.
+"""The shape of a run: whole bundles, groups that each lie in one domain, widths on the grid.
 
-Used by the check of a whole state, by the check of a commit and by the audit of a history.
+The checks of a whole state, of a commit and of a history all use this module.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def check_shape(
 ) -> Iterator[Violation]:
     """Yield a violation if the open leases of ``run`` differ from its request: I2, I5 and I7.
 
-    ``ending`` names the leases that are stopping. Leases end one by one, so a bundle that is
-    stopping may have only some of its leases; but all leases of a bundle stop together.
+    ``ending`` names the leases that are stopping. Leases end one by one, so a stopping bundle may
+    have lost some of its leases. All leases of a bundle begin to stop together.
     """
     if not facts:
         return
@@ -76,7 +76,7 @@ def check_shape(
 def _is_plain(run: Run, fact: LeaseStarted, nodes: Mapping[str, Node]) -> bool:
     """Return whether the run has one width, no groups, and exactly one lease, in one domain.
 
-    Most runs are like that; nothing has to be added up then.
+    Most runs are like that, and need no sums.
     """
     slots = fact.slots
     return (
@@ -115,9 +115,9 @@ def _borrowed(run: Run, facts: Sequence[LeaseStarted]) -> Iterator[Violation]:
 def _claim(
     run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node]
 ) -> Iterator[Violation]:
-    """Yield a violation if a claim keeps parts of nodes, or more GPUs than it requested.
+    """Yield a violation if a claim has only parts of nodes, or more GPUs than it requested.
 
-    Its nodes may fail one by one, and the others stay.
+    The nodes of a claim may fail one by one; the claim keeps the others.
     """
     for fact in facts:
         if fact.role is not Role.CLAIM or len(fact.slots) != 1:
@@ -132,7 +132,7 @@ def _claim(
 
 
 def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
-    """Yield a violation for groups and runs in too many domains, and for spares without a group."""
+    """Yield a violation for a group or run in too many domains, and for spares without a group."""
     for index, used in shape.domains.items():
         if len(used) != 1:
             yield Violation("I5", run.name, f"group {index} is in several domains: {sorted(used)}")

@@ -1,4 +1,4 @@
-"""A bound on searching: exact results up to a given number of steps, then 'not found'."""
+"""A bound on a search: its result is exact up to a given number of steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ SEARCH_STEPS_MAX: Final = 5_000
 
 @dataclass(slots=True)
 class SearchBudget:
-    """The steps left to a search. Once ``exhausted``, the lack of a result proves nothing."""
+    """The steps left to a search. Once ``exhausted``, a missing result proves nothing."""
 
     left: int = SEARCH_STEPS_MAX
     exhausted: bool = False
 
     def spend(self, steps: int = 1) -> bool:
-        """Return whether another ``steps`` may be taken, and take them."""
+        """Take ``steps`` from the budget; return False if not enough are left."""
         if self.left < steps:
             self.exhausted = True
             return False

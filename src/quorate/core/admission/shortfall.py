@@ -1,4 +1,7 @@
-"""Shortfall: why no envelope pays: the missing GPUs per place, the limit of each payer."""
+"""Shortfall: why the envelopes do not pay.
+
+Gives the missing GPUs per place, and each payer's limit.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +59,8 @@ def explain_uncovered(
 def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     """Return how many GPUs of each demand can be paid, earlier demands first.
 
-    Used for overlapping limits, for which the quick bound may be too high. If an amount can be
-    paid, every smaller one can, so the largest amount is found by bisection.
+    Used if limits overlap, because the bound of ``payable`` may be too high then. If an amount can
+    be paid, every smaller amount can be paid, so the largest amount is found by bisection.
     """
     kept: list[Demand] = []
     paid: list[int] = []
@@ -83,7 +86,7 @@ def _without_borrow_limit(payer_list: PayerList, demands: Sequence[Demand]) -> i
 
 
 def _payers(payer_list: PayerList, payers: Payers) -> list[Shortage]:
-    """Return for each payer how many GPUs it has left and which limit decides that."""
+    """Return for each payer how many GPUs it has left, and which limit determines that number."""
     return [
         Shortage(
             where=key, available=payer_list.room(key, tier), limit=limit_of(payer_list, key, tier)
@@ -93,7 +96,7 @@ def _payers(payer_list: PayerList, payers: Payers) -> list[Shortage]:
 
 
 def _caps(payer_list: PayerList, payers: Payers) -> list[Shortage]:
-    """Return the shared bounds that leave less than the payers under them have together."""
+    """Return the shared bounds that allow fewer GPUs than the payers under them have together."""
     rooms: dict[str, int] = {}
     left: dict[str, int] = {}
     for key, tier in payers:
@@ -108,7 +111,7 @@ def _caps(payer_list: PayerList, payers: Payers) -> list[Shortage]:
 
 
 def limit_of(payer_list: PayerList, key: EnvelopeId, tier: Tier) -> str:
-    """Return the limit that decides how many GPUs the envelope can pay for, in a few words."""
+    """Return, in a few words, the limit that determines how many GPUs the envelope can pay for."""
     account = payer_list.view.envelopes[key]
     spec = account.spec
     if payer_list.request.now_ms >= spec.end_ms:

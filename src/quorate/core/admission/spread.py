@@ -1,8 +1,7 @@
 """Spread: how many groups go to which domain, in pack order.
 
-``spreads`` yields every distinct way to divide a request among domains, best first, so that the
-first one that can also be paid is the result. Without a check of payers, the first one is the
-result.
+``spreads`` yields every distinct way to divide a request among domains, best first. The result is
+the first division that can also be paid, or the first division if payers are not checked.
 
 Order: under ``tight``, and for a run that must stay in one domain, single domains come first
 (``tight``: the least free domain that holds the run; ``classic``: the most free). Then come
@@ -30,7 +29,7 @@ Payable = Callable[[Sequence[Demand]], bool]
 False."""
 
 DEPTH_MAX: Final = 200
-"""Into how many pieces a search for payable placements cuts a run before it gives up."""
+"""The most pieces into which a search for payable placements divides a run before it gives up."""
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -45,7 +44,7 @@ class Item(Struct, frozen=True, gc=False):
 class Piece(Struct, frozen=True, gc=False):
     """``count`` groups of ``gpus``, each with ``spares``, in one domain.
 
-    ``amounts`` are the GPUs taken from each of its node classes.
+    ``amounts`` are the GPUs taken from each node class of the domain.
     """
 
     bundle: int
@@ -60,7 +59,7 @@ Spread = tuple[Piece, ...]
 
 
 def items_of(request: PackRequest) -> tuple[Item, ...]:
-    """Return the groups of ``request``; neighbours of equal size make one item."""
+    """Return the groups of ``request``; consecutive groups of equal size make one item."""
     items: list[Item] = []
     for bundle in request.bundles:
         if bundle.groups is None:
@@ -90,7 +89,7 @@ def spreads(
 ) -> Iterator[Spread]:
     """Yield the ways to place ``domain_offers.request``, in pack order.
 
-    Stops early, with ``steps.exhausted`` set, when the search is too long.
+    If the search takes too many steps, it stops early and sets ``steps.exhausted``.
     """
     request = domain_offers.request
     items = items_of(request)
@@ -169,7 +168,7 @@ class _InOneDomain:
     entered: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
     def run(self) -> Iterator[Spread]:
-        """Yield complete spreads; two that take the same from each node class come up once."""
+        """Yield complete spreads, each total per node class only once."""
         return self._rest(
             0, [node_class.gpus_free for node_class in self.domain_offer.node_classes], ()
         )
@@ -192,7 +191,10 @@ class _InOneDomain:
 
 
 def _holding(domain_offers: DomainOffers, need: int) -> Iterator[DomainOffer]:
-    """Yield the domains with at least ``need`` free: those the run uses first, ties by key."""
+    """Yield the domains with at least ``need`` free GPUs, in pack order.
+
+    Domains that the run uses come first.
+    """
     request = domain_offers.request
     in_order = (
         domain_offers.least_free
@@ -236,9 +238,10 @@ def _fits(  # noqa: PLR0913, PLR0917 - what to take, from where, and how long to
 def _group_by_group(
     domain_offer: DomainOffer, left: Sequence[int], gpus: int, count: int, steps: SearchBudget
 ) -> Iterator[tuple[int, ...]]:
-    """Yield what ``count`` groups of ``gpus``, each of whole nodes, can take from the node classes.
+    """Yield how many GPUs ``count`` groups of ``gpus`` can take from each node class.
 
-    Each group takes its ways in order, one group after the other; no total is yielded twice.
+    Each group consists of whole nodes. For each way of the first group, in order, the ways of the
+    next group follow. No total is yielded twice.
     """
     seen = {(0, tuple(left))}
     stack = [_splits(domain_offer, left, gpus, steps)]
@@ -265,8 +268,9 @@ def _splits(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the ways to take ``gpus`` from the node classes, most from the first class first.
 
-    A class gives only amounts that leave a rest which the later classes can give: not more than
-    they have free, and divisible by their units.
+    A class gives only an amount after which the later classes can give the rest: the rest is not
+    more than these classes have free, and is divisible by the greatest common divisor of their
+    units.
     """
     units = [node_class.unit for node_class in domain_offer.node_classes]
     behind, grain = [0] * len(units), [0] * len(units)
@@ -300,7 +304,8 @@ def _splits(
 def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[int]:
     """Yield how many GPUs of ``rest`` one node class may give, the largest number first.
 
-    ``grain`` is 0 for the last class.
+    ``behind`` is how many GPUs the later classes have, and ``grain`` the greatest common divisor of
+    their units: 0 for the last class.
     """
     most = min(rest, left) // unit * unit
     for here in range(most, max(0, rest - behind) - 1, -unit):
@@ -324,9 +329,10 @@ class _SpreadSearch:
     filling_is_best: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # Groups of one size waste the same room wherever they go, and one smaller group at the end
-        # fits wherever a full one would have. Divisible work wastes nothing unless it has spares,
-        # and then it wastes least in the largest domains. Whole nodes fit or do not fit.
+        # If all groups have one size, every division wastes the same room, and one smaller last
+        # group fits wherever a full group fits. Divisible work wastes room only if it has spares,
+        # and least in the largest domains. If nodes are given whole, filling is best only with
+        # nodes of one size.
         request = self.domain_offers.request
         sizes = [item.gpus for item in self.items]
         uniform = len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
@@ -356,7 +362,7 @@ class _SpreadSearch:
     def fill(self) -> Spread | None:
         """Return the spread that fills one domain before the next; None if nothing fits.
 
-        If ``filling_is_best``, None is a proof, however many domains there are.
+        If ``filling_is_best``, None proves that the request fits nowhere.
         """
         spares = self.domain_offers.request.spares_per_group
         for item in self.items:
@@ -412,14 +418,15 @@ class _SpreadSearch:
                     yield from self._rest(at, rest - amount, (*done, domain_offer.domain))
                 if self.steps.exhausted:
                     return
-            # The search goes on without this domain, so that no division comes up twice.
+            # The search continues without this domain, so that no division is yielded twice.
             done = (*done, domain_offer.domain)
 
     def _amounts(self, item: Item, most: int, domain_offer: DomainOffer) -> Iterator[int]:
         """Yield how much of ``item`` to try in ``domain_offer``, most first.
 
-        The payable amounts are an interval from 0 up, so its top is found by bisection. This does
-        not hold if nodes are given whole, because an amount in between may not fit at all.
+        The payable amounts are an interval from 0 up, so bisection finds the largest. If nodes are
+        given whole, the amounts are no interval, because some amounts in between may not fit at
+        all.
         """
         top = most
         halving = self.payable is not None and not self.domain_offers.request.whole_nodes
@@ -451,7 +458,7 @@ class _SpreadSearch:
         return False
 
     def _placed(self, item: Item, amount: int, domain_offer: DomainOffer) -> Iterator[None]:
-        """Add ``amount`` in each way that may be payable, and remove it again after each."""
+        """Add ``amount`` in each way that may be payable, yield, and remove it again."""
         for piece in self._pieces(item, amount, domain_offer):
             if not self.steps.spend():
                 return
@@ -473,7 +480,10 @@ class _SpreadSearch:
         return self.left[domain_offer.domain]
 
     def _candidates(self, need: int) -> Iterator[DomainOffer]:
-        """Yield the domains with room for ``need``, used ones first, then by most free and key."""
+        """Yield the domains with room for ``need``: used ones first, then the most free first.
+
+        Ties are ordered by key.
+        """
         used = {domain for domain, count in self.used.items() if count}
         used |= self.domain_offers.request.prefer
         offers = [
@@ -490,7 +500,7 @@ class _SpreadSearch:
                 yield domain_offer
 
     def _is_new(self, *at: object) -> bool:
-        """Return whether the search was never at ``at`` with the same amounts taken."""
+        """Return whether the search meets ``at`` with the same amounts taken for the first time."""
         taken = ((domain, tuple(self.left[domain])) for domain, count in self.used.items() if count)
         state = (*at, tuple(sorted(taken)))
         if state in self.entered:

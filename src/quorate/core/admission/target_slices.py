@@ -1,7 +1,7 @@
 """Slices: which domains a request would use if room were made there, and how much is missing.
 
 The deficit of a slice is the sum over its domains of max(0, wanted - free). The slice chosen is the
-one with the least deficit, ties by pack order; a refusal names this slice.
+one with the least deficit, ties by pack order. A refusal names this slice.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class SlicePart:
 
     @property
     def deficit(self) -> int:
-        """The GPUs missing here."""
+        """The GPUs missing in the domain."""
         return max(0, self.wanted - self.gpus_free)
 
 
 def best_slice(
     request: PackRequest, domain_offers: Sequence[DomainOffer]
 ) -> tuple[list[SlicePart], bool]:
-    """Return the slice with the least deficit, and whether the empty domains could hold it.
+    """Return the slice with the least deficit, and whether its domains could hold it when empty.
 
-    If they could not, the slice asks them for more GPUs than they have: the excess is what is
-    missing.
+    If they could not, the slice wants more GPUs of a domain than the domain has, and the excess
+    counts as missing.
     """
     parts = least_deficit(request, domain_offers)
     if parts is not None:
@@ -77,11 +77,11 @@ def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> 
 
 
 def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> bool:
-    """Return whether offers with less free than those in ``domain_offers`` cannot change the slice.
+    """Return whether domains with fewer free GPUs than ``domain_offers`` cannot change the slice.
 
-    ``domain_offers`` are the most free ones, in that order. If each of these domains, empty, could
-    hold the whole request, each group is cheapest in one of them; divisible GPUs go to free GPUs
-    and then to the first domain.
+    ``domain_offers`` are the domains with the most free GPUs, in that order. If each of them could
+    hold the whole request when empty, each group is cheapest in one of them. Divisible GPUs go to
+    free GPUs first, and the rest to the first domain.
     """
     need = _need(request)
     if domain_offers[-1].island.gpus_total < need or domain_offers[0].island.gpus_total < need:
@@ -106,9 +106,10 @@ def least_deficit(
 ) -> list[SlicePart] | None:
     """Return the slice with the least deficit; None if the empty fleet could not hold the request.
 
-    ``domain_offers`` are in pack order; unless ``bounded``, a domain may be asked for more than it
-    has. For groups of one size the cost of one more group in a domain never falls, so taking the
-    cheapest next group is optimal; groups of other sizes follow, each where it is cheapest.
+    ``domain_offers`` are in pack order. Unless ``bounded``, the slice may want more GPUs of a
+    domain than the domain has. For groups of one size, each further group in a domain costs at
+    least as much as the one before, so taking the cheapest next group is optimal. Groups of other
+    sizes follow, each in the domain where it is cheapest.
     """
     room = {
         domain_offer.domain: domain_offer.island.gpus_total if bounded else _need(request)
@@ -139,9 +140,9 @@ def _add(
     wanted: dict[str, int],
     room: dict[str, int],
 ) -> bool:
-    """Add the groups of ``item`` one by one where each costs least.
+    """Add the groups of ``item`` one by one, each in the domain where it costs least.
 
-    Ties: domains that the run uses, then pack order.
+    Ties go to domains that the slice uses already, then by pack order.
     """
     size = item.gpus + spares
 
@@ -164,7 +165,7 @@ def _add(
         index = costs[0][2]
         domain_offer = domain_offers[index]
         domain, now = domain_offer.domain, wanted[domain_offer.domain]
-        # As long as one more costs the same here, no other domain is looked at.
+        # While one more group costs the same in this domain, the other domains are not compared.
         limit = domain_offer.gpus_free if now + size <= domain_offer.gpus_free else room[domain]
         crosses = now < domain_offer.gpus_free < now + size
         more = 1 if crosses else min(count, (min(limit, room[domain]) - now) // size)
@@ -184,7 +185,7 @@ def _divide(
     wanted: dict[str, int],
     room: dict[str, int],
 ) -> bool:
-    """Use the free GPUs, domain by domain, then those in use; each domain also needs its spares."""
+    """Take free GPUs, domain by domain, then GPUs in use; add the spares of each domain used."""
     left = item.gpus
     used: set[str] = set()
     free = {domain_offer.domain: domain_offer.gpus_free for domain_offer in domain_offers}
