@@ -1,7 +1,7 @@
-"""Elasticity: a malleable run gives steps back, and takes them when no run waits for them.
+"""Elasticity: a malleable run gives steps back, and takes them when no waiting run needs the room.
 
-Steps are whole bundles. The highest go first when a run shrinks, and the lowest missing ones come
-first when it grows, so a run's width is always its minimum and some steps.
+Steps are whole bundles. A run that shrinks gives back its highest steps first. A run that grows
+takes its lowest missing steps first. So the width of a run is always its minimum plus some steps.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from quorate.model.state.state_view import StateView
 
 
 def steps_held(view: StateView, record: RunRecord) -> set[int]:
-    """Return the numbers of the steps that a run works on, without stopping ones."""
+    """Return the numbers of the steps that a run works on, without those that are stopping."""
     leases = (view.leases[name] for name in record.leases)
     return {lease.fact.bundle for lease in leases if lease.ending is None and lease.fact.bundle}
 
 
 def desired_width(record: RunRecord) -> int:
-    """Return the width a malleable run grows to: its width after ``Shrink``, else its maximum."""
+    """Return the width to which a malleable run grows.
+
+    It is the width of the last ``Shrink`` command, if any, else the run's maximum.
+    """
     elastic = record.spec.malleable
     assert elastic is not None, record.spec
     return elastic.gpus_desired if record.gpus_desired is None else record.gpus_desired
@@ -42,7 +45,7 @@ def desired_width(record: RunRecord) -> int:
 def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None:
     """Stop the highest steps of a run until it works on ``gpus``, or return why it cannot.
 
-    The run does not grow beyond that again by itself.
+    Afterwards the run does not grow beyond ``gpus`` by itself.
     """
     name, elastic = record.spec.name, record.spec.malleable
     if elastic is None or record.phase is not Phase.RUNNING:
@@ -71,12 +74,13 @@ def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None
 
 
 def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
-    """Start missing steps of running malleable runs, oldest first, in addition to the plan.
+    """Start missing steps of running malleable runs, oldest first, where the plan leaves room.
 
     Waiting runs that could start were started before, and ``profile`` has the needs of the others,
     so a run that was cut for one of them does not take its steps back. A run that was cut by hand
-    grows again after one notice period. ``backfill``: a run with a planned start still waits; then
-    a run past its declared end does not grow, as it would only overstay on its steps.
+    grows again after one notice period. ``backfill`` is true if a run with a planned start waits.
+    In that case a run past its declared end does not grow, because its new steps would only
+    overstay.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):

@@ -1,10 +1,10 @@
 """Failure: the consequences for the runs on a node that is lost or drained.
 
-A bundle with enough spares in its group's domain swaps them in. If other runs fill these spares,
-the fillers stop first: until they have ended, the lost lease stays open and the run is not
-requeued. Without enough spares, a malleable run continues at a smaller width, as long as its
-minimum is whole. Any other run stops and waits again, to start from its last checkpoint; with
-``replace: Restart`` a run always does so.
+If a bundle has enough spares in its group's domain, these spares replace the lost slots. If other
+runs fill these spares, the fillers stop first. Until they have ended, the lost lease stays open and
+the run is not requeued. Without enough spares, a malleable run continues at a smaller width, as
+long as its minimum is whole. Any other run stops and waits again, to start from its last
+checkpoint. A run with ``replace: Restart`` always stops and waits again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> Non
     if before is status:
         return
     if before is NodeStatus.FAILED:
-        # The node comes back empty: bundles there that wait for a filled spare have to start over.
+        # The node comes back without processes, so bundles on it that wait for a filled spare have
+        # to start again.
         for record in _waiting(log.view, node):
             _stop_bundles(log, record.spec.name, _bundles_on(log.view, record, node))
     log.write(NodeMarked(at_ms=log.now_ms, actor=log.actor, node=node, status=status, note=note))
@@ -61,7 +62,7 @@ def drain_node(log: DecisionLog, node: str, note: str) -> None:
     for record in _runs_on(log.view, node):
         name = record.spec.name
         if record.spec.sensitive:
-            continue  # A claim is never cut: its nodes are empty when it is over.
+            continue  # A drain never cuts a claim; its nodes are empty when the claim ends.
         _drop_spares(log, name, {node}, EndReason.DRAINED)
         bundles = _bundles_on(log.view, log.view.runs[name], node)
         _stop_bundles(log, name, bundles, EndReason.DRAINED)
@@ -92,7 +93,10 @@ def _runs_on(view: StateView, node: str) -> list[RunRecord]:
 
 
 def _waiting(view: StateView, *nodes: str) -> list[RunRecord]:
-    """Return the runs that wait for a spare: their lost leases (on ``nodes``) are not stopping."""
+    """Return the runs that wait for a spare: their leases on lost ``nodes`` are not stopping.
+
+    Without ``nodes``, all lost nodes count.
+    """
     lost = nodes or [n for n, status in view.node_status.items() if status is NodeStatus.FAILED]
     names = {
         view.leases[lease].fact.run
@@ -131,7 +135,7 @@ def _recover(log: DecisionLog, run: str) -> None:
 
 
 class _Short(Struct, frozen=True, gc=False):
-    """A group that lacks ``gpus`` until as many of its filled spares have come back."""
+    """A group that lacks ``gpus``, and gets them when the fillers of its spares have ended."""
 
     path: str
     bundle: int
@@ -139,10 +143,10 @@ class _Short(Struct, frozen=True, gc=False):
 
 
 def _swap_in(log: DecisionLog, run: str) -> tuple[set[int], list[_Short]]:
-    """Swap spares in, group by group.
+    """Replace lost slots by spares, group by group.
 
-    Return the bundles without enough spares, and the groups that will have enough once fillers have
-    ended.
+    Return the bundles without enough spares, and the groups that will have enough once the fillers
+    of their spares have ended.
     """
     lost: set[int] = set()
     short: list[_Short] = []

@@ -1,8 +1,8 @@
-"""Fill: a run without room works on slots that others keep as spares, until these are needed.
+"""Fill: a run without room works on slots that other runs keep as spares, until these are needed.
 
-The spare's lease ends there and the filler's own envelopes pay; the spare's payer keeps room and
-money for its return (``spares.py``). Free slots are used first, and as few spares as possible.
-docs/design/lifecycle.md.
+The spare's lease ends on those slots, and the filler's own envelopes pay for its work. The spare's
+payer keeps room and money for the spare's return (``spares.py``). Free slots are used first, and as
+few spares as possible. docs/design/lifecycle.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Filled(Struct, frozen=True):
 
 
 class _Offer(Struct, frozen=True, gc=False):
-    """One slot that a spare has."""
+    """One slot of a spare."""
 
     lease: str
     place: IslandKey
@@ -43,7 +43,7 @@ class _Offer(Struct, frozen=True, gc=False):
 def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") -> set[IslandKey]:
     """Return the islands whose spares ``run`` may not fill, because a conflict will cut them.
 
-    ``exempt`` is the run's own reservation.
+    ``exempt`` is the reservation of ``run`` itself.
     """
     gone_ms = now_ms + hold_duration_ms(run, view.pools[run.pool])
     return {
@@ -55,7 +55,7 @@ def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") 
 
 
 def _will_cut(view: StateView, record: ReservationRecord, pool: str, before_ms: int) -> bool:
-    """Return whether room for a reservation in ``pool`` is made by a conflict before an instant.
+    """Return whether a conflict makes room for a reservation in ``pool`` before ``before_ms``.
 
     Such a conflict cuts spares before it draws runs.
     """
@@ -75,9 +75,9 @@ def admit_on_spares(
 ) -> Filled | None:
     """Return how ``run``, for which too few slots are free, starts on spares; None if it cannot.
 
-    The payers of the spares continue to pay, and the run's own payers pay as well. Slots are added
-    until the run fits, those of the domain with the most free first, and slots that turn out not to
-    be needed are left alone. Spares that are ``kept`` for others are not used.
+    The payers of the spares continue to pay, and the run's own payers pay as well. Spare slots are
+    added until the run fits, beginning with the domain that has the most free GPUs. Slots that are
+    then not needed stay spares. Islands in ``kept`` are not used.
     """
     offers = [offer for offer in _offers(view, run, now_ms) if offer.place not in kept]
     if not _enough(view, run, offers):
@@ -112,7 +112,8 @@ def admit_on_spares(
 def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
     """Return the spare slots that ``run`` may use, in the order in which they are used.
 
-    Domains with the most free first, as they lack the least; the newest runs' spares first.
+    Domains with the most free GPUs come first, because the run lacks the fewest GPUs there. Within
+    a domain the spares of the newest runs come first.
     """
     free = {
         (flavor, domain): -left
@@ -138,7 +139,8 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
             if (place.flavor, place.domain) not in free or node in view.node_status:
                 continue
             key = (-free[place.flavor, place.domain], place.domain, -record.seq, name)
-            # A filler's own spare on a filled one goes back with it, and not to a third run.
+            # A filler's spare that itself lies on a filled spare returns to the first run, and no
+            # third run fills it.
             left = ordinals(mask & ~pledged.get(node, 0))
             ranked += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
     ranked.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
@@ -146,7 +148,7 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
 
 
 def _gone_ms(view: StateView, run: Run, now_ms: int) -> int | None:
-    """Return when ``run`` is expected to end, if a reservation of its pool depends on that."""
+    """Return when ``run`` is expected to end; None if its pool has no reservations."""
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None
     return now_ms + hold_duration_ms(run, view.pools[run.pool])
@@ -155,10 +157,10 @@ def _gone_ms(view: StateView, run: Run, now_ms: int) -> int | None:
 def _can_spare(
     view: StateView, record: RunRecord, run: Run, now_ms: int, gone_ms: int | None
 ) -> bool:
-    """Return whether a run can do without its spares for as long as ``run`` takes.
+    """Return whether ``record`` can do without its spares for as long as ``run`` takes.
 
-    If reservations count on slots that come free, the filler must be expected to end before the
-    spare's own run does, so that the slots come free no later than without it.
+    If the pool has reservations, the filler must be expected to end no later than the spare's own
+    run, so that the slots come free no later than without the filler.
     """
     if record.spec.name == run.name or record.spec.pool != run.pool:
         return False
@@ -168,7 +170,7 @@ def _can_spare(
 
 
 def _has_lost(view: StateView, leases: Iterable[str]) -> bool:
-    """Return whether some of ``leases`` are on lost nodes, so that their spares are needed."""
+    """Return whether some of ``leases`` are on lost nodes, so that their run needs its spares."""
     return bool(view.node_status) and any(
         view.node_status.get(node) is NodeStatus.FAILED
         for name in leases
@@ -177,7 +179,7 @@ def _has_lost(view: StateView, leases: Iterable[str]) -> bool:
 
 
 def _enough(view: StateView, run: Run, offers: Sequence[_Offer]) -> bool:
-    """Return whether, by counting, the least width of ``run`` may fit in some flavor."""
+    """Return whether the least width of ``run`` may fit in some flavor, counting GPUs only."""
     spare: dict[str, int] = {}
     for offer in offers:
         spare[offer.place.flavor] = spare.get(offer.place.flavor, 0) + 1
@@ -205,10 +207,10 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 
 
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return ``used`` without the slots that can be replaced by free slots of the same node.
+    """Return ``used`` without the slots that free slots of the same node can replace.
 
-    Empty if no slot is free. A slot is as good as another in its domain unless racks or whole nodes
-    matter, so the free ones usually serve as well.
+    Empty if no slot is free. Unless racks or whole nodes matter, a slot is as good as another in
+    its domain, so the free slots usually serve as well.
     """
     wanted: dict[str, int] = {}
     for group in admitted.plan.groups:
@@ -233,8 +235,8 @@ def write_fill(
 ) -> None:
     """Write the events of the spares, then the leases of ``run``.
 
-    For each spare: a pledge for every slot it gives, the end of its lease (one event, as nothing
-    runs there), and a new lease for the slots it keeps.
+    The events of each spare are a pledge for every slot that it gives, the end of its lease (one
+    event, because no work runs on a spare), and a new lease for the slots that it keeps.
     """
     for name, slots in filled.spares:
         hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms

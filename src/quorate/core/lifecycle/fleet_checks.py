@@ -30,17 +30,15 @@ def check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
                 )
     pools_change = any(isinstance(spec, Pool) for spec in specs)
     new = {spec.name: spec for spec in specs if isinstance(spec, Node)}
-    # Sorted by name: the order of the table depends on whether it came from a snapshot.
+    # Nodes are sorted by name, because the order of the table depends on whether it was read from a
+    # snapshot.
     kept = (view.nodes[name].spec for name in sorted(view.nodes) if name not in new)
     for node in (*new.values(), *(kept if pools_change else ())):
         yield from _check_node(view, pools, node)
 
 
 def _check_discipline(view: StateView, pool: Pool) -> Iterator[Refusal]:
-    """Yield a refusal if a pool changes its discipline while it has runs of the old one.
-
-    Also if a pool shares in rounds without a policy.
-    """
+    """Yield a refusal if a pool with runs changes its discipline, or has rounds but no policy."""
     if pool.discipline is Discipline.ROUNDS and pool.policy is None:
         yield Refusal(
             code=RefusalCode.INVALID,

@@ -1,11 +1,12 @@
-"""Follow: runs that wait for others to complete, and what happens when those fail.
+"""Follow: runs that wait for other runs to complete, and what happens when those fail.
 
 The upstream is a run or an array. An array completes with the last of its tasks, and fails with the
 first task that does not complete. A follower neither ages nor gets a reservation before the last of
-its upstreams has completed. When an upstream fails or is cancelled, a follower waits to be
-withdrawn, or (``onUpstreamFailure: fail``) fails itself once its grace has passed, or (``start``)
-treats that upstream as one that completed. Cycles cannot arise: a run follows runs that exist
-already, and ``declare`` refuses a cycle among runs of one command.
+its upstreams has completed. When an upstream fails or is cancelled, ``onUpstreamFailure`` decides.
+By default the follower waits until a caller withdraws it. With ``fail`` the follower fails once its
+grace has passed. With ``start`` the follower treats the upstream as completed. Cycles cannot arise:
+a run follows only runs that exist already, and ``declare`` refuses a cycle among runs of one
+command.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from quorate.model.task_arrays import task_name, upstreams_of
 
 
 def is_upstream(view: StateView, name: str) -> bool:
-    """Return whether there is a run or an array ``name`` to follow."""
+    """Return whether a run or an array ``name`` exists that a run can follow."""
     return name in view.runs or name in view.arrays
 
 
 def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
-    """Return which upstream keeps ``run`` from being tried, if any does.
+    """Return the refusal that names the upstream that ``run`` waits for; None if there is none.
 
-    A task of an array that has a limit waits for the tasks before it, too.
+    A task of an array with a limit also waits for earlier tasks of the array.
     """
     waits: Refusal | None = None
     if not is_released(view, run):
@@ -63,16 +64,16 @@ def unready_upstreams(view: StateView, run: Run) -> list[str]:
 
 
 def names_of(run: Run) -> tuple[str, ...]:
-    """Return the names under which others follow ``run``: its own, and that of its array."""
+    """Return the names under which other runs follow ``run``: its own, and that of its array."""
     return (run.name,) if run.array is None else (run.name, run.array.name)
 
 
 def woken_by(view: StateView, name: str, now_ms: int) -> Iterator[str]:
-    """Yield the runs that may wait for something else since the run or array ``name`` ended now.
+    """Yield the runs whose cause of waiting may change because ``name`` ended now.
 
-    Those are its followers and, of an array with a limit, the tasks that are released now. A task
-    that ends changes nothing for the followers of its array, unless it is the first that fails or
-    the last.
+    ``name`` is a run or an array. The yielded runs are its followers and, of an array with a limit,
+    the tasks that are released now. The end of a task matters to the followers of its array only if
+    it is the first task that fails, or the last task.
     """
     found = ended(view, name)
     if now_ms in (found.failed_ms, found.over_ms):
@@ -85,12 +86,12 @@ def woken_by(view: StateView, name: str, now_ms: int) -> Iterator[str]:
 
 
 def follow_due_ms(view: StateView) -> int | None:
-    """Return the first instant at which a waiting follower fails; None if none has to."""
+    """Return the first instant at which a waiting follower fails; None if none has to fail."""
     return min(view.follower_index.dues, default=None)
 
 
 def fail_followers(log: DecisionLog) -> None:
-    """End the followers whose upstream failed one grace ago, and those that follow them in turn."""
+    """End the followers whose upstream failed one grace period ago, and then their followers."""
     if not (log.any_run_waits or log.shares_in_rounds):
         return
     known = log.view.follower_index
@@ -102,7 +103,7 @@ def fail_followers(log: DecisionLog) -> None:
             phase = ended(log.view, upstreams[name]).phase
             note = f"{_subject(log.view, upstreams[name])}, which it follows, {_FAILED[phase]}"
             finish(log, name, EndReason.FAIL, Outcome.FAILED, note)
-        # Only followers of these can have become due.
+        # Only followers of the runs that have just ended can have become due.
         known = log.view.follower_index
         names = {
             follower

@@ -1,8 +1,8 @@
-"""Hand-over: the same slots under other payers; the work continues undisturbed.
+"""Hand-over: other payers take over the same slots, and the work continues undisturbed.
 
-When a payer cannot continue, the whole bundle is offered to the payers of its run in cover order,
-as if it started at that instant on the slots it has. Either the whole bundle gets new payers, or
-nothing changes.
+When a payer cannot continue, the payers of the run are tried in cover order for the whole bundle,
+as if the bundle started at that instant on its present slots. Either the whole bundle gets new
+payers, or nothing changes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def hand_over(
     at_ms: int,
     barred: frozenset[EnvelopeId] = frozenset(),
 ) -> list[str]:
-    """Write the hand-over of a bundle at ``at_ms``; return its new leases, none if no payer pays.
+    """Write the hand-over of a bundle at ``at_ms``, and return its new leases.
 
-    The envelopes in ``barred`` do not pay.
+    Returns no leases if no payer pays. The envelopes in ``barred`` do not pay.
     """
     view = log.view
     record = view.runs[run]
@@ -49,7 +49,7 @@ def hand_over(
         if (lease := view.leases[name]).fact.bundle == bundle and lease.ending is None
     ]
     if any(view.node_status.get(n) is NodeStatus.FAILED for le in leases for n, _ in le.fact.slots):
-        return []  # The bundle waits for a spare, and no new payer pays for lost slots.
+        return []  # The bundle waits for a spare; no new payer pays for the slots it has lost.
     others = [view.leases[n] for n in record.leases if view.leases[n].fact.bundle != bundle]
     if not leases:
         return []
@@ -71,7 +71,7 @@ def _repaid(
     at_ms: int,
     barred: frozenset[EnvelopeId],
 ) -> list[LeaseDraft] | None:
-    """Return the payers of the slots of ``leases`` from ``at_ms`` on, once these have ended.
+    """Return who pays for the slots of ``leases`` from ``at_ms`` on, when ``leases`` have ended.
 
     ``others`` are the leases that the run keeps as they are.
     """
@@ -94,13 +94,13 @@ def _repaid(
     demands = _demands(view, plan)
     request = cover_request(trial, run, flavor, at_ms, leases=others, has_executor=log.has_executor)
     request = replace(request, barred=barred)
-    # A run that continues must not take what is firm for others.
+    # A run that continues must not take money that is kept for firm starts of other runs.
     answer = plan_cover(room_left(trial, run, at_ms), request, demands)
     return bind(plan, demands, answer.legs) if isinstance(answer, Covered) else None
 
 
 def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
-    """Return the groups of ``leases`` as they were placed; every node is a place of its own."""
+    """Return the groups of ``leases`` as they were placed, with each node as a place of its own."""
     working: dict[int, list[tuple[str, int]]] = {}
     spare: dict[int, list[tuple[str, int]]] = {}
     for lease in leases:
@@ -127,7 +127,7 @@ def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
 
 
 def _merged(slots: Sequence[tuple[str, int]]) -> Slots:
-    """Return ``slots`` with each node once: several payers may share a node."""
+    """Return ``slots`` with one entry per node, because several payers may share a node."""
     masks: dict[str, int] = {}
     for node, mask in slots:
         masks[node] = masks.get(node, 0) | mask

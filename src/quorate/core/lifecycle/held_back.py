@@ -1,13 +1,13 @@
 """Held back: a run that was cut by hand, or whose start was refused, does not start again at once.
 
-Room that is cut for a reservation is kept for it. Room that an operator frees by hand is kept for
-no run. So runs and steps that were cut for it do not start again for one notice period, which gives
-the operator time to use the room.
+Room that is cut for a reservation is kept for the reservation. Room that an operator frees by hand
+is kept for no run. So runs and steps that were cut to free it do not start again for one notice
+period, which gives the operator time to use the room.
 
-A run whose executor could not start it has given its GPUs back: a quota of its namespace is used
-up, a webhook refuses its pods, or its image is not there. It is tried again, in its old place,
-after a pause, which is twice as long after each refusal in a row. Until then no room is kept for
-it: the next start may be refused as well.
+A run also gives its GPUs back if its executor could not start it: a quota of its namespace is used
+up, a webhook refuses its pods, or its image is missing. The run keeps its place in the queue and is
+tried again after a pause, which doubles with each refusal in a row. During the pause no room is
+kept for the run, because the next start may be refused as well.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from quorate.model.state.records import RunRecord, Unstarted
 from quorate.model.state.state_view import StateView
 
 PAUSE_MS: Final = MINUTE_MS
-"""How long after its first refused start a run is held back; twice as long after each further."""
+"""How long a run is held back after its first refused start; each further refusal doubles it."""
 PAUSE_MS_MAX: Final = HOUR_MS
 _DOUBLINGS_MAX: Final = (PAUSE_MS_MAX // PAUSE_MS).bit_length()
 
 
 def held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a waiting run is held back; None where it is not.
+    """Return until when a waiting run is held back; None if it is not held back.
 
     The instant may have passed.
     """
@@ -39,7 +39,7 @@ def held_until_ms(view: StateView, record: RunRecord) -> int | None:
 
 
 def again_from_ms(unstarted: Unstarted) -> int:
-    """Return from when on a run is tried again whose starts were refused."""
+    """Return the instant from which a run whose starts were refused is tried again."""
     doublings = min(unstarted.times - 1, _DOUBLINGS_MAX)
     return unstarted.at_ms + min(PAUSE_MS << doublings, PAUSE_MS_MAX)
 
@@ -50,7 +50,7 @@ def growth_held_until_ms(view: StateView, record: RunRecord) -> int | None:
 
 
 def _until_ms(view: StateView, record: RunRecord, conflict: str) -> int | None:
-    """Return one notice after ``conflict`` was settled; None unless it was called by hand."""
+    """Return one notice after ``conflict`` was settled; None unless it was declared by hand."""
     if not conflict:
         return None
     known = view.conflicts[conflict]
@@ -61,7 +61,7 @@ def _until_ms(view: StateView, record: RunRecord, conflict: str) -> int | None:
 
 
 def held_back(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
-    """Return the refusal that holds a run back at ``now_ms``, if one does."""
+    """Return the refusal of a run that is held back at ``now_ms``; None if it is not held back."""
     unstarted = record.unstarted
     if unstarted is not None and now_ms < again_from_ms(unstarted):
         return Refusal(
@@ -77,7 +77,7 @@ def held_back(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None
 
 
 def release_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next run that is held back may start or grow, after ``after_ms``."""
+    """Return the first instant after ``after_ms`` at which a held-back run may start or grow."""
     held = view.held_runs
     if not held:
         return None

@@ -14,9 +14,10 @@ from quorate.model.state.state_view import StateView
 
 
 class LoanTerms(Struct, frozen=True, gc=False):
-    """``gpus`` borrowed from ``payer``, which may recall them with ``notice_ms``; None means never.
+    """``gpus`` borrowed from ``payer``, and the notice with which ``payer`` may recall them.
 
-    ``due_ms`` is when a recalled loan has to have ended, or to be paid by others.
+    A ``notice_ms`` of None means that the loan cannot be recalled. ``due_ms`` is when a recalled
+    loan has to end, or to have other payers.
     """
 
     payer: EnvelopeId
@@ -48,7 +49,7 @@ def loans_of(view: StateView, record: RunRecord) -> tuple[LoanTerms, ...]:
 
 
 def terms_of_lease(view: StateView, lease: Lease) -> tuple[LoanTerms, ...]:
-    """Return the terms of an open lease that is borrowed; none of any other."""
+    """Return the terms of an open lease if it is borrowed, else an empty tuple."""
     fact = lease.fact
     if fact.tier is not Tier.BORROWED:
         return ()
@@ -58,7 +59,7 @@ def terms_of_lease(view: StateView, lease: Lease) -> tuple[LoanTerms, ...]:
 
 
 def returning(view: StateView, run: str) -> tuple[tuple[EnvelopeId, int], ...]:
-    """Return (envelope, when it is back) of the loans recalled for the waiting ``run``."""
+    """Return (envelope, due time) of each loan that is recalled for the waiting ``run``."""
     found = {(k.payer, k.due_ms) for k in view.recalls.values() if k.waiting_run == run}
     return tuple(sorted(found))
 

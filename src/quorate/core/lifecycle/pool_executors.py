@@ -1,4 +1,4 @@
-"""Which executor a pool has, and which runs it can take (docs/adr/0041)."""
+"""Which executor a pool has, and which runs this executor can take (docs/adr/0041)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ DEVICE_VARIABLES: Final = frozenset(
 def image_faults(run: Run, pool: Pool) -> list[Refusal]:
     """Return a refusal if a run has an image that its pool cannot run, or lacks one.
 
-    In a pool of a cluster its environment must not say which GPUs its pods see.
+    In a pool with a cluster, also return a refusal if the run's environment says which GPUs its
+    pods see.
     """
     path = f"Run/{run.name}: spec.image"
     if pool.executor is PoolExecutor.KUBERNETES:
@@ -70,7 +71,7 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
 def executor_faults(view: StateView, pool: Pool) -> Iterator[Refusal]:
     """Yield a refusal if a pool with runs gets another executor, or another cluster.
 
-    The meaning of a slot in an open lease depends on the executor of its pool.
+    The executor of a pool determines what a slot in an open lease means.
     """
     old = view.pools.get(pool.name) or Pool(name=pool.name)
     was, now = (each.executor_name or "the service's own" for each in (old, pool))

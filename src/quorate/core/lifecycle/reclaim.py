@@ -1,7 +1,7 @@
-"""Reclaim: a run that lost slots gets its filled spares back; the fillers stop.
+"""Reclaim: a run that lost slots gets its filled spares back, and their fillers stop.
 
-As few fillers as possible are stopped, newest first. Their slots are free when they have ended, and
-then the spares come back by themselves (``core/lifecycle/spares.py``).
+As few fillers as possible are stopped, newest first. When a filler has ended, its slots become
+spares of the first run again (``core/lifecycle/spares.py``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def reclaim(log: DecisionLog, run: str, path: str, gpus: int) -> None:
             gains[work] = gains.get(work, 0) + pledge.gpus
     for pledge in idle:
         if gpus > 0:
-            # Nothing runs on a filler's own spare: it ends at once, and its run stays.
+            # No work runs on a spare of a filler, so this spare ends at once, and the filler
+            # continues.
             _part_with(log, pledge)
             gpus -= pledge.gpus
     for filler, bundle in _fewest(log.view, gains, gpus):
@@ -56,7 +57,7 @@ def _part_with(log: DecisionLog, pledge: PledgeRecord) -> None:
 
 
 def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_Bundle]:
-    """Return bundles that give ``gpus`` back: newest first, and none that could be left out."""
+    """Return bundles that together give ``gpus`` back, newest first, none of them superfluous."""
 
     def order(bundle: _Bundle) -> tuple[int, int, int]:
         record = view.runs[bundle[0]]
@@ -75,7 +76,7 @@ def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_B
 
 
 def _gain(gains: Mapping[_Bundle, int], chosen: Collection[_Bundle]) -> int:
-    """Return how many GPUs stopping ``chosen`` gives back.
+    """Return how many GPUs come back if the bundles in ``chosen`` stop.
 
     If the first bundle of a run is chosen, the whole run stops.
     """

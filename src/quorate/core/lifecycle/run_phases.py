@@ -1,4 +1,4 @@
-"""The life of a run: started, refused, ended, requeued. Functions write to a decision log."""
+"""The ends of runs that complete, and the grants of claims. Functions write to a decision log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quorate.model.state.records import RunRecord
 
 
 def grant_claim(log: DecisionLog, run: Run) -> None:
-    """Write a claim, or its refusal: a refused claim gets nothing and does not wait."""
+    """Write the start of a claim, or its refusal; a refused claim does not wait."""
     answer: Admitted | Refusal = admit_beside(
         log.view, run, log.now_ms, has_executor=log.has_executor
     )

@@ -1,9 +1,9 @@
 """Sensitive claims: whole nodes for one user until a stated end, wiped before the next user.
 
-A claim is a run with ``sensitive: true``. It is granted at once or refused: it is never queued. Its
-owner's own envelopes pay for the whole claim in advance, whether it works or not; a claim is never
-shared, filled, cut or drawn, and no planned start counts on its nodes. The nodes, the user and the
-end are recorded before the nodes are taken. docs/adr/0018-claims.md.
+A claim is a run with ``sensitive: true``. It is granted at once or refused, and never queued. Its
+owner's own envelopes pay for the whole claim in advance, whether it works or not. A claim is never
+shared, filled, cut or drawn, and no planned start counts on its nodes. The ledger records the
+nodes, the user and the end before the claim takes the nodes. docs/adr/0018-claims.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quorate.model.state.state_view import StateView
 
 
 def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, fault, remedy) for each field that a claim may not have."""
+    """Yield (field, fault, remedy) for each field of ``run`` that a claim may not have."""
     if not run.user:
         yield "user", "a claim is for exactly one user", "say which"
     said_ms, pool = run.expected_duration_ms, view.pools.get(run.pool)
@@ -71,7 +71,7 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
 def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
     """Return a refusal if all claims together would have too many nodes with ``nodes`` more.
 
-    A node counts against the limit until it is wiped: before that no other user gets it.
+    A node counts against the limit until it is wiped, because no other user gets it before.
     """
     limit, current = view.system.sensitive_pool_size, len(view.unwiped)
     if limit is None or current + nodes <= limit:
@@ -91,7 +91,7 @@ def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
 
 
 def write_claim(log: DecisionLog, run: Run, admitted: Admitted) -> None:
-    """Write the claim (user, nodes, end); then its leases, one for each node and payer."""
+    """Write the claim (user, nodes, end), then its leases: one for each node and payer."""
     assert run.expected_duration_ms is not None, run
     drafts = list(_by_node(bind(admitted.plan, admitted.demands, admitted.legs)))
     nodes = tuple(dict.fromkeys(draft.slots[0][0] for draft in drafts))
@@ -109,7 +109,7 @@ def write_claim(log: DecisionLog, run: Run, admitted: Admitted) -> None:
 
 
 def _by_node(drafts: Iterable[LeaseDraft]) -> Iterator[LeaseDraft]:
-    """Yield ``drafts``, divided so that each is on one node, which can fail without the others."""
+    """Yield ``drafts``, divided so that each is on one node, because nodes fail one by one."""
     numbers: dict[str, int] = {}
     for draft in drafts:
         for slot in draft.slots:
@@ -126,7 +126,7 @@ def end_claim(log: DecisionLog, record: RunRecord, *, end_ms: int) -> None:
 def lose_nodes(log: DecisionLog, run: str) -> None:
     """Write that a claim has lost its failed nodes.
 
-    It keeps the others, as long as there are any.
+    The claim keeps its other nodes, and fails when it has none left.
     """
     view = log.view
     for lease in leases_of(view, view.runs[run]):
@@ -151,9 +151,10 @@ def release(log: DecisionLog, record: RunRecord, note: str) -> Refusal | None:
 def wiped(
     log: DecisionLog, node: str, claim: str | None, note: str, *, is_clean: bool
 ) -> Refusal | None:
-    """Write the result of wiping a node after ``claim`` (None: the last), or return a refusal.
+    """Write the result of wiping a node after ``claim``, or return a refusal.
 
-    A late report about an earlier claim does not count for the last one.
+    If ``claim`` is None, the result is for the last claim on the node. A late report about an
+    earlier claim is not accepted for the last one.
     """
     unwiped = log.view.unwiped.get(node)
     if unwiped is None or (claim is not None and unwiped.claim != claim):
@@ -184,7 +185,7 @@ def wiped(
 
 
 def drain_warnings(view: StateView, node: str) -> tuple[str, ...]:
-    """Return the warnings for an operator who drains ``node``: a claim stays on it."""
+    """Return the warning for an operator who drains a ``node`` on which a claim stays, if any."""
     known = view.unwiped.get(node)
     if known is None or not known.leases:
         return ()

@@ -1,9 +1,10 @@
-"""Settle: due renewals, hand-overs and stops of running leases.
+"""Settle: renewals, hand-overs and stops that are due for running leases.
 
-A hold that is about to run out is extended while its payer has money; else the bundle is handed
-over to the next payers; else it is stopped, early enough to have ended when the money does. With an
-executor that is one grace before the hold ends. Without one nothing runs between two commands;
-events that were due in between are written now, with the instants at which they were due.
+A hold that is about to run out is extended while its payer has money. If the payer has none left,
+the bundle is handed over to the next payers. If no payer pays, the bundle stops early enough to
+have ended when the money ends. With an executor the stop begins one grace period before the hold
+ends. Without an executor nothing runs between two commands; events that were due in between are
+written now, with the instants at which they were due.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def settle_holds(log: DecisionLog) -> None:
         renew_ms, name = heappop(due)
         lease = log.view.leases.get(name)
         if lease is None or lease.renew_ms != renew_ms or not _is_due(log, lease):
-            continue  # An entry of a lease that has ended or was extended since.
+            continue  # The lease of this entry has ended or was extended since.
         for again in _go_on(log, lease):
             known = log.view.leases[again]
             if _is_due(log, known):
@@ -43,13 +44,13 @@ def settle_holds(log: DecisionLog) -> None:
 
 
 def _due(log: DecisionLog) -> list[tuple[int, str]]:
-    """Return a heap of the due holds, ordered by their renewal."""
+    """Return a heap of the due holds, ordered by the instants of their renewals."""
     view, now_ms = log.view, log.now_ms
     if not view.may_hold_be_due(now_ms, has_executor=log.has_executor):
         return []
     if log.has_executor:
         return due_holds(view.holds_due(), now_ms)
-    # Without an executor a hold is due when it ends, which may be long after its renewal.
+    # Without an executor a hold is due when it ends. That may be long after its renewal.
     ended = dict.fromkeys(name for _, name in due_holds(view.holds_ending(), now_ms))
     due = [(view.leases[name].renew_ms, name) for name in ended if name in view.leases]
     heapify(due)
@@ -80,8 +81,8 @@ def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
         return (fact.lease,)
     if lease.ending is not None:
         return ()  # The lease is stopping already, and is charged up to the end of its hold only.
-    # With an executor the hand-over is now; but the old payer pays for no longer than was held,
-    # however late that is.
+    # With an executor the hand-over is now. If it is late, the old payer still pays no longer than
+    # its hold.
     at_ms = min(log.now_ms, lease.hold_ends_ms)
     handed = hand_over(log, fact.run, fact.bundle, at_ms=at_ms)
     if handed:

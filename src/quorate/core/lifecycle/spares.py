@@ -1,9 +1,9 @@
 """Spares: slots that a run keeps in addition to its work, and the pledges on filled ones.
 
 A pledge keeps the width and hours of a filled spare reserved on its payer. Each GPU has its own
-pledge: as soon as the filler has left that slot, a spare starts on the slot again. A pledge that is
-no longer useful (its run is over or has lost the group, the node is lost, the payer's window has
-closed) is given up, and the filler stays.
+pledge: as soon as the filler has left that slot, a spare starts on the slot again. A pledge is
+given up if it is no longer useful, and the filler stays. That is the case if the pledge's run is
+over or has lost the group, if the node is lost, or if the payer's window has closed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from quorate.model.state.state_view import StateView
 
 
 def part_with(log: DecisionLog, name: str, slots: Slots, reason: EndReason) -> None:
-    """End a spare, on which nothing runs, and start another on its slots that are not in ``slots``.
+    """End a spare, and start another one on those of its slots that are not in ``slots``.
 
-    The new spare is not on lost nodes: a spare may give up slots before the failure is handled.
+    No work runs on a spare, so it ends at once. The new spare is not on lost nodes, because a spare
+    may give up slots before the failure of a node is handled.
     """
     view = log.view
     lease = view.leases[name]
@@ -82,7 +83,7 @@ def pledges_of(view: StateView, run: str, path: str) -> list[PledgeRecord]:
 
 
 def close_pledges(log: DecisionLog, pledges: Iterable[PledgeRecord]) -> None:
-    """Give up ``pledges``: room and money that were kept for them are free for others."""
+    """Give up ``pledges``, so that the room and money kept for them are free for others."""
     for pledge in pledges:
         log.write(PledgeClosed(at_ms=log.now_ms, actor=log.actor, pledge=pledge.pledge))
 
@@ -94,7 +95,7 @@ def pledges_due_ms(view: StateView) -> int | None:
 
 
 def return_spares(log: DecisionLog) -> bool:
-    """Start spares whose fillers have ended and give up idle pledges.
+    """Start spares whose fillers have ended, and give up pledges that are no longer useful.
 
     Return whether there were any.
     """
@@ -123,9 +124,10 @@ def return_spares(log: DecisionLog) -> bool:
 
 
 def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
-    """Return the domains of the group of the spares at ``path``; empty if it has ended.
+    """Return the domains of the group that the spares at ``path`` belong to.
 
-    A run that is stopping, waits or is over has no use for spares.
+    The result is empty if the group has ended, and if the run waits, is stopping or is over,
+    because the run has no use for spares then.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING or record.stopping is not None:
@@ -141,7 +143,7 @@ def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
 
 
 def _has_use(view: StateView, pledge: PledgeRecord, homes: set[str], now_ms: int) -> bool:
-    """Return whether the spare would be of use to its run, if it came back."""
+    """Return whether the run could use the spare if the spare came back now."""
     return view.envelopes[pledge.payer].spec.end_ms > now_ms and all(
         view.nodes[node].spec.domain_key in homes
         and view.node_status.get(node) is not NodeStatus.FAILED
@@ -150,7 +152,7 @@ def _has_use(view: StateView, pledge: PledgeRecord, homes: set[str], now_ms: int
 
 
 def _return(log: DecisionLog, pledges: Sequence[PledgeRecord]) -> None:
-    """Write ``pledges``, which differ only in their slots, as one spare, as far as allowed."""
+    """End ``pledges``, which differ only in their slots, and write one spare on usable slots."""
     view, now_ms = log.view, log.now_ms
     able = [c for c in pledges if may_come_back(view, c, now_ms, has_executor=log.has_executor)]
     able = able[: _borrowable(view, pledges[0])]
@@ -175,7 +177,7 @@ def _return(log: DecisionLog, pledges: Sequence[PledgeRecord]) -> None:
 
 
 def _hold_ms(view: StateView, pledge: PledgeRecord, now_ms: int) -> int:
-    """Return how long a spare that comes back now is paid for: never past its payer's window."""
+    """Return how long a spare that comes back now is paid for: at most to the window's end."""
     end_ms = view.envelopes[pledge.payer].spec.end_ms
     return min(pledge.hold_gpu_ms // pledge.gpus, end_ms - now_ms)
 
@@ -185,8 +187,8 @@ def may_come_back(
 ) -> bool:
     """Return whether the slots of ``pledge`` can be used and its payer still pays for them.
 
-    Room and money were kept for it, so only later changes matter: nodes that are not ready,
-    envelopes that were tightened, retired or whose window has almost closed.
+    Room and money were kept for the spare, so only later changes matter: nodes that are no longer
+    ready, and envelopes that were tightened, were retired, or have a window that closes soon.
     """
     run = view.runs[pledge.run].spec
     account = view.envelopes[pledge.payer]
@@ -232,7 +234,7 @@ def _over(view: StateView, account: EnvelopeAccount) -> Iterator[bool]:
 def _borrowable(view: StateView, pledge: PledgeRecord) -> int | None:
     """Return how many pledges like this one its run may borrow for; None for any number.
 
-    It may have borrowed for other slots while these were filled.
+    The run may have borrowed for other slots while these were filled.
     """
     record = view.runs[pledge.run]
     most = record.spec.funding.borrow_gpus_max

@@ -1,4 +1,4 @@
-"""Starts: an admitted run, written as leases."""
+"""Starts: write an admitted run as leases."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def write_start(  # noqa: PLR0913 - the parts of a start
     reason: StartReason = StartReason.START,
     backfill: bool = False,
 ) -> None:
-    """Write one lease per group and payer, all of them or none.
+    """Write one lease per group and payer, in one decision.
 
-    ``backfill``: the run starts before a run that has a planned start and waits.
+    ``backfill`` is true if the run starts before a run that waits for a planned start.
     """
     assert not run.sensitive, run  # Claims are written by ``write_claim``.
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
@@ -40,7 +40,7 @@ def write_leases(  # noqa: PLR0913 - the parts of one event
     partner: str | None = None,
     backfill: bool = False,
 ) -> None:
-    """Write a lease for each of ``drafts``, numbered on from ``leases_ever``."""
+    """Write a lease for each of ``drafts``, with consecutive numbers after ``leases_ever``."""
     for number, draft in enumerate(drafts, start=leases_ever):
         log.write(
             LeaseStarted(

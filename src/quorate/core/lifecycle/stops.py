@@ -1,8 +1,8 @@
-"""Stops: a lease is stopping, then ended.
+"""Stops: a lease first begins to stop, and later has ended.
 
 These are two events, because work needs time to checkpoint. Slots are free only after the second
-event. With an executor the first is written here, and the second when the executor confirms;
-without one nothing runs, and both are written together.
+event. With an executor the first event is written here, and the second when the executor confirms.
+Without an executor no work runs, and both events are written together.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
 ) -> None:
     """Stop every lease of the run.
 
-    Then it is over with ``outcome``, or waits again if that is None. ``end_ms`` is the instant up
-    to which it is charged if no confirmation is needed, and ``detail`` accompanies the reason on
-    every lease.
+    The run is then over with ``outcome``, or waits again if ``outcome`` is None. ``end_ms`` is the
+    instant up to which the run is charged if no executor has to confirm the stop. ``detail``
+    accompanies the reason on every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
-        return  # It is stopping already; its first reason holds, unless it is now cancelled.
+        return  # The run is stopping already. Its first reason stays, unless it is cancelled now.
     if outcome is None and record.spec.rounds is not None:
-        # From its first round to its end it counts as running, with or without GPUs.
+        # A run in rounds counts as running from its first round to its end, with or without GPUs.
         for name in tuple(record.leases):
             stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
         return
@@ -60,7 +60,7 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
             )
         )
     if works_under and not record.leases:
-        # They belong to another run, which continues in a later round.
+        # The leases belong to another run, which continues in a later round.
         reason, detail = EndReason.ROUND_END, f"{record.spec.name}, which shared it, is over"
     for name in works_under:
         stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
@@ -70,9 +70,10 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
 
 
 def cancel_run(log: DecisionLog, record: RunRecord, note: str, *, now: bool) -> None:
-    """Stop a run for good; ``now`` gives its work no grace, even if it is stopping already.
+    """Stop a run for good.
 
-    A lease that another run shares keeps its grace, for the other run.
+    ``now`` gives its work no grace, even if the run is stopping already. A lease that another run
+    shares keeps its grace for the other run.
     """
     now = now and not is_shared(log.view, record)
     stopping = [name for name in record.leases if log.view.leases[name].ending is not None]
@@ -83,7 +84,7 @@ def cancel_run(log: DecisionLog, record: RunRecord, note: str, *, now: bool) -> 
 
 
 def _hasten(log: DecisionLog, name: str, stopping: RunStopping | None) -> None:
-    """Set the deadline of a stopping lease to now, for the reason for which its run stops."""
+    """Set the deadline of a stopping lease to now, with the reason for which its run stops."""
     lease = log.view.leases[name]
     assert lease.ending is not None, name
     assert stopping is not None, name
@@ -100,9 +101,9 @@ def _hasten(log: DecisionLog, name: str, stopping: RunStopping | None) -> None:
 
 
 def leases_under(view: StateView, record: RunRecord) -> tuple[str, ...]:
-    """Return the leases that a run works under: its own, or those of the run it shares GPUs with.
+    """Return the leases that a run works under: its own, or those of the run that it shares with.
 
-    Two runs that share end together: no slot is free before both have ended.
+    No slot of two runs that share GPUs is free before both runs have ended.
     """
     known = view.in_rounds.get(record.spec.name)
     if known is None or not known.lease:
@@ -125,7 +126,7 @@ def stop_bundle(  # noqa: PLR0913 - what, why, and when
     end_ms: int | None = None,
     detail: str = "",
 ) -> None:
-    """Stop one bundle; without its first bundle the run goes back to the queue."""
+    """Stop one bundle; if it is the first bundle, the run goes back to the queue."""
     record = log.view.runs[run]
     if bundle == 0:
         stop_run(log, record, reason, None, end_ms=end_ms, detail=detail)
@@ -138,7 +139,7 @@ def stop_bundle(  # noqa: PLR0913 - what, why, and when
 def stop_lease(
     log: DecisionLog, name: str, reason: EndReason, *, end_ms: int | None = None, detail: str = ""
 ) -> None:
-    """Stop a lease: within its grace, or by ``end_ms``; without an executor it ends at once.
+    """Stop a lease within its grace, or by ``end_ms``; without an executor it ends at once.
 
     A lease that is stopping already is left unchanged.
     """
@@ -169,8 +170,8 @@ def _is_fenced(view: StateView, lease: Lease) -> bool:
 def confirm(log: DecisionLog, lease: Lease) -> None:
     """Write that a stopping lease has ended, and the consequences for its run.
 
-    It is charged up to now, and never for more than is held: work that is slow to stop after its
-    money has ended keeps the slots and costs no payer more.
+    The lease is charged up to now, and never for more than its hold. Work that stops after its
+    money has ended keeps its slots, but costs its payer no more.
     """
     assert lease.ending is not None, lease
     fact = lease.fact

@@ -1,7 +1,8 @@
-"""Swap: lost slots are replaced by others that the run has.
+"""Swap: lost slots are replaced by other slots of the same run.
 
-Spares of the group, or (for a group of the minimum) a step of the same size, replace lost slots.
-The hold of a lost GPU passes to its replacement, so no payer pays more than was promised already.
+Spares of the group replace lost slots. For a group of the minimum, a step of the same size can
+replace the group. The hold of a lost GPU passes to its replacement, so no payer pays more than was
+promised already.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ def _divided(slots: Slots, gpus: int) -> tuple[Slots, Slots]:
 
 
 def _go_on(log: DecisionLog, lease: Lease, slots: Slots, path: str) -> list[LeaseDraft]:
-    """Return ``slots``, if any, as a lease at ``path`` with payer and hold of ``lease``."""
+    """Return a lease on ``slots`` at ``path`` with the payer and the hold of ``lease``.
+
+    Empty if there are no ``slots``.
+    """
     if not slots:
         return []
     fact = lease.fact
@@ -101,12 +105,12 @@ def _go_on(log: DecisionLog, lease: Lease, slots: Slots, path: str) -> list[Leas
 
 
 def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) -> bool:
-    """Put a step in the place of a lost group of the minimum.
+    """Put a step in the place of each lost group of the minimum.
 
-    Return whether the minimum is whole again. A step that is one group of the same size takes over,
-    the highest first: its slots and its payer stay, only its role changes. If an executor still has
-    work of the lost group on live nodes, that work has to stop first, and the run with it. Groups
-    at ``waiting`` get their own spares back and are left alone.
+    Return whether the minimum is whole again. The highest step that is one group of the same size
+    takes over. Its slots and its payer stay, and only its role changes. If an executor still has
+    work of the lost group on live nodes, nothing is promoted, because that work has to stop first,
+    and the run with it. Groups in ``waiting`` get their own spares back and are left alone.
     """
     if bundle != 0 or (log.has_executor and _lives_on(log.view, run, waiting)):
         return False
@@ -115,8 +119,8 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
         if step is None:
             return False
         drafts: list[LeaseDraft] = []
-        # The group is another one from now on, perhaps elsewhere: the lost one's filled spares are
-        # given up.
+        # The group moves to other slots, perhaps in another domain, so the pledges for its filled
+        # spares are given up.
         close_pledges(log, pledges_of(log.view, run, path))
         for lease in leases_of(log.view, log.view.runs[run]):
             if lease.fact.comp_path in (path, path.replace("group/", "spare/")):
