@@ -1,7 +1,7 @@
-"""Charges per lease: before a period, and within it by user.
+"""Charges per lease: the total before a period, and the amounts within the period by user.
 
-The events of a ledger are read once, up to the end of the period. A lease is charged from its
-recorded start to its recorded end; an open lease is charged up to the end of the period, and no
+The book reads the events of a ledger once, up to the end of the period. A lease is charged from its
+recorded start to its recorded end. An open lease is charged up to the end of the period, and no
 further than its hold.
 """
 
@@ -60,12 +60,12 @@ class ChargeBook:
         self._since: dict[EnvelopeId, dict[Use, int]] = {}
 
     def fold_all(self, events: Iterable[Event]) -> None:
-        """Enter ``events``, from a ledger's first one on, in order."""
+        """Enter ``events`` in order, beginning with the first event of the ledger."""
         for event in events:
             self.fold(event)
 
     def fold(self, event: Event) -> None:
-        """Enter ``event``, the next one of the ledger."""
+        """Enter ``event``, which must be the next event of the ledger."""
         match event:
             case LeaseStarted():
                 self._start(event)
@@ -88,7 +88,7 @@ class ChargeBook:
         before = dict(self._before)
         since = {payer: dict(uses) for payer, uses in self._since.items()}
         for lease in self._open.values():
-            # A lease that is slow to stop is charged no further than its hold.
+            # A lease that stops late is charged no further than its hold.
             hold_ends_ms = lease.fact.start_ms + lease.hold_gpu_ms // sum(lease.gpus.values())
             self._charge(lease, hold_ends_ms, before, since)
         return before, since

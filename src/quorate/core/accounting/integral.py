@@ -1,8 +1,8 @@
-"""An integral: how much of something was in use over any stretch of time, exactly.
+"""An integral: the exact amount of something in use, summed over any period.
 
-The amount in use changes in steps, and a step may be recorded late: a lease's end can lie before
-events that were recorded earlier. So steps are kept in order of their own time, with running sums
-that a query computes again from the first changed step on.
+The amount in use changes in steps. A step may be recorded late: a lease's end can lie before events
+that were recorded earlier. So the steps are kept in order of their own time, with running sums. A
+query recomputes these sums from the first changed step on.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Integral:
     def __init__(self) -> None:
         self._at_ms: list[int] = []
         self._deltas: list[int] = []
-        # After each step: how much is in use (less the base), and the sum of delta x time.
+        # For each step, the amount in use after it (without the base), and the sum of delta x time.
         self._levels: list[int] = []
         self._moments: list[int] = []
         self._good = 0
-        # The sum of all forgotten steps: the amount that they leave in use.
+        # The amount that the forgotten steps leave in use: the sum of their deltas.
         self._base = 0
         self._floor_ms = 0
 
@@ -35,7 +35,7 @@ class Integral:
         return not self._at_ms and not self._base
 
     def add(self, at_ms: int, delta: int) -> None:
-        """Let ``delta`` more (negative: less) be in use from ``at_ms`` on."""
+        """Change the amount in use from ``at_ms`` on by ``delta``, which may be negative."""
         if at_ms < self._floor_ms:
             self._base += delta
             return

@@ -1,7 +1,7 @@
 """Node time: on how many different nodes an owner or user was, at every instant.
 
-Two leases on one node count it once. For each node are kept: the stretches that are over, joined
-where they touch, and the holds that are open. The integral records how their union changes.
+Two leases on one node count the node once. For each node the module keeps the past stretches,
+joined where they touch, and the open holds. An integral records how their union changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from quorate.core.accounting.integral import Integral
 
 Stretch = tuple[int, int | None]
-"""(from, until) in milliseconds; None has no end yet."""
+"""(from, until) in milliseconds; an ``until`` of None means that the stretch has no end yet."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class _OnNode:
     over: list[tuple[int, int]] = field(default_factory=list)
 
     def busy(self, since_ms: int) -> list[Stretch]:
-        """Return the stretches, joined, that end at ``since_ms`` or later."""
+        """Return the joined stretches that end at ``since_ms`` or later."""
         found: list[Stretch] = []
         tail_ms = min(self.holds.values(), default=None)
         for from_ms, until_ms in self.over[bisect_left(self.over, since_ms, key=_end) :]:
@@ -37,7 +37,7 @@ class _OnNode:
         return found if tail_ms is None else [*found, (tail_ms, None)]
 
     def add_over(self, from_ms: int, until_ms: int) -> None:
-        """Keep a stretch that is over, joined with the stretches it touches."""
+        """Keep a stretch that is over, joined with the stretches that it touches."""
         if from_ms == until_ms:
             return
         first = bisect_left(self.over, from_ms, key=_end)
@@ -75,7 +75,7 @@ class NodeTime:
         return not self._nodes and self._integral.is_empty
 
     def begin(self, node: str, hold: str, from_ms: int) -> None:
-        """Count ``node`` from ``from_ms`` on, for a hold of that name."""
+        """Count ``node`` from ``from_ms`` on, for the hold named ``hold``."""
         known = self._nodes.get(node)
         if known is None:
             known = self._nodes[node] = _OnNode()
@@ -84,7 +84,7 @@ class NodeTime:
         self._change(before, known.busy(from_ms))
 
     def end(self, node: str, hold: str, until_ms: int) -> None:
-        """Count ``node`` up to ``until_ms`` for that hold; other holds on the node go on."""
+        """Count ``node`` up to ``until_ms`` for ``hold``; other holds on the node continue."""
         known = self._nodes[node]
         from_ms = known.holds[hold]
         before = known.busy(from_ms)
@@ -117,12 +117,12 @@ class NodeTime:
                 self._integral.add(at_ms, delta)
 
     def stretches(self, since_ms: int) -> dict[str, list[Stretch]]:
-        """Return the stretches in which each node was held and that end after ``since_ms``."""
+        """Return the stretches of each node that end after ``since_ms``."""
         return {node: known.busy(since_ms) for node, known in self._nodes.items()}
 
 
 def used_together(members: Iterable[NodeTime], from_ms: int, until_ms: int) -> int:
-    """Return the node-milliseconds of all ``members``: a node that several are on counts once."""
+    """Return the node-milliseconds of all ``members``; a node that several use counts once."""
     held: dict[str, list[Stretch]] = {}
     for member in members:
         for node, stretches in member.stretches(from_ms).items():
@@ -131,7 +131,7 @@ def used_together(members: Iterable[NodeTime], from_ms: int, until_ms: int) -> i
 
 
 def _length(stretches: list[Stretch], from_ms: int, until_ms: int) -> int:
-    """Return how much of [``from_ms``, ``until_ms``) the stretches cover."""
+    """Return how many milliseconds of [``from_ms``, ``until_ms``) the stretches cover."""
     total, reached_ms = 0, from_ms
     for begin_ms, end_ms in sorted(stretches, key=lambda stretch: stretch[0]):
         stop_ms = until_ms if end_ms is None else min(end_ms, until_ms)

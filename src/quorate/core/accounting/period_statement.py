@@ -1,12 +1,13 @@
-"""The statement of a period: for each envelope what was granted, spent, held and is free.
+"""The statement of a period: the granted, spent, held and free amount of each envelope.
 
-It also lists the usage of each borrower in the period, and the lent and borrowed amounts, with sums
-for each budget, for each owner and in all. It is as of the end of the period, by the events
-recorded until then: a statement says the same whenever it is made. An event that is recorded late
-is in the statement of the period in which it was recorded, and corrects the amounts brought forward
-into that period.
+The statement also lists the usage of each borrower in the period, and the lent and borrowed
+amounts, with sums for each budget, for each owner and in all. It shows the end of the period by the
+events recorded until then, so it says the same whenever it is made. An event that is recorded late
+appears in the statement of the period in which it was recorded, and corrects the amounts brought
+forward into that period.
 
-Costs are rounded once, for each use of an envelope, to millionths; every sum is a sum of those.
+The cost of each use of an envelope is rounded once, to millionths. Every other cost is a sum of
+these rounded costs.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ Prices = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """The GPU time that one user's runs used of an envelope in the period.
+    """The GPU time of one envelope that one user's runs used in the period.
 
-    It has no cost if its flavor has no price.
+    ``cost_micros`` is None if the flavor has no price.
     """
 
     owner: str
@@ -44,8 +45,8 @@ class Used:
 class Line:
     """One envelope.
 
-    An envelope no longer in its budget (``retired``) counts as granted what it has paid.
-    ``brought_gpu_ms`` was spent before the period.
+    For an envelope that is no longer in its budget (``retired``), the granted amount is the amount
+    that it has paid. ``brought_gpu_ms`` was spent before the period.
     """
 
     envelope: EnvelopeId
@@ -75,7 +76,7 @@ class Line:
 
     @property
     def cost_micros(self) -> int | None:
-        """The cost of the use in the period, as far as there are prices; None without any."""
+        """The cost of the use in the period that has a price; None if no use has one."""
         return _cost(self.used)
 
     @property
@@ -106,9 +107,9 @@ class Borrowing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Sums of lines. Granted is always spent + held + free.
+    """Sums of lines. The granted amount is always spent + held + free.
 
-    An owner's borrowing is paid by other budgets, so the sums of a budget have no borrowing.
+    The sums of a budget include no borrowing, because other budgets pay for what an owner borrows.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Sums:
 class Statement:
     """A period [``from_ms``, ``until_ms``), its lines by name, and their sums.
 
-    ``unpriced`` are flavors that were used and have no price, if any flavor has one.
+    ``unpriced`` are the used flavors without a price; it is empty if no flavor has a price.
     """
 
     from_ms: int
@@ -160,7 +161,7 @@ class Asked:
     def takes_borrower(self, borrower: str) -> bool:
         """Return whether the borrowing of ``borrower`` is in the statement.
 
-        The statement of one budget never has borrowing.
+        The statement of one budget never includes borrowing.
         """
         return self.budget is None and self._takes_owner(borrower)
 
@@ -172,7 +173,8 @@ def make_statement(events: Iterable[Event], view: StateView, asked: Asked) -> St
     """Return the statement that ``asked`` describes.
 
     ``events`` are all events of the ledger up to the end of the period, and ``view`` is the state
-    after them. Takes time in the number of events, and memory in the number of open leases.
+    after them. The time grows with the number of events, and the memory with the number of open
+    leases.
     """
     book = ChargeBook(from_ms=asked.from_ms, until_ms=asked.until_ms)
     book.fold_all(events)
@@ -217,9 +219,10 @@ def add_up(
 def rounded(found: Statement, *, gpu_ms: int, micros: int) -> Statement:
     """Return ``found`` in whole multiples of ``gpu_ms`` and, for costs, of ``micros``.
 
-    In each line the granted amount is rounded, halves up. Its parts are rounded so that they sum to
-    it: each down, and the missing multiples go to the largest remainders. Every sum is a sum of
-    rounded parts, so all numbers shown add up.
+    The granted amount of each line is rounded to the nearest multiple, halves up. Its parts are
+    rounded down, and the multiples that are then missing go to the parts with the largest
+    remainders, so that the parts sum to the granted amount. Every sum is a sum of rounded parts, so
+    all numbers shown add up.
     """
     lines = tuple(_rounded_line(line, gpu_ms, micros) for line in found.lines)
     shown = {(each.borrower, each.envelope): each for each in _borrowings(lines)}

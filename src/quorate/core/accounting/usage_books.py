@@ -1,11 +1,13 @@
-"""The usage ledger: GPU time and node time per owner and per user, over any stretch of time.
+"""The usage books: GPU time and node time per owner and per user, in any period.
 
-Usage follows the owner of a run, whichever envelope pays. A lease counts from its start to its end
-as they were charged, and up to now while it is open, with the GPUs it was given at its start:
-spares and pledges count like the rest. Node time counts the different nodes an owner is on; a spare
-that another run fills still counts for its owner. Amounts are whole GPU- and node-milliseconds.
+Usage counts for the owner of a run, whichever envelope pays. A lease counts from its start to its
+end as they were charged, and up to now while it is open, with the GPUs that it got at its start.
+Spares and pledges count like other leases. Node time counts the different nodes that an owner uses;
+a spare that another run fills still counts for the spare's owner. Amounts are whole GPU- and
+node-milliseconds.
 
-Events are folded once, as they come; a daemon keeps the books and reads them at any time.
+The books read each event once, when it is recorded. A daemon keeps the books and reads them at any
+time.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from quorate.model.events import (
 from quorate.model.specs import Quota
 
 SWEEPS_PER_WINDOW: Final = 16
-"""How often old entries are dropped from the books during the time of one window."""
+"""How often the books drop old entries during one window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ class UserUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUse:
-    """How much of a soft budget is used. A budget of 0 is none at all: any use is over it."""
+    """How much of a soft budget is used. Any use exceeds a budget of 0."""
 
     used_ms: int
     budget_ms: int
@@ -82,9 +84,9 @@ class BudgetUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUses:
-    """The use of an owner's soft budgets; None for a budget that it does not have.
+    """The use of an owner's soft budgets; None for a budget that the owner does not have.
 
-    At least one is set.
+    The owner has at least one.
     """
 
     gpu: BudgetUse | None
@@ -112,7 +114,7 @@ def budget_uses(quota: Quota, usage: Usage) -> BudgetUses | None:
 
 @dataclass(slots=True)
 class _Account:
-    """GPU and node time of an owner, or of one user of it."""
+    """The GPU and node time of an owner, or of one of its users."""
 
     flavors: dict[str, Integral] = field(default_factory=dict)
     nodes: NodeTime = field(default_factory=NodeTime)
@@ -124,10 +126,7 @@ class _Account:
         integral.add(at_ms, gpus)
 
     def forget(self, before_ms: int) -> bool:
-        """Drop the usage that was over by ``before_ms``.
-
-        Return whether the account is empty then.
-        """
+        """Drop usage that was over by ``before_ms``; return whether the account is empty then."""
         self.nodes.forget(before_ms)
         for flavor, integral in list(self.flavors.items()):
             integral.forget(before_ms)
@@ -138,7 +137,7 @@ class _Account:
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """An open lease, or a filled spare, which has no GPUs of its own."""
+    """An open lease, or a filled spare. A filled spare has no GPUs of its own."""
 
     owner: str
     user: str
@@ -149,8 +148,9 @@ class _Hold:
 class UsageBooks:
     """The usage of owners and users, computed from all events so far.
 
-    ``window_ms`` is the longest stretch back from the last event that callers ask for: usage before
-    it is dropped, so the books do not grow with the ledger. None keeps everything.
+    ``window_ms`` is the longest time back from the last event that callers ask for. Usage before
+    that is dropped, so the books do not grow with the ledger. If ``window_ms`` is None, the books
+    keep all usage.
     """
 
     __slots__ = (
@@ -180,7 +180,7 @@ class UsageBooks:
         self._users: dict[tuple[str, str], _Account] = {}
 
     def fold(self, event: Event) -> None:  # noqa: C901 - one case per kind
-        """Enter ``event``, the next one of the ledger."""
+        """Enter ``event``, which must be the next event of the ledger."""
         match event:
             case LeaseStarted():
                 self._start(event)
@@ -223,7 +223,8 @@ class UsageBooks:
     def family(self, name: str, *, from_ms: int, until_ms: int) -> Usage:
         """Return the usage of the owner and its descendants; a node that several use counts once.
 
-        The descendants are the present ones; each counts once, however many paths lead to it.
+        The descendants are the present ones. Each counts once, however many paths of parents lead
+        to it.
         """
         accounts = [
             self._owners[each] for each in self._with_descendants(name) if each in self._owners
@@ -303,8 +304,8 @@ class UsageBooks:
 
 
 def _pledge_name(pledge: str) -> str:
-    # A pledge is closed after its lease, which may hold the same node until its own end is
-    # recorded.
+    # The prefix distinguishes a pledge from a lease, because both may count on one node at the same
+    # time.
     return f"pledge {pledge}"
 
 

@@ -1,12 +1,12 @@
 """Wait by cause: every millisecond in which an accepted run has no GPUs, with one cause each.
 
-A run waits from its submission to its end whenever no lease of it is open. The cause is that of the
+From its submission to its end, a run waits whenever it has no open lease. The cause is that of the
 last refusal; the ledger records a refusal when its reason changes. From the end of the last lease
-to the next refusal the cause follows from the reason of that end. In a pool of rounds, if nothing
-else was refused, the cause is that other runs have the round. Leases count from their start to
-their end as they were charged.
+to the next refusal, the cause follows from the reason for that end. In a pool of rounds, if no
+other refusal was recorded, the cause is that other runs have the round. Leases count from their
+start to their end as they were charged.
 
-The parts are a partition of the wait, so they add up to it exactly.
+The times of all causes add up to the wait exactly.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class WaitCause(Word):
     FUNDING = "funding"
     """No envelope pays, or none pays where there is room."""
     QUOTA = "quota"
-    """A hard quota of its owner, or of an owner above."""
+    """A hard quota of the run's owner, or of one of its ancestors, is reached."""
     ROOM = "room"
     """Too few GPUs are free."""
     TOPOLOGY = "topology"
-    """Enough GPUs are free, and not in one domain."""
+    """Enough GPUs are free, but not in one domain."""
     RESERVATION = "reservation"
-    """The room is kept for the planned start of another run, or was taken for it."""
+    """Room is kept for the planned start of another run, or was taken for it."""
     ROUNDS = "rounds"
     """Other runs of the pool have this round."""
     UPSTREAM = "upstream"
-    """A run that it follows has not completed."""
+    """A run that this run follows has not completed."""
     UNSTARTED = "unstarted"
-    """It had GPUs, and its executor could not start it; it is tried again after a pause."""
+    """The run had GPUs, but its executor could not start it; it is tried again after a pause."""
 
 
 _OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
@@ -94,9 +94,9 @@ reasons."""
 
 
 def cause_of(code: RefusalCode) -> WaitCause:
-    """Return the cause of a wait under a refusal of ``code``, which must be one of a waiting run.
+    """Return the cause of a wait under a refusal of ``code``.
 
-    Raises ``KeyError`` for a code that refuses requests and never holds a run.
+    Raises ``KeyError`` for a code that only refuses requests and never makes a run wait.
     """
     return _OF_REFUSAL[code]
 
@@ -105,8 +105,8 @@ def cause_of(code: RefusalCode) -> WaitCause:
 class Wait:
     """How long a run had no GPUs up to its end, or up to now.
 
-    The values of ``parts_ms`` sum to that time. Causes that did not occur are not in ``parts_ms``;
-    the others are in the order of ``WaitCause``.
+    The values of ``parts_ms`` sum to that time. ``parts_ms`` has only causes that occurred, in the
+    order of ``WaitCause``.
     """
 
     total_ms: int
@@ -115,7 +115,7 @@ class Wait:
 
 @dataclass(slots=True)
 class _Life:
-    """The recorded history of one run: its leases, and the causes of its wait with their starts."""
+    """The recorded history of one run: its leases, and each cause of its wait with its start."""
 
     submitted_ms: int
     causes: list[tuple[int, WaitCause]]
@@ -124,8 +124,7 @@ class _Life:
     is_refused: bool = False
     ended_ms: int | None = None
     freed: tuple[int, int] | None = None
-    """When its last lease ended: as recorded, and as charged; None if the run has started or waited
-    since."""
+    """(recorded, charged) end of the run's last lease; None if the run started or waited again."""
 
     def told(self, event: RunRefused | RunRequeued | RunEnded) -> None:
         match event:
@@ -134,7 +133,7 @@ class _Life:
             case RunRequeued():
                 self.freed = None
             case RunEnded():
-                # If the end of its last lease ended the run, that is the instant.
+                # If the end of the last lease ended the run, the run ended when that lease did.
                 is_by_lease = self.freed is not None and self.freed[0] == event.at_ms
                 self.ended_ms = self.freed[1] if self.freed and is_by_lease else event.at_ms
 
@@ -159,7 +158,7 @@ class _Life:
 
 
 class WaitBook:
-    """The waits of runs, folded from the events of a ledger in their order.
+    """The waits of runs, computed from the events of a ledger in their order.
 
     ``only`` names the runs that are kept; None keeps all. Leases of two runs that share GPUs count
     for both.
@@ -171,7 +170,7 @@ class WaitBook:
         self._holders: dict[str, tuple[_Life, ...]] = {}
 
     def enter(self, events: Iterable[Event]) -> None:
-        """Take ``events`` into account, which follow those entered before."""
+        """Enter ``events``, which must follow the events entered before."""
         for event in events:
             match event:
                 case RunSubmitted():
@@ -193,9 +192,9 @@ class WaitBook:
         return self._lives.keys()
 
     def ended_ms(self, run: str) -> int | None:
-        """Return when ``run`` ended; None if it has not.
+        """Return when ``run`` ended; None if it has not ended.
 
-        If its last lease's end ended it, that is the instant.
+        If the end of its last lease ended the run, the result is the charged end of that lease.
         """
         return self._lives[run].ended_ms
 
@@ -237,7 +236,7 @@ class WaitBook:
 def _add(
     into: dict[WaitCause, int], causes: list[tuple[int, WaitCause]], from_ms: int, to_ms: int
 ) -> None:
-    """Add the time from ``from_ms`` to ``to_ms`` to the causes that held in it."""
+    """Add the time from ``from_ms`` to ``to_ms`` to the causes that applied in that time."""
     if to_ms <= from_ms:
         return
     first = bisect_right(causes, from_ms, key=lambda each: each[0]) - 1
