@@ -1,7 +1,7 @@
 """Access tokens: issued, revoked, and removed with their tenant.
 
-The ledger has the public id of a token and the digest of its secret; a reader of the ledger learns
-no secret from it. Who may issue which token is decided by the operations' permissions.
+The ledger has the public id of a token and the digest of its secret, so a reader of the ledger
+learns no secret. The permissions of operations decide who may issue which token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.state.state_view import StateView
 
 KIND = "Token"
-"""The kind of a token among the changes of a decision."""
+"""The kind that a token has among the changes of a decision."""
 _OF_TENANTS = frozenset((TokenRole.TENANT_ADMIN, TokenRole.USER))
 
 
@@ -82,7 +82,7 @@ def _invalid(subject: str, remedy: str) -> Refusal:
 
 
 def revoke_token(log: DecisionLog, command: RevokeToken) -> Decision:
-    """Write that a token is revoked; nothing if it is revoked already."""
+    """Write that a token is revoked, unless it is revoked already."""
     name = command.token
     token = log.view.tokens.get(name)
     if token is None:

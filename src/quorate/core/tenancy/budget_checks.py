@@ -27,8 +27,8 @@ def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[
     old = view.budgets.get(budget.name)
     lines = () if old is None else old.envelopes
     new = {envelope.name: envelope for envelope in budget.envelopes}
-    # An envelope that was left out before, or removed with its owner, and is declared again still
-    # answers for what it paid then.
+    # An envelope that was removed before and is declared again keeps its past payments, so it is
+    # checked as well.
     for name in dict.fromkeys((*(envelope.name for envelope in lines), *new)):
         account = view.envelopes.get(envelope_id(budget.name, name))
         if account is None or (account.gpus_active == 0 and account.committed_gpu_ms == 0):
@@ -45,7 +45,7 @@ def _check_used(
 ) -> Iterator[Refusal]:
     """Yield a refusal for leases of ``account`` that ``kept`` could not pay for.
 
-    None: the envelope is removed.
+    ``kept`` is None if the envelope is removed.
     """
     if account.gpus_active and kept is None:
         yield _in_use(where, account.gpus_active, "its envelope cannot go")
@@ -59,7 +59,10 @@ def _check_used(
 
 
 def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
-    """Return why a budget cannot have another owner, who would see whose runs it paid for."""
+    """Return the refusal of a new owner for a budget that has paid for runs of the present owner.
+
+    The new owner would see whose runs the budget paid for.
+    """
     return Refusal(
         code=RefusalCode.CONFLICT,
         subject=f"{path}.owner: envelope {name!r} has paid, or holds money, for {account.owner!r}",
@@ -68,7 +71,7 @@ def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
 
 
 def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterator[Refusal]:
-    """Yield refusals of terms that would give borrowers a shorter notice than when they started."""
+    """Yield refusals of terms that would give borrowers a shorter notice than at their start."""
     lent = account.lent_gpus_active
     had, has = account.spec.lending.recall_notice_ms, kept.lending.recall_notice_ms
     if lent and has is not None and (had is None or has < had):
@@ -77,9 +80,9 @@ def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterat
 
 
 def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:
-    """Yield a refusal for each limit of ``account`` below what it has spent or promised.
+    """Yield a refusal for each limit of ``account`` that is below the amount spent or promised.
 
-    Its concurrency may be lowered: ``preemption/tightening.py`` handles that.
+    The concurrency may be lowered: ``preemption/tightening.py`` handles that case.
     """
     spec = account.spec
     if account.committed_gpu_ms > spec.gpu_ms_granted:
@@ -113,8 +116,8 @@ def _spares_unpaid(
 ) -> Iterator[Refusal]:
     """Yield a refusal if filled spares of ``account`` could not come back under ``kept``.
 
-    None: the envelope is removed. A window may become too short for a spare as time passes; it may
-    not be made shorter than the present holds.
+    ``kept`` is None if the envelope is removed. A window may become too short for a spare as time
+    passes, but no change may make it shorter than the present holds.
     """
     pledges = [p for p in view.pledges.values() if p.payer == account.envelope_id]
     gpus, was = sum(pledge.gpus for pledge in pledges), account.spec
@@ -167,7 +170,7 @@ def _gpus_depend(where: str, gpus: int, state: str, remedy: str) -> Refusal:
 
 
 def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
-    """Return why ``gpu_ms`` is too little: it must be at least what is spent and held."""
+    """Return the refusal of ``gpu_ms`` as a limit below the amount that is spent and held."""
     least = hours_text(committed_gpu_ms, up=True)
     return Refusal(
         code=RefusalCode.CONFLICT,

@@ -1,7 +1,7 @@
-"""Reports of accounting systems about owners' budgets, and their absence (docs/adr/0022).
+"""Reports of accounting systems about owners' budgets, and missing reports (docs/adr/0022).
 
-A decision must follow from the ledger alone, so a report is an event, and so is the lack of an
-answer. Only a change is written: a poll every minute adds nothing to the ledger.
+A decision must follow from the ledger alone, so a report is an event, and a missing answer is an
+event, too. Only changes are written: a poll every minute adds nothing to the ledger.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
 
 
 def fall_back(log: DecisionLog, command: FallBack) -> Decision:
-    """Record that the ledger's own figures are used, unless they are already; or refuse."""
+    """Record that the ledger's own figures are used, unless they already are; or refuse."""
     refusal = _unknown(log.view, command.owner)
     if refusal is not None:
         return Decision(refusals=(refusal,))

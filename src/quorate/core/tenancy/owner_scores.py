@@ -1,7 +1,7 @@
 """The scores of owners: how far each is below its share of a flavor (docs/design/tenancy.md).
 
-A score is computed from an owner's present and past use, its targets and its budgets of hours; GPUs
-that a plan gives to an owner count as its share. The formula is ``share_score``.
+A score follows from an owner's present and past use, its targets and its budgets of hours. GPUs
+that a plan gives to an owner count in its share. ``share_score`` has the formula.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from quorate.model.state.line_ranks import Lasting, PlannedRank, Rank
 from quorate.model.state.state_view import StateView
 
 Line = tuple[str, tuple[str, ...]]
-"""(owner, flavors): runs of one line have one score."""
+"""(owner, flavors): all runs of one line have the same score."""
 Use = tuple[int, int, int]
-"""(used until now, used each millisecond, budget) of a budget of hours."""
+"""(used until now, used per millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
 _SHORT_MS: Final = 10 * MINUTE_MS
-"""How far ahead a rank is proven to last if it may not last for the rest of the hour."""
+"""For how long a rank is proven to stay the same if it may change within the hour."""
 
 
 class _OwnUse(NamedTuple):
     """The terms of the score of an owner in a flavor, without planned GPUs.
 
-    ``gpus`` are in use; the rest is as in ``Terms``.
+    ``gpus`` is the number of GPUs in use; the other fields are as in ``Terms``.
     """
 
     gpus: int
@@ -42,7 +42,7 @@ class _OwnUse(NamedTuple):
 class Scores:
     """The scores of owners in a view, each computed once.
 
-    GPUs that the plan gives to an owner (``plan``) count as its share.
+    GPUs that the plan gives to an owner (``plan``) count in its share.
     """
 
     __slots__ = (
@@ -69,14 +69,14 @@ class Scores:
         self._versions: dict[str, int] = {}
 
     def plan(self, owner: str, flavor: str, gpus: int) -> None:
-        """Count ``gpus`` more as the share of ``owner``: it will have them before others start."""
+        """Count ``gpus`` more in the share of ``owner``, which gets them before others start."""
         whose = (owner, flavor)
         self._planned[whose] = self._planned.get(whose, 0) + gpus
         self._versions[owner] = self._versions.get(owner, 0) + 1
         self._known.pop(whose, None)
 
     def versions(self) -> dict[str, int]:
-        """Return how often GPUs were planned for each owner; owners without any are left out."""
+        """Return how often GPUs were planned for each owner that has planned GPUs."""
         return self._versions.copy()
 
     def version(self, owner: str) -> int:
@@ -147,7 +147,7 @@ class Scores:
         return known[0]
 
     def _rank_planned(self, line: Line) -> Rank:
-        """Return the rank of a line for whose owner GPUs are planned, kept between decisions."""
+        """Return the rank of a line whose owner has planned GPUs, and keep it between decisions."""
         owner, flavors = line
         if len(flavors) > 1:
             return self._rank(line)
@@ -168,7 +168,8 @@ class Scores:
         if len(flavors) > 1:
             _, terms = self.worst(line)
             return terms.is_over, -terms.step
-        # As ``of`` would have it, without making the terms: most ranks are such ones.
+        # The result is that of ``of``, computed without a ``Terms`` object, because most ranks are
+        # computed here.
         (flavor,) = flavors
         use = self._use_of(owner, flavor)
         gpus = use.gpus + self._planned.get((owner, flavor), 0)
@@ -179,8 +180,9 @@ class Scores:
     def lasting(self, line: Line) -> Lasting:
         """Return the rank of the runs of ``line``, and an instant before which it stays the same.
 
-        That holds as long as no event concerns their owner. The instant is now if the rank may
-        change at any time: the rank of an owner that may burst depends on how many GPUs are free.
+        The rank stays the same as long as no event concerns the owner. The instant is now if the
+        rank may change at any time: the rank of an owner that may burst depends on how many GPUs
+        are free.
         """
         return self._lasting(line, self.rank(line))
 
@@ -188,7 +190,7 @@ class Scores:
         now_ms = self._now_ms
         quota = (self._view.owners.get(line[0]) or Owner(name=line[0])).quota
         if quota.burst_allowance_ppm is not None:
-            return rank, now_ms  # It depends on how idle the fleet is, which any event may change.
+            return rank, now_ms  # The rank depends on the free GPUs, which any event may change.
         stays_ms = self._near_step_ms(line, (now_ms // HOUR_MS + 1) * HOUR_MS)
         for until_ms in dict.fromkeys((stays_ms, min(stays_ms, now_ms + _SHORT_MS))):
             if self._stays(line, rank, until_ms):
@@ -198,8 +200,8 @@ class Scores:
     def _near_step_ms(self, line: Line, until_ms: int) -> int:
         """Return an estimated instant shortly before a score of ``line`` leaves its step.
 
-        It is ``until_ms`` if no score leaves its step before that. Scores are taken as straight
-        lines until then.
+        The result is ``until_ms`` if no score leaves its step before that. The estimate assumes
+        that scores change linearly until then.
         """
         owner, flavors = line
         left_ms = span_ms = until_ms - self._now_ms
@@ -218,7 +220,7 @@ class Scores:
         return until_ms if left_ms == span_ms else self._now_ms + left_ms * 7 // 8
 
     def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
-        """Return whether bounds on its terms prove that ``rank`` stays as it is until then."""
+        """Return whether bounds on the terms of ``line`` prove that ``rank`` lasts so long."""
         view, (owner, flavors) = self._view, line
         if self.of(owner, flavors[0]).used is not None:
             spec = view.owners.get(owner) or Owner(name=owner)
@@ -232,9 +234,9 @@ class Scores:
         return least == min((found[1] for found in bounds), default=0) == -rank[1]
 
     def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
-        """Return the lowest and highest step of the owner's score until then.
+        """Return bounds on the step of the owner's score up to ``until_ms``: (lowest, highest).
 
-        If that is not known, return the lowest and highest step of all.
+        If no bounds are known, return the lowest and the highest step that exist.
         """
         terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
         if meter is None:
@@ -247,11 +249,11 @@ class Scores:
         return self._step_of(terms, most, total), self._step_of(terms, least, total)
 
     def _step_of(self, terms: Terms, recent: int, total: int) -> int:
-        """Return the step of the score of ``terms`` if ``recent`` was used lately."""
+        """Return the step of the score of ``terms`` if the owner's recent use was ``recent``."""
         return self._score_of(terms, recent, total) * STEPS // ONE
 
     def _score_of(self, terms: Terms, recent: int, total: int) -> int:
-        """Return the score of ``terms`` if ``recent`` was used lately."""
+        """Return the score of ``terms`` if the owner's recent use was ``recent``."""
         system = self._view.system
         share = _share(terms.instant, _averaged(recent, system) // total, system)
         return terms.penalty * deficit(share, terms.effective) // ONE
@@ -259,7 +261,8 @@ class Scores:
     def worst(self, line: Line) -> tuple[str, Terms]:
         """Return the flavor of ``line`` with the worst terms of its owner, and those terms.
 
-        So naming more flavors can only lower a rank; a flavor without GPUs does not count.
+        Because the worst flavor counts, naming more flavors can only lower a rank. A flavor without
+        GPUs does not count.
         """
         owner, flavors = line
         if len(flavors) == 1:
@@ -270,7 +273,7 @@ class Scores:
 
 
 def _averaged(recent: int, system: System) -> int:
-    """Return the average of recent use over the time that counts, in parts of ``ONE``."""
+    """Return the average of recent use over the period that counts, in parts of ``ONE``."""
     return recent * ONE // (system.half_life_ms * _LOG2_E_PPB // 1_000_000_000)
 
 
@@ -289,15 +292,16 @@ def _of_ppm(ppm: int) -> int:
 
 
 def target_ppm(view: StateView, owner: Owner) -> int:
-    """Return the target share of ``owner``; without a stated one, an equal part of the rest."""
+    """Return the target share of ``owner``, or an equal part of the rest if none is stated."""
     stated = owner.quota.fair_share_target_ppm
     return view.soft.rest_target_ppm if stated is None else stated
 
 
 def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
-    """Return the worse of the GPU-hours and node-hours used, in parts of ``ONE``; None without any.
+    """Return the used part of the owner's GPU-hours or node-hours, whichever is larger.
 
-    Use is counted over the rolling window of the installation. A budget of 0 counts as used up.
+    The result is in parts of ``ONE``, and None if the owner has no budget of hours. Use is counted
+    over the rolling window of the installation. A budget of 0 counts as used up.
     """
     uses = usage_of(view, owner, now_ms)
     return max((used * ONE // budget if budget else ONE for used, _, budget in uses), default=None)
@@ -309,7 +313,7 @@ def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
 
 
 def metered_usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield the use of each budget of its quota by the ledger's own count."""
+    """Yield the use of each budget of hours of ``owner``, as metered by the ledger."""
     return _uses(view, [(meters, 0, budget) for meters, budget in metered(view, owner)], now_ms)
 
 

@@ -1,8 +1,9 @@
 """The queue: in which order waiting runs are tried. docs/design/tenancy.md.
 
-Owners that have used up a soft budget come last. Before them, the owner furthest below its share
-comes first, in steps of a score (``owner_scores``); then the run that could have started longest;
-then the order of submission. The order blocks no run: with room for all, all start.
+Owners that have used up a soft budget come last. Of the others, the owner furthest below its share
+comes first, in steps of a score (``owner_scores``). Within a step, the run that could have started
+for the longest time comes first; then the order of submission decides. The order blocks no run: if
+there is room for all runs, all start.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
 def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:
     """Yield ``names`` in the order in which they are to be tried.
 
-    The caller may plan GPUs for the owner of each (``Scores.plan``) before it takes the next: then
-    that owner moves back.
+    Before the caller takes the next name, it may plan GPUs for the owner of the last one
+    (``Scores.plan``). That owner then moves back.
     """
     lines: dict[waiting_index.Line, list[Place]] = {}
     for name in names:
@@ -61,12 +62,12 @@ Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
 
 
 class Queue:
-    """Lines of runs, each in its order, that are called up by the ranks of their owners.
+    """Lines of runs, each in its own order, from which runs are taken by the ranks of their owners.
 
-    ``ranked`` has the lines in order, as ranked at these ``versions`` of the plan (by default an
-    empty plan). A line is ranked again when it is its turn and more was planned for its owner.
-    Lines of a closed pool are skipped. ``skip`` returns the number of the run of a line to call up
-    next, from a given number on.
+    ``ranked`` has the lines in order, ranked with the plan at these ``versions`` (by default an
+    empty plan). A line is ranked again when its turn comes and more GPUs have been planned for its
+    owner. Lines of a closed pool are skipped. ``skip`` returns the number of the next run of a line
+    to take, from a given number on.
     """
 
     __slots__ = (
@@ -101,7 +102,7 @@ class Queue:
         """Whether every pool is closed, so that no run is called up any more."""
 
     def turns(self) -> Iterator[str]:
-        """Yield the runs, the next one to be tried first."""
+        """Yield the runs in the order in which they are to be tried."""
         heap, scores, untouched = self._heap, self._scores, 0
         ranked, closed = self._ranked, self.closed
         while not self.is_closed:
@@ -116,7 +117,7 @@ class Queue:
                 continue
             planned = scores.version(line[1])
             if planned != version:
-                # Something was planned for its owner since this was ranked.
+                # GPUs were planned for the owner after this line was ranked.
                 heappush(heap, (scores.rank(line[1:]), place, line, planned))
                 continue
             yield place[2]
@@ -132,7 +133,7 @@ class Queue:
 def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
     """Return the place of a waiting run, from 1, and how many runs wait."""
     if view.follower_index.blocked or view.parked:
-        queue = queue_order(view, now_ms)  # Blocked runs are in no line.
+        queue = queue_order(view, now_ms)  # The lines do not contain blocked runs.
         return queue.index(run) + 1, len(queue)
     scores, record, lines = Scores(view, now_ms), view.runs[run], view.waiting.lines
     mine, place = scores.rank(line_of(record)), place_now(view, record)
@@ -153,8 +154,8 @@ def queue_order(view: StateView, now_ms: int) -> list[str]:
 def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
     """Yield the waiting runs in their present order; ``view`` must not change meanwhile.
 
-    The runs of one rank are ordered when the first of them is asked for: so reading the first runs
-    of a long queue costs only the number of lines.
+    The runs of one rank are sorted when the caller takes the first of them. So reading the first
+    runs of a long queue costs only time in the number of lines.
 
     A run that waits for an upstream is placed as if it could have started at once.
     """
@@ -172,5 +173,5 @@ def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
 
 
 def place_now(view: StateView, record: RunRecord) -> Place:
-    """Return the place of a waiting run: a follower ages from when its upstreams completed."""
+    """Return the place of a waiting run. A follower ages from the completion of its upstreams."""
     return waiting_index.place_of(record, view.follower_index.since.get(record.spec.name))

@@ -1,6 +1,6 @@
 """Standing: the place of a waiting run in the queue, and the reasons for it.
 
-It has the terms by which the queue is ordered, and how many runs are ahead for which reason.
+A standing has the terms that order the queue, and how many runs are ahead for which reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Because(StrEnum):
 
 
 _Why = tuple[str, str, Because]
-"""(owner, flavor, why) of runs ahead."""
+"""(owner, flavor, reason) of a set of runs ahead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,12 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The place of a run, from 1, with its owner's terms in the one of its flavors that counts.
+    """The place of a run, from 1, with its owner's terms in the run's flavor that counts.
 
-    ``is_stated`` says that the owner's quota states its target; ``eligible_since_ms`` is None while
-    the run waits for others to complete. ``ahead`` is in the order of the queue. ``report`` is the
-    accounting system's report of the owner's budget, if it is linked to one.
+    ``is_stated`` is true if the owner's quota states its target. ``eligible_since_ms`` is None
+    while the run waits for other runs to complete. ``ahead`` is in the order of the queue.
+    ``report`` is the accounting system's report of the owner's budget, if the owner is linked to
+    one.
     """
 
     position: int
@@ -67,10 +68,11 @@ class Standing:
 def standing_of(
     view: StateView, run: str, now_ms: int, queue: Callable[[], Sequence[str]] | None = None
 ) -> Standing:
-    """Return the place of ``run`` in the queue of ``view``, and how many are ahead and why.
+    """Return the place of ``run`` in the queue of ``view``, and how many runs are ahead and why.
 
-    Lines are counted as a whole, however long they are. If runs follow others, each run ahead is
-    examined: ``queue`` returns every waiting run in order, if the caller has that already.
+    Each line is counted as a whole, whatever its length. If waiting runs follow others, each run
+    ahead is examined. ``queue`` returns every waiting run in order, if the caller has that list
+    already.
     """
     scores, record = Scores(view, now_ms), view.runs[run]
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
@@ -126,7 +128,7 @@ def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_
 def _ahead_one_by_one(
     view: StateView, scores: Scores, record: RunRecord, queue: Sequence[str]
 ) -> dict[_Why, int]:
-    """Return how many runs are ahead of ``record`` and why, in the order of the queue."""
+    """Return the same as ``_ahead_by_line``, by examining each run of ``queue``."""
     _, terms = scores.worst(line_of(record))
     ahead: dict[_Why, int] = {}
     lines: dict[Line, tuple[str, Because | None]] = {}
@@ -145,7 +147,10 @@ def _ahead_one_by_one(
 
 
 def _because(one: Terms, other: Terms) -> Because | None:
-    """Return why runs with the terms ``one`` are ahead of others; None if terms are equal."""
+    """Return why runs with the terms ``one`` are ahead of runs with the terms ``other``.
+
+    None if the terms are equal.
+    """
     if one.is_over is not other.is_over:
         return Because.WITHIN_BUDGET
     return Because.SCORE if one.step != other.step else None

@@ -1,4 +1,4 @@
-"""Share history: which part of each flavor an owner had, hour by hour, as counted by meters."""
+"""Share history: the share of each flavor that an owner had, by hour, as the meters count it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from quorate.model.state.meters import Meter
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 200
-"""The most intervals that a period is divided into; each is a whole number of hours."""
+"""The largest number of steps of a history; each step is a whole number of hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorShares:
     """The shares of an owner in a flavor of ``gpus`` GPUs, one for each step.
 
-    Shares are in parts of ``ONE``. ``terms`` are those of now, with the targets.
+    Shares are in parts of ``ONE``. ``terms`` are the present terms, with the targets.
     """
 
     flavor: str
@@ -31,14 +31,14 @@ class FlavorShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHistory:
-    """The steps, by the instants at which each begins and the last one ends; and each flavor."""
+    """The edges of the steps (the start of each, and the end of the last), and each flavor."""
 
     edges_ms: tuple[int, ...]
     flavors: tuple[FlavorShares, ...]
 
 
 def share_history(view: StateView, owner: str, *, span_ms: int, now_ms: int) -> ShareHistory:
-    """Return the shares of ``owner`` in the last ``span_ms``, by today's number of GPUs."""
+    """Return the shares of ``owner`` in the last ``span_ms``, by the present number of GPUs."""
     edges_ms = step_edges(span_ms, now_ms)
     scores = Scores(view, now_ms)
     found = []
@@ -62,7 +62,7 @@ def share_history(view: StateView, owner: str, *, span_ms: int, now_ms: int) -> 
 
 
 def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
-    """Return the instants that divide the time before ``now_ms``: whole hours, then now itself."""
+    """Return the instants that divide the time before ``now_ms``: whole hours, and ``now_ms``."""
     begin = (now_ms - span_ms) // HOUR_MS
     hours = -(-now_ms // HOUR_MS) - begin
     step_ms = -(-hours // STEPS_MAX) * HOUR_MS
@@ -72,7 +72,8 @@ def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
 def used_in_steps(meter: Meter, edges_ms: tuple[int, ...]) -> list[int]:
     """Return the use in each step; the last edge is now, and the others are whole hours.
 
-    A step in which a late record was corrected by more than was used counts as 0.
+    A late record can correct the use of a step by more than was used there; such a step counts as
+    0.
     """
     now_ms = edges_ms[-1]
     since = [*(meter.used(edge_ms, now_ms) for edge_ms in edges_ms[:-1]), 0]

@@ -1,6 +1,6 @@
 """The score: how far an owner is below its share of a flavor, reduced as its budget runs out.
 
-Whole numbers throughout, in parts of ``ONE``, so that a score is the same on every machine.
+All numbers are whole numbers in parts of ``ONE``, so that a score is the same on every machine.
 Score = m(u) * max(0, (eff - share) / eff): docs/design/tenancy.md. Pure.
 """
 
@@ -11,23 +11,27 @@ from typing import Final
 from msgspec import Struct
 
 ONE: Final = 1 << 40
-"""The number that represents 1: every figure here is counted in such parts."""
+"""The number that represents 1: all figures in this module are in parts of it."""
 STEPS: Final = 32
-"""How many steps scores are cut into: within a step, the run that waited longest is first."""
+"""The number of steps into which scores are cut.
+
+In a step, the run that waited longest is first.
+"""
 _PI: Final = 3_454_217_652_358
 """Pi, in parts of ``ONE``."""
 _FLOOR: Final = ONE // 20
 """The part of the score that an owner keeps when it has used up a budget."""
 _EASY: Final = ONE * 8 // 10
-"""Up to this part a used budget costs no score; below this utilisation owners may burst."""
+"""Two limits of 80 %: a budget used less costs no score; a fleet used less lets owners burst."""
 _TERMS: Final = 14
 
 
 class Terms(Struct, frozen=True, kw_only=True):
     """The terms of the score of one owner in one flavor, in parts of ``ONE``.
 
-    ``used`` is the worse of its budgets, None if it has none; ``instant`` and ``decayed`` make up
-    its ``share``; ``effective`` is its ``target``, more if it may burst.
+    ``used`` is the used part of the budget that is used most, and None without a budget.
+    ``instant`` and ``decayed`` make up ``share``. ``effective`` is ``target``, or more if the owner
+    may burst.
     """
 
     used: int | None
@@ -52,7 +56,10 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 
 def penalty(used: int) -> int:
-    """Return m(u): all of the score up to 80 % of a budget, a twentieth from 100 % on."""
+    """Return m(u), the part of the score that is left.
+
+    It is 1 up to 80 % of a budget, and 1/20 from 100 % on.
+    """
     if used <= _EASY:
         return ONE
     if used >= ONE:
@@ -61,9 +68,9 @@ def penalty(used: int) -> int:
 
 
 def effective(target: int, burst: int, utilisation: int) -> int:
-    """Return the effective target of a flavor: the target, more while others leave room.
+    """Return the effective target of a flavor: ``target``, or more while the fleet has room.
 
-    ``burst`` is how many times its target that is on an idle fleet.
+    ``burst`` is the factor by which an idle fleet raises the target.
     """
     slack = max(0, _EASY - utilisation)
     return target + target * (burst - ONE) // ONE * slack // _EASY

@@ -1,8 +1,8 @@
-"""Tenants: owners created, changed field by field, and removed once they hold nothing.
+"""Tenants: owners are created, changed field by field, and removed once they hold nothing.
 
-``declare`` replaces a whole owner by its document. Here only the given fields change, and only if
-the owner is still at the version that was read, so two concurrent changes of one owner cannot undo
-each other unseen.
+``declare`` replaces a whole owner by its document. The commands of this module change only the
+given fields, and only if the owner still has the version that the caller read. So of two concurrent
+changes of one owner, neither can undo the other unseen.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _create_owner(log: DecisionLog, command: CreateOwner) -> Decision:
 
 
 def _update_owner(log: DecisionLog, command: UpdateOwner) -> Decision:
-    """Write the owner with the given fields changed; nothing if they have these values already."""
+    """Write the owner with the given fields changed, unless they have these values already."""
     refusal = _not_as_read(log.view, command.name, command.version)
     if refusal is not None:
         return Decision(refusals=(refusal,))
@@ -66,7 +66,7 @@ def _update_owner(log: DecisionLog, command: UpdateOwner) -> Decision:
 
 
 def merged(owner: Owner, command: UpdateOwner) -> Owner:
-    """Return ``owner`` with the fields that ``command`` gives, and every other as it was."""
+    """Return ``owner`` with the fields that ``command`` gives; all other fields stay."""
     parents = owner.parents if command.parents is None else command.parents
     return replace(owner, parents=parents, quota=replace(owner.quota, **dict(command.quota)))
 
@@ -95,8 +95,8 @@ def _write(log: DecisionLog, owner: Owner, reason: str, change: Change) -> Decis
         return Decision(refusals=refusals)
     before = log.view.owners.get(owner.name)
     log.write(OwnerApplied(at_ms=log.now_ms, actor=log.actor, owner=owner, reason=reason))
-    # A caller who leaves shares alone is not warned about them: it may not be allowed to see the
-    # others'.
+    # Warnings about shares go only to a caller that changes shares, because they show shares of
+    # other owners, which another caller may not see.
     shares = () if before is not None and _shares(before) == _shares(owner) else (owner.name,)
     return Decision(
         changes=(("Owner", owner.name, change),),
@@ -132,7 +132,7 @@ def _not_as_read(view: StateView, name: str, version: int | None) -> Refusal | N
 
 
 def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
-    """Yield a refusal for everything the owner still has: children, runs, envelopes in use."""
+    """Yield a refusal for each thing that the owner still has: children, runs, envelopes in use."""
     children = view.children.get(name, ())
     if children:
         yield _held(

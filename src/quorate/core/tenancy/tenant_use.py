@@ -1,7 +1,7 @@
-"""The present use of tenants, as hard quotas count it: an owner's own and its descendants'.
+"""The present use of each tenant and its descendants, as hard quotas count it.
 
-``view.holdings`` keeps these numbers for owners with a hard quota, one event at a time. Here they
-are counted from scratch for any owner, in one pass over open leases and claims.
+``view.holdings`` updates these numbers with each event, for owners with a hard quota. This module
+counts them from scratch for any owner, in one pass over open leases and claims.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(slots=True)
 class Use:
-    """Distinct nodes under leases, claims and filled spares, running runs, and runs that wait."""
+    """Nodes under leases, claims and filled spares; running runs; the number of waiting runs."""
 
     nodes: set[str] = field(default_factory=set)
     running: set[str] = field(default_factory=set)
@@ -28,7 +28,7 @@ NO_USE: Final = Use()
 
 
 def uses(view: StateView) -> Mapping[str, Use]:
-    """Return the use of each owner, descendants included; owners that use nothing are left out."""
+    """Return the use of each owner, descendants included; owners without any use are absent."""
     by_owner: dict[str, Use] = {}
     bounds: dict[str, list[Use]] = {}
 
@@ -53,9 +53,10 @@ def uses(view: StateView) -> Mapping[str, Use]:
 
 
 def _held(view: StateView) -> Iterator[tuple[str, Collection[str]]]:
-    """Yield runs and the nodes they hold.
+    """Yield runs and the nodes that they hold.
 
-    They hold nodes under leases, as filled spares, and until the nodes are wiped after a claim.
+    A run holds the nodes of its leases and of its filled spares. A claim holds its nodes until they
+    are wiped.
     """
     for lease in view.leases.values():
         yield lease.fact.run, [node for node, _ in lease.fact.slots]

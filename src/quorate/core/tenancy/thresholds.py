@@ -1,8 +1,7 @@
 """Thresholds: events record when an owner has used 80, 100 and 120 % of a soft budget.
 
-A crossing is recorded once, and again only after use has fallen five points below. Use grows at a
-known rate between two events, so the instant at which the next threshold is crossed can be computed
-ahead.
+A crossing is recorded once, and again only after use has fallen to five points below the threshold.
+Use grows at a known rate between two events, so the instant of the next crossing is known ahead.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from quorate.model.state.state_view import StateView
 
 
 def settle_thresholds(log: DecisionLog) -> None:
-    """Write every threshold that was crossed, and every one that is armed again.
+    """Write every threshold that was crossed, and every threshold that is armed again.
 
-    Examines only owners whose use may have crossed one.
+    Only owners whose use may have crossed a threshold are examined.
     """
     view = log.view
     if not view.soft.budgeted and not view.thresholds:
@@ -36,7 +35,7 @@ def settle_thresholds(log: DecisionLog) -> None:
 
 
 def _in_turn(view: StateView, names: set[str]) -> list[str]:
-    """Return ``names`` in order; owners that no longer have a budget come last, as they crossed."""
+    """Return ``names`` in order, with owners that no longer have a budget last."""
     found = sorted(name for name in names if is_budgeted(view, name))
     if len(found) < len(names):
         found += [name for name in view.thresholds if name in names.difference(found)]
@@ -44,7 +43,7 @@ def _in_turn(view: StateView, names: set[str]) -> list[str]:
 
 
 def _tell(log: DecisionLog, owner: str, uses: Sequence[Use], known: int, reached: int) -> None:
-    """Write each threshold between the one that was ``known`` and the one ``reached``."""
+    """Write each threshold from the last recorded one (``known``) to ``reached``."""
     low, high = sorted((known, reached))
     passed = [percent for percent in PERCENTS if low < percent <= high]
     used_ppm = max((used * PPM // budget for used, _, budget in uses if budget), default=0)
@@ -64,7 +63,7 @@ def _tell(log: DecisionLog, owner: str, uses: Sequence[Use], known: int, reached
 def crossed(uses: Sequence[Use], known: int) -> int:
     """Return the highest threshold that counts as crossed; ``known`` is the last recorded one.
 
-    A budget of 0 counts as used up, and not as exceeded.
+    A budget of 0 counts as used up, but not as exceeded.
     """
     highest = 0
     for used, _, budget in uses:
@@ -82,7 +81,7 @@ def crossed(uses: Sequence[Use], known: int) -> int:
 def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
     """Return when the next threshold is crossed, after ``after_ms``, if use continues as now.
 
-    Examines owners up to the first that cannot be earlier.
+    Owners are examined in order of their earliest crossing, until no later one can be earlier.
     """
     first_ms: int | None = None
     if not view.soft.budgeted:
