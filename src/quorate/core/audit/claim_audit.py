@@ -1,7 +1,7 @@
 """I12: sensitive nodes serve one user, and are wiped before another user gets them.
 
-A part of the check of a state (``invariants.py``) and of the audit (``history_audit.py``), with
-books of its own: the claim that each node was set apart for, and the leases open there.
+Both the check of a state (``invariants.py``) and the audit (``history_audit.py``) use this module.
+Its own books record the claim that each node was set apart for, and the open leases on that node.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.state_view import StateView
 
 _ENDS: Final = frozenset((EndReason.END, EndReason.CANCELLED, EndReason.FAIL))
-"""How a claim may end: never because another run needs its nodes."""
+"""The reasons for which a lease of a claim may end; no other run can be the reason."""
 
 
 def check_claims(view: StateView) -> Iterator[Violation]:
-    """Yield nodes of claims that others use (I12), and counters that do not match (I8)."""
+    """Yield a violation for nodes of claims that others use (I12), and for wrong counters (I8)."""
     leases: dict[str, int] = {}
     for lease in view.leases.values():
         fact = lease.fact
@@ -58,12 +58,12 @@ def check_claims(view: StateView) -> Iterator[Violation]:
         if unwiped.leases != leases.get(node, 0):
             yield Violation("I8", node, f"counts {unwiped.leases} leases of a claim")
         if unwiped.leases and unwiped.user != view.runs[unwiped.claim].spec.user:
-            yield Violation("I12", node, f"is reserved for {unwiped.user}")
+            yield Violation("I12", node, f"is kept for {unwiped.user}, not its claim's user")
 
 
 @dataclass(slots=True)
 class _Apart:
-    """A node that was set apart: for which claim, and the leases open there."""
+    """A node that was set apart: the claim that has it, and the open leases on it."""
 
     claim: NodesClaimed
     leases: dict[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Apart:
 
 @dataclass(slots=True)
 class ClaimBooks:
-    """The nodes that are set apart and for which claims, from the events so far."""
+    """The nodes that are set apart for claims, as recorded by the events so far."""
 
     _size_max: int | None = None
     _runs: dict[str, Run] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ClaimBooks:
     _facts: dict[str, LeaseStarted] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Record ``event``, and yield a violation for everything it does that a claim forbids."""
+        """Record ``event``, and yield a violation for each of its effects that a claim forbids."""
         match event:
             case SystemApplied():
                 self._size_max = event.system.sensitive_pool_size

@@ -1,8 +1,8 @@
 """The invariants of the records that one decision has changed; cheap to check.
 
-``sweep`` trusts no counter and examines everything; this module trusts the counters of accounts and
-examines the leases, runs, payers and nodes that the events name. ``plain_runs.py`` accepts most of
-these runs quickly; the others are checked in detail.
+``sweep`` trusts no counter and examines the whole state. This module trusts the counters of
+accounts, and examines only the leases, runs, payers and nodes that the events name.
+``plain_runs.py`` accepts most of these runs quickly; the others are checked in detail.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.state_view import StateView
 
 
-def check_touched(  # noqa: C901 - a service comes here with every event: no calls
+def check_touched(  # noqa: C901 - inlined, because a service runs it on every event
     view: StateView, events: Sequence[Event]
 ) -> list[Violation]:
-    """Return the violations in what ``events``, the last ones applied to ``view``, have changed.
+    """Return the violations in the records that ``events`` have changed.
 
-    I1, I2, I3, I5, I6, I7 and I11, as far as a state shows them. Takes time in proportion to the
-    changed runs and their leases.
+    ``events`` are the last events applied to ``view``. Checks I1, I2, I3, I5, I6, I7 and I11, as
+    far as a state shows them. The time grows with the number of changed runs and their leases.
     """
     runs: dict[str, int] = {}
     payers: dict[EnvelopeId, None] = {}
@@ -73,13 +73,13 @@ def check_touched(  # noqa: C901 - a service comes here with every event: no cal
 
 
 _OF_RUNS: Final = frozenset({RunStopping, RunRequeued, RunEnded})
-"""The other events after which a run is checked."""
+"""The events without leases after which a run is checked."""
 
 
 def _in_detail(
     view: StateView, events: Iterable[Event], runs: Collection[str], payers: Iterable[EnvelopeId]
 ) -> Iterator[Violation]:
-    """Yield the violations of ``payers``, of ``runs``, and of the leases that these started."""
+    """Yield the violations of ``payers``, of ``runs``, and of the leases started in ``events``."""
     about, paying = frozenset(runs), dict.fromkeys(payers)
     nodes: dict[str, int] = {}
     for event in events:
@@ -132,12 +132,12 @@ def _tell(view: StateView, payers: Iterable[EnvelopeId], tally: Tally) -> None:
 
 
 def _nodes(view: StateView, touched: Mapping[str, int]) -> Iterator[Violation]:
-    """Yield a violation for slots that two leases have, or that a node does not have: I1."""
+    """Yield a violation for slots that two leases have, or that their node does not have: I1."""
     nodes, node_leases, leases = view.nodes, view.node_leases, view.leases
     for node, last in touched.items():
         names, gpus = node_leases.get(node, ()), nodes[node].spec.gpus
         if len(names) == 1 and not last >> gpus:
-            # Most gangs have their nodes for themselves.
+            # Most runs have their nodes for themselves.
             continue
         taken, there = 0, all_slots(gpus)
         for name in names:

@@ -1,10 +1,10 @@
 """Continuity: which events may follow which. A part of the audit, with its own records.
 
-A hand-over has the same slots of the same groups under other payers, from the same instant on. A
-swap replaces lost slots by slots that the run already had, with their payers and the rest of their
-holds. A stopping lease ends for the reason of its stop, unless its work ends by itself before; a
-stopping run gets no new leases, and a run that is stopped for good does not come back. No lease
-starts on a node that is not ready.
+A hand-over gives the same slots of the same groups to other payers at one instant. A swap replaces
+lost slots by slots that the run already had, with their payers and the rest of their holds. A
+stopping lease ends for the reason of its stop, unless its work ends by itself before. A stopping
+run gets no new leases, and a run that is stopped for good does not come back. No lease starts on a
+node that is not ready.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Slot = tuple[str, int]
 
 @dataclass(slots=True)
 class _Open:
-    """An open lease: its start, its hold, and why it is stopping, if it is."""
+    """An open lease: its start, its hold, and the reason for its stop if it is stopping."""
 
     fact: LeaseStarted
     hold_gpu_ms: int
@@ -55,7 +55,7 @@ class _Open:
 
 @dataclass(slots=True)
 class Continuity:
-    """The books: ``enter`` every event of a ledger in order, and ``settle`` at the end."""
+    """The books: call ``enter`` with every event of a ledger in order, then ``settle``."""
 
     _open: dict[str, _Open] = field(default_factory=dict)
     _status: dict[str, NodeStatus] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Continuity:
     _resized: RunResized | None = None
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901 - one case per event
-        """Record ``event``, and yield a violation if it does not follow from the events before."""
+        """Record ``event``, and yield a violation if it may not follow the events before it."""
         if not self._goes_on(event):
             yield from self.settle()
         if self._resized is not None and not _shrinks(event):
@@ -91,7 +91,7 @@ class Continuity:
                 return
 
     def settle(self) -> Iterator[Violation]:
-        """Yield the violations of the replacement that was just recorded, if there is one."""
+        """Yield the violations of the hand-over or swap that was just recorded, if there is one."""
         ended, started = self._ended, self._started
         self._ended, self._started = [], []
         if not ended and not started:
@@ -100,7 +100,7 @@ class Continuity:
         yield from _swapped(ended, started)
 
     def _goes_on(self, event: Event) -> bool:
-        """Return whether ``event`` belongs to the same replacement as the ones before it."""
+        """Return whether ``event`` belongs to the same hand-over or swap as earlier events."""
         match event:
             case LeaseStarted():
                 runs = {fact.run for fact in self._started} | {o.fact.run for o, _ in self._ended}
@@ -144,7 +144,7 @@ class Continuity:
         self._stopping[event.run] = event.outcome
 
     def _width(self) -> Iterator[Violation]:
-        """Yield a violation if a run's width after a resize is not the recorded one."""
+        """Yield a violation if the width of a resized run differs from the recorded width."""
         resized, self._resized = self._resized, None
         assert resized is not None, "only called after a change of width"
         gpus = sum(
@@ -166,7 +166,7 @@ class Continuity:
 
 
 def _shrinks(event: Event) -> bool:
-    """Return whether ``event`` is a step that a run gives back."""
+    """Return whether ``event`` ends a lease of a step that a run gives back."""
     return isinstance(event, LeaseEnding | LeaseEnded) and event.reason is EndReason.SHRINK
 
 

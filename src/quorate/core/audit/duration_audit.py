@@ -24,7 +24,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(slots=True)
 class _Life:
-    """A run that is not over: when it began first and last, and whether it is being stopped."""
+    """A run that is not over: its first and its last start, and whether it is being stopped."""
 
     run: Run
     began_ms: int | None = None
@@ -35,7 +35,7 @@ class _Life:
 
 @dataclass(slots=True)
 class DurationBooks:
-    """The buckets of durations of each owner's runs, all of them in order."""
+    """The buckets of durations of each owner's runs, in the order in which the runs ended."""
 
     pools: dict[str, Pool] = field(default_factory=lambda: {DEFAULT_POOL: Pool(name=DEFAULT_POOL)})
     lives: dict[str, _Life] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class DurationBooks:
         if life is None or life.began_ms is None or life.is_stopped:
             return
         if life.last_ms != life.began_ms:
-            return  # It was requeued, and may have continued from a checkpoint.
+            return  # The run was requeued, and may have continued from a checkpoint.
         if event.outcome is not Outcome.CANCELLED:
             run = life.run
             expected_ms = declared_ms(run, self.pools[run.pool])
@@ -80,8 +80,8 @@ class DurationBooks:
             self.buckets.setdefault(run.owner, []).append(bucket)
 
     def compare(self, view: StateView) -> Iterator[Violation]:
-        """Yield a violation if the history of an owner in ``view`` is not that of its last runs."""
+        """Yield a violation if an owner's history in ``view`` differs from its last runs."""
         for owner in sorted(self.buckets.keys() | view.durations.keys()):
             kept = view.durations[owner].recent if owner in view.durations else b""
             if kept != bytes(self.buckets.get(owner, ())[-RECENT_RUNS:]):
-                yield Violation("I8", owner, "its history of durations is not that of its runs")
+                yield Violation("I8", owner, "its history of durations differs from its runs")

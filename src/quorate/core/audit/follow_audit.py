@@ -1,7 +1,7 @@
 """I6: a follower starts once its upstreams are over, and an array keeps to its limit.
 
-A part of the audit (``history_audit.py``), with books of its own: how each run ended, and how many
-tasks of each array are not over.
+A part of the audit (``history_audit.py``) with books of its own. They record how each run ended,
+and how many tasks of each array are not over.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class _Array:
 
 @dataclass(slots=True)
 class FollowBooks:
-    """What became of every run and array, from the events so far."""
+    """The outcome of every run and array, from the events so far."""
 
     _runs: dict[str, Run] = field(default_factory=dict)
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
     _arrays: dict[str, _Array] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``, and yield a violation for each start that comes too early."""
+        """Record ``event``, and yield a violation if it starts a run too early."""
         match event:
             case RunSubmitted():
                 self._runs[event.run.name] = event.run

@@ -1,8 +1,8 @@
 """The audit of a whole history: every event is checked.
 
-It keeps its own small books (which lease has which slot, what each envelope has promised) and
-shares no counter with the state, so that a mistake in one shows up against the other. The time it
-takes grows linearly with the number of events.
+The audit keeps its own small books (which lease has which slot, what each envelope has promised).
+It shares no counter with the state, so a mistake in one shows up against the other. The time grows
+linearly with the number of events.
 """
 
 from __future__ import annotations
@@ -92,10 +92,11 @@ VIOLATIONS_MAX: Final = 1_000
 def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
     """Return every violation in ``events``, a ledger from its first event on.
 
-    I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked once an event
-    about another run follows, so a start of several leases counts as one. With ``view``, the state
-    after those events, the audit also checks that each payer was charged exactly what its leases
-    cost (I10), and that owners' histories of durations are those of their runs (I8).
+    Checks I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked once an
+    event about another run follows, so that a start of several leases is checked as a whole. With
+    ``view``, the state after those events, the audit also checks that each payer was charged
+    exactly the cost of its leases (I10), and that owners' histories of durations match their runs
+    (I8).
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
     claims, durations = ClaimBooks(), DurationBooks()
@@ -140,7 +141,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _CapLine:
-    """A cap in the books: the GPUs in use and GPU time promised by its envelopes together."""
+    """A cap in the books: the sums of GPUs in use and of promised GPU time over its envelopes."""
 
     cap_id: CapId
     spec: Cap
@@ -149,7 +150,7 @@ class _CapLine:
 
 @dataclass(slots=True)
 class _Line:
-    """An envelope in the books; ``spec`` is None once its budget has left it out."""
+    """An envelope in the books; ``spec`` is None once the envelope was removed from its budget."""
 
     spec: Envelope | None
     tally: Tally
@@ -180,7 +181,7 @@ class _Books:
     conflicts: dict[str, str] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Record ``event``, and yield the violations of it and of the state after it."""
+        """Record ``event``, and yield the violations of the event and of the state after it."""
         if event.at_ms < self.at_ms:
             yield Violation(
                 "I6",
@@ -229,7 +230,7 @@ class _Books:
                 return
 
     def settle(self, run: str | None) -> Iterator[Violation]:
-        """Check the run that the last events were about, unless it still is ``run``."""
+        """Check the run of the last events, unless that run is ``run``."""
         before, self.unsettled = self.unsettled, run
         if before is None or before == run or before not in self.runs:
             return
@@ -272,14 +273,14 @@ class _Books:
             return
         nodes = (self.nodes[node] for node, _ in fact.slots if node in self.nodes)
         yield from check_payer(fact, line.spec, nodes)
-        # A swap continues with its payer, as the lease it follows would have done.
+        # A lease of a swap keeps the payer of the lease that it replaces.
         is_new = fact.reason is not StartReason.SWAP
         if is_new and fact.run in self.runs and not self._may_pay(fact, line.spec):
             run = self.runs[fact.run]
             yield Violation("I3", name, f"{fact.payer} may not pay for {run.owner} as {fact.tier}")
 
     def _may_pay(self, fact: LeaseStarted, envelope: Envelope) -> bool:
-        """Return whether the payer's relation to the run's owner is the tier in ``fact``."""
+        """Return whether the tier of ``fact`` is the payer's relation to the run's owner."""
         run = self.runs[fact.run]
         payer = self.budgets[fact.payer.partition("/")[0]].owner
         if fact.tier is Tier.OWNED:
@@ -298,7 +299,8 @@ class _Books:
             key = envelope_id(budget.name, envelope.name)
             line = self.lines.setdefault(key, _Line(envelope, Tally()))
             line.spec = envelope
-            # Whether a lowered limit is kept is checked when the events that follow are recorded.
+            # The events of the same decision may enforce a lowered limit, so ``kept`` checks it
+            # after them.
             limits = {f"envelope {key}", f"lending {key}"}
             self.tightening.update(limits)
             yield from check_envelope(key, envelope, line.tally, limits)
@@ -322,7 +324,7 @@ class _Books:
             yield from check_cap(shared.cap_id, cap, tally, self.tightening)
 
     def _remove_budget(self, name: str) -> Iterator[Violation]:
-        """Retire the envelopes of a budget; yield a violation if one still pays for something."""
+        """Retire the envelopes of a budget; yield a violation for each that pays for leases."""
         for envelope in self._retire(name):
             key = envelope_id(name, envelope.name)
             if any(lease.fact.payer == key for lease in self.open.values()):
@@ -330,7 +332,7 @@ class _Books:
         self.budgets.pop(name, None)
 
     def _retire(self, name: str) -> tuple[Envelope, ...]:
-        """Take the envelopes of a budget, if there is one, out of use, and return them."""
+        """Retire the envelopes of a budget, if it exists, and return them."""
         known = self.budgets.get(name)
         envelopes = () if known is None else known.envelopes
         for envelope in envelopes:
@@ -339,7 +341,7 @@ class _Books:
         return envelopes
 
     def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
-        """Count the GPUs in use and promised of the payer of ``fact``, and check its limits."""
+        """Add to the GPUs in use and promised of the payer of ``fact``, and check its limits."""
         line = self.lines.get(fact.payer)
         if line is None:
             line = self.lines[fact.payer] = _Line(None, Tally())
@@ -347,8 +349,8 @@ class _Books:
         more = gpus > 0 or gpu_ms > 0
         excused = self.tightening | self.to_reach
         if gpus > 0 and fact.reason in _NEW:
-            # A new lease does not count under a limit that is still to be reached. A lease that is
-            # not lent does not count under a limit of lending.
+            # A new lease has to keep every lowered limit. Only a lease that is not lent may ignore
+            # a lowered limit of lending.
             excused &= set() if fact.tier is Tier.BORROWED else {f"lending {fact.payer}"}
         if more and line.spec is not None:
             yield from check_envelope(fact.payer, line.spec, line.tally, excused)
@@ -358,13 +360,13 @@ class _Books:
                 yield from check_cap(cap.cap_id, cap.spec, cap.tally, excused)
 
     def _tell(self, lease: _Open, sign: int) -> None:
-        """Count a lease (-1: no longer) as stopping."""
+        """Count a lease as stopping, or with a ``sign`` of -1 no longer as stopping."""
         line = self.lines[lease.fact.payer]
         for tally in (line.tally, *(cap.tally for cap in line.caps)):
             tally.tell(lease.fact.tier, sign * lease.gpus)
 
     def kept(self) -> Iterator[Violation]:
-        """Yield the lowered limits that are exceeded and that no conflict is about."""
+        """Yield a violation for each lowered limit that is exceeded without a conflict about it."""
         names, self.tightening = self.tightening, set()
         for key in sorted({name.partition(" ")[2].partition("/")[0] for name in names}):
             for envelope in self.budgets[key].envelopes:
@@ -406,9 +408,10 @@ class _Books:
             self._set_aside(*self.pledges.pop(event.pledge), -1)
 
     def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
-        """Add the pledge of a filled spare to its payer, or with -1 remove it.
+        """Add the pledge of a filled spare to its payer, or with a ``sign`` of -1 remove it.
 
-        Its limits are checked when the spare's own lease, which counts until then, has ended.
+        The payer's limits are checked after the spare's own lease has ended, because this lease
+        counts until then.
         """
         gpus, gpu_ms = lease_gpus(filled.slots) * sign, filled.hold_gpu_ms * sign
         line = self.lines[fact.payer]
@@ -426,7 +429,7 @@ class _Books:
             yield from check_cap(cap.cap_id, cap.spec, cap.tally, self.to_reach)
 
     def _continue(self, event: LeaseEnding | HoldExtended) -> Iterator[Violation]:
-        """Record an event of a lease between its start and its end."""
+        """Record that a lease is stopping, or that its hold was extended."""
         lease = self.open.get(event.lease)
         if lease is None:
             yield Violation("I6", event.lease, "is not open")
@@ -497,7 +500,10 @@ def _is_of_an_apply(event: Event) -> bool:
 
 
 def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
-    """Yield envelopes and runs of ``view`` whose charges differ from their leases: I10."""
+    """Yield a violation for envelopes and runs whose charges in ``view`` differ from their leases.
+
+    I10.
+    """
     spent: dict[EnvelopeId, int] = {}
     for (_, payer, _), gpu_ms in books.charges.items():
         spent[payer] = spent.get(payer, 0) + gpu_ms

@@ -1,8 +1,8 @@
 """The invariants of every state (docs/design/invariants.md), computed from scratch.
 
-``sweep`` examines one state and trusts none of its counters: use, promises and payments are added
-up again from the open leases and from the charges of each run. ``history_audit.py`` does the same
-over a whole sequence of events. Both return violations and raise nothing.
+``sweep`` examines one state and trusts none of its counters: it adds up use, promises and payments
+again from the open leases and from the charges of each run. ``history_audit.py`` does the same over
+a whole sequence of events. Both return violations and raise no exception.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.records import TERMINAL, Lease, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 
-# The decoder already insists on these; a history that was never on disk has no decoder.
+# The decoder refuses other reasons, but a history that was never on disk has passed no decoder.
 START_REASONS: Final = frozenset(StartReason)
 END_REASONS: Final = frozenset(EndReason)
 
@@ -62,8 +62,8 @@ __all__ = [
 class Tally:
     """GPUs in use, and GPU-hours spent or held, of one envelope; ``lent`` is the part lent out.
 
-    ``reserved`` is the width kept for filled spares, and ``going`` the width of stopping leases: a
-    tightened limit is kept when everything beyond it is stopping.
+    ``reserved`` is the number of GPUs kept for filled spares, and ``going`` the number of GPUs of
+    stopping leases. A tightened limit counts as kept if all GPUs beyond it are stopping.
     """
 
     gpus: int = 0
@@ -75,13 +75,13 @@ class Tally:
     lent_going: int = 0
 
     def tell(self, tier: Tier, gpus: int) -> None:
-        """Count ``gpus`` (negative: no longer) as stopping."""
+        """Count ``gpus`` more (if negative: fewer) as stopping."""
         self.going += gpus
         if tier is Tier.BORROWED:
             self.lent_going += gpus
 
     def add(self, tier: Tier, *, gpus: int, gpu_ms: int) -> None:
-        """Count ``gpus`` in use and ``gpu_ms`` promised (negative: no longer)."""
+        """Count ``gpus`` more in use and ``gpu_ms`` more as promised (if negative: less)."""
         self.gpus += gpus
         self.gpu_ms += gpu_ms
         if tier is Tier.BORROWED:
@@ -90,10 +90,10 @@ class Tally:
 
 
 def sweep(view: StateView) -> list[Violation]:
-    """Return every invariant that does not hold in ``view``; empty if all hold.
+    """Return every violated invariant of ``view``; empty if there is none.
 
-    Checks I1, I2, I3, I5, I6 and I12 as far as a state shows them, I7, I10, I11, and of I8 that
-    counters and indexes match the tables. Takes time in proportion to the state.
+    Checks I7, I10 and I11; I1, I2, I3, I5, I6 and I12 as far as a state shows them; and of I8 that
+    counters and indexes match the tables. The time grows with the size of the state.
     """
     seen = _Seen.of(view)
     violations = [*_slots(view), *_money(view, seen), *_indexes(view, seen)]
@@ -149,7 +149,7 @@ class _Seen:
 def check_payer(
     fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]
 ) -> Iterator[Violation]:
-    """Yield a violation if ``envelope`` may not pay for ``fact``, which is on ``nodes``: I3."""
+    """Yield a violation if ``envelope`` may not pay for ``fact``, a lease on ``nodes``: I3."""
     flavor, selector = envelope.flavor, envelope.selector
     matched: tuple[str, str, str, str | None] | None = None
     for node in nodes:
@@ -157,7 +157,8 @@ def check_payer(
             yield Violation("I3", fact.lease, f"{fact.payer} pays {flavor}, not {node.flavor}")
         if not selector:
             continue
-        # The nodes of a lease are mostly in one place, and a match for one holds for the next.
+        # The nodes of a lease are mostly in one place, so the result for one node is reused for the
+        # next.
         place = (node.region, node.cluster, node.domain, node.rack)
         if place == matched:
             continue
@@ -174,9 +175,9 @@ def check_payer(
 def check_envelope(
     key: EnvelopeId, envelope: Envelope, tally: Tally, excused: Collection[str] = ()
 ) -> Iterator[Violation]:
-    """Yield each limit of ``envelope`` and of its lending that ``tally`` exceeds: I2.
+    """Yield a violation for each limit of ``envelope`` that ``tally`` exceeds: I2.
 
-    ``excused`` names tightened limits that are still to be reached.
+    Limits of lending are included. ``excused`` names tightened limits that are still exceeded.
     """
     lending = envelope.lending
     if f"envelope {key}" not in excused:
@@ -192,7 +193,11 @@ def check_envelope(
 def check_cap(
     key: CapId, cap: Cap, tally: Tally, excused: Collection[str] = ()
 ) -> Iterator[Violation]:
-    """Yield each limit of ``cap`` that ``tally``, the sum over its envelopes, exceeds: I2."""
+    """Yield a violation for each limit of ``cap`` that is exceeded: I2.
+
+    ``tally`` is the sum over the envelopes of the cap. ``excused`` names tightened limits that are
+    still exceeded.
+    """
     if f"cap {key}" not in excused:
         used = tally.gpus + tally.reserved - tally.going
         yield from _over(key, "GPUs", used, cap.concurrency_max)
@@ -200,7 +205,7 @@ def check_cap(
 
 
 def tightened(view: StateView) -> set[str]:
-    """Return the limits that were tightened below their use, and that an open conflict is about."""
+    """Return the limits that were lowered below their use and that an open conflict is about."""
     declared = (view.conflicts[name].declared for name in view.open_conflicts)
     return {each.scope.limit for each in declared if each.cause is ConflictCause.TIGHTENED}
 
@@ -214,7 +219,7 @@ def _over(key: str, what: str, used: int, limit: int | None) -> Iterator[Violati
 
 
 def _tallies(view: StateView, seen: _Seen) -> dict[EnvelopeId, Tally]:
-    """Return the use and the promises of every envelope, from leases and charges alone."""
+    """Return the use and the promises of every envelope, computed only from leases and charges."""
     tallies: dict[EnvelopeId, Tally] = {}
     for (payer, tier), gpu_ms in seen.charges.items():
         tallies.setdefault(payer, Tally()).add(tier, gpus=0, gpu_ms=gpu_ms)
@@ -237,7 +242,7 @@ def _tallies(view: StateView, seen: _Seen) -> dict[EnvelopeId, Tally]:
 
 
 def _slots(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for slots leased twice (I1), and free slots missing in the index (I8)."""
+    """Yield a violation for slots leased twice (I1), and for wrong free slots in the index (I8)."""
     taken: dict[str, int] = {}
     for name, lease in view.leases.items():
         for node, mask in lease.fact.slots:
@@ -249,7 +254,7 @@ def _slots(view: StateView) -> Iterator[Violation]:
                 )
             taken[node] = taken.get(node, 0) | mask
     for pool, flavor in {(r.island.pool, r.island.flavor) for r in view.nodes.values()}:
-        view.domain_order(pool, flavor)  # reading brings the index up to date
+        view.domain_order(pool, flavor)  # This call updates the index.
     for name, record in view.nodes.items():
         island = view.island(record.island)
         left = all_slots(record.spec.gpus) & ~taken.get(name, 0)
@@ -300,7 +305,10 @@ def _money(view: StateView, seen: _Seen) -> Iterator[Violation]:
 
 
 def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Violation]:
-    """Yield caps in force that are exceeded (I2) or are not the sum of their envelopes (I8)."""
+    """Yield a violation for each cap in force that is exceeded (I2), or is no sum (I8).
+
+    The counters of a cap have to be the sums over its envelopes.
+    """
     for budget in view.budgets.values():
         for cap in budget.caps:
             key = cap_id(budget.name, cap.name)
@@ -317,7 +325,7 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
 
 
 def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
-    """Yield tables that do not list the open leases under their run, owner and nodes: I8."""
+    """Yield a violation for tables that do not list the open leases of a run, owner or node: I8."""
     by_run: dict[str, set[str]] = {}
     by_owner: dict[str, set[str]] = {}
     by_node: dict[str, set[str]] = {}
@@ -327,14 +335,14 @@ def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
         for node, _ in lease.fact.slots:
             by_node.setdefault(node, set()).add(name)
     if seen.leases != by_run:
-        yield Violation("I8", "runs", "their leases are not the open ones")
+        yield Violation("I8", "runs", "list other leases than those that are open")
     if {owner: set(names) for owner, names in view.owner_leases.items() if names} != by_owner:
-        yield Violation("I8", "owners", "their leases are not the open ones")
+        yield Violation("I8", "owners", "list other leases than those that are open")
     if {node: set(names) for node, names in view.node_leases.items() if names} != by_node:
-        yield Violation("I8", "nodes", "their leases are not the open ones")
+        yield Violation("I8", "nodes", "list other leases than those that are open")
     promised = {r.made.run: name for name, r in view.reservations.items()}
     if seen.reservations != promised:
-        yield Violation("I8", "reservations", "are not those of the runs")
+        yield Violation("I8", "reservations", "differ from those that the runs name")
     if not promised.keys() <= view.pending.keys():
         yield Violation("I11", "reservations", "are stored for runs that do not wait")
     if dict(view.pending) != seen.waiting:
@@ -352,10 +360,7 @@ def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
 
 
 def _tenancy(view: StateView) -> Iterator[Violation]:
-    """Yield a violation if counters of hard quotas, or the queue, do not match leases and runs.
-
-    I8.
-    """
+    """Yield a violation if counters of hard quotas, or the queue, do not match the state: I8."""
     recounted = view.overlay()
     recounted.recount()
     rooms = {name: gpus for name, gpus in view.holdings.room.items() if gpus}
@@ -380,7 +385,7 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
 
 
 def _arrays(view: StateView) -> Iterator[Violation]:
-    """Yield arrays whose counts do not match their tasks, or whose limit is exceeded: I8."""
+    """Yield a violation for arrays with wrong counts of tasks, or above their limit: I8."""
     open_tasks: dict[str, dict[int, Phase]] = {}
     for _, record in view.runs.kept():
         array, task = record.spec.array, record.spec.task
@@ -389,7 +394,7 @@ def _arrays(view: StateView) -> Iterator[Violation]:
     for name, known in view.arrays.items():
         phases = open_tasks.get(name, {})
         if known.open_tasks != len(phases):
-            yield Violation("I8", f"array {name}", "does not count its open tasks")
+            yield Violation("I8", f"array {name}", "has a wrong count of open tasks")
         array = view.runs[known.first].spec.array
         limit = None if array is None else array.at_once_max
         if limit is None:
@@ -402,19 +407,19 @@ def _arrays(view: StateView) -> Iterator[Violation]:
 
 
 def _kept_of_queue(view: StateView) -> Iterator[Violation]:
-    """Yield cached ranks of the queue that do not match the state: I8."""
+    """Yield a violation for cached ranks of the queue that do not match the state: I8."""
     fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
     fresh.forget_waiting()
     if view.follower_index.entries() != fresh.follower_index.entries():
-        yield Violation("I8", "queue", "does not list what its followers wait for")
+        yield Violation("I8", "queue", "lists other upstreams than its followers wait for")
     if view.waiting.entries() != fresh.waiting.entries():
-        yield Violation("I8", "queue", "is not in the index of waiting runs as it should be")
+        yield Violation("I8", "queue", "differs from the index of waiting runs")
     if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):
         yield Violation("I8", "queue", "is not in the order of its ranks")
 
 
 def _crossings(view: StateView) -> Iterator[Violation]:
-    """Yield cached threshold crossings that do not match the owners' use: I8."""
+    """Yield a violation if cached threshold crossings do not match the owners' use: I8."""
     fresh, until_ms = view.overlay(), view.at_ms + DAY_MS
     fresh.uses_changed()
     known, found = view.crossings, fresh.crossings
@@ -425,7 +430,7 @@ def _crossings(view: StateView) -> Iterator[Violation]:
 
 
 def _ends(view: StateView) -> Iterator[Violation]:
-    """Yield cached expected ends that do not match the leases: I8."""
+    """Yield a violation for cached expected ends that do not match the leases: I8."""
     cache, fresh = view.ends_cache, view.overlay()
     fresh.ends_changed()
     known, found = ExpectedReturns(view, 0), ExpectedReturns(fresh, 0)
@@ -438,7 +443,7 @@ def _ends(view: StateView) -> Iterator[Violation]:
 
 
 def _rooms(view: StateView) -> Iterator[Violation]:
-    """Yield domains that have GPUs free sooner than their cached bound: I8."""
+    """Yield a violation for domains that have GPUs free sooner than their cached bound: I8."""
     index = view.room_index
     now_ms = max(view.at_ms, index.last_asked_ms)
     first = FirstRoom(Profile(view, now_ms))

@@ -1,8 +1,8 @@
 """The lotteries of a whole history: invariant I9. A part of the audit, with its own records.
 
 ``lottery.check_draws`` checks what two events show by themselves. This module checks what only the
-history shows: the links of the committed chain are revealed one after the other, each for one
-lottery; the tokens match the submitted runs; and only a victim loses a lease by lot.
+history shows: the links of the committed chain are revealed in order, each for one lottery; the
+tokens match the submitted runs; and only a victim loses a lease by lot.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Lotteries:
-    """The books: ``enter`` every event of a ledger in order.
+    """The books: call ``enter`` with every event of a ledger in order.
 
     ``_public`` is the last revealed link of the chain, in hex, and ``_revealed`` its number.
-    Several conflicts may be open at once, but a link serves one lottery: a conflict whose link
-    another has revealed meanwhile may not draw, and has to be declared again.
+    Several conflicts may be open at once, but a link serves one lottery. If another conflict has
+    revealed the link of a conflict meanwhile, the latter may not draw, and has to be declared
+    again.
     """
 
     _public: str | None = None
@@ -72,8 +73,8 @@ class Lotteries:
         if link_of(event.commitment) is None or event.length < 1:
             yield Violation("I9", "a lottery chain", "has no link or no length")
         if self._revealed < self._length:
-            # An operator who could begin a new chain at will could choose it after the tokens are
-            # known.
+            # Without this rule an operator could begin a new chain after the tokens are known, and
+            # choose it.
             text = (
                 f"begins when only {self._revealed} of {self._length} links of the previous "
                 "chain are used"
@@ -87,7 +88,7 @@ class Lotteries:
         self._is_sealed, self._next = isinstance(chain, LotterySealed), None
 
     def _seal(self, event: LotterySealed) -> Iterator[Violation]:
-        """Check that a chain is sealed once, and committed before the previous chain ends."""
+        """Yield a violation unless a chain is sealed once, and before the previous chain ends."""
         if event.commitment == self._committed:
             if self._is_sealed or event.length != self._length:
                 yield Violation("I9", "a lottery chain", "is sealed twice, or with another length")
@@ -98,7 +99,8 @@ class Lotteries:
         if self._next is not None:
             yield Violation("I9", "a lottery chain", "is committed while another one waits")
         if self._revealed >= self._length:
-            # An operator who commits it now knows the tokens that will be drawn by it.
+            # An operator who commits a chain as late as this knows the tokens that will be drawn
+            # with it.
             yield Violation(
                 "I9", "a lottery chain", "is committed only when the previous chain is used up"
             )

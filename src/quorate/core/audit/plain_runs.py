@@ -1,8 +1,8 @@
 """Plain runs: a quick check of a run, its payers and its nodes.
 
-Most runs that a decision touches are over, wait, or work in one group with nothing special. A
-service checks them after every decision, so this is written to be quick: each record is read once,
-and nothing is allocated but the result, the runs that need a check in detail.
+Most runs that a decision touches are over, wait, or work in one group without spares or steps. A
+service checks them after every decision, so this code is written for speed. It reads each record
+once, and allocates only its result: the list of runs that need a check in detail.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.records import CapAccount, EnvelopeAccount, Lease, NodeRecord, Phase
 from quorate.model.state.state_view import StateView
 
-# Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
+# Reading a member of an enumeration is slow in Python 3.11, and the inner loop reads these.
 _RUNNING: Final = Phase.RUNNING
 _OVER: Final = (Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
 _ACTIVE: Final = Role.ACTIVE
@@ -43,8 +43,9 @@ class _Tables(NamedTuple):
 def doubtful_runs(view: StateView, touched: Mapping[str, int]) -> list[str]:
     """Return the runs of ``touched`` that are not plain or not sound, for a check in detail.
 
-    ``touched`` has, for each run, how many of its leases the events started. For every other run,
-    and for the slots and money of those leases, I1, I2, I3, I5, I6, I7 and I11 hold.
+    ``touched`` has, for each run, how many of its leases the events started. For every run that is
+    not returned, and for the slots and money of its started leases, I1, I2, I3, I5, I6, I7 and I11
+    hold.
     """
     runs, tables = view.runs, _Tables.of(view)
     doubtful = []
@@ -62,7 +63,7 @@ def doubtful_runs(view: StateView, touched: Mapping[str, int]) -> list[str]:
     return doubtful
 
 
-def _is_sound(  # noqa: C901 - a service comes here with every lease that starts: few calls
+def _is_sound(  # noqa: C901 - inlined, because a service runs it on every start
     tables: _Tables, run: Run, names: Iterable[str]
 ) -> bool:
     """Return whether ``run`` works in one plain group and its leases ``names`` are sound."""
@@ -99,13 +100,13 @@ def _is_sound(  # noqa: C901 - a service comes here with every lease that starts
         for node, mask in slots:
             known = nodes[node]
             if known.island is not place:
-                # An island is of one flavor, in one domain.
+                # All nodes of an island have one flavor and are in one domain.
                 if place is not None and known.island != place:
                     return False
                 place = known.island
             if mask >> known.spec.gpus:
                 return False
-            # Most gangs have their nodes for themselves, or share one among two payers.
+            # Most runs have their nodes for themselves, or have one node with two payers.
             there = node_leases.get(node, ())
             if len(there) != 1 and node != shared:
                 if not _are_apart(leases, there, node):
@@ -118,7 +119,7 @@ def _is_sound(  # noqa: C901 - a service comes here with every lease that starts
 
 
 def _are_apart(leases: Mapping[str, Lease], names: Iterable[str], node: str) -> bool:
-    """Return whether the leases ``names`` of ``node`` have no slot in common."""
+    """Return whether no two of the leases ``names`` have a common slot on ``node``."""
     taken = 0
     for name in names:
         for place, mask in leases[name].fact.slots:
@@ -130,11 +131,11 @@ def _are_apart(leases: Mapping[str, Lease], names: Iterable[str], node: str) -> 
 
 
 def is_within(account: EnvelopeAccount, caps: Mapping[CapId, CapAccount]) -> bool:
-    """Return whether a payer and its caps are within their limits, stopping leases included."""
+    """Return whether a payer and its caps are within their limits, counting stopping leases."""
     spec = account.spec
     concurrency, gpu_ms_max = spec.concurrency, spec.gpu_ms_max
     if gpu_ms_max is None:
-        # As ``gpu_ms_granted`` says, without a call.
+        # The same as ``gpu_ms_granted``, without a call.
         gpu_ms_max = concurrency * (spec.end_ms - spec.start_ms)
     if (
         account.gpus_active + account.gpus_reserved > concurrency

@@ -1,4 +1,4 @@
-"""The audit of the cached plan: a walk that uses the cache plans the same as a walk without it."""
+"""The audit of the cached plan: a walk with the cache makes the same plan as one without it."""
 
 from __future__ import annotations
 

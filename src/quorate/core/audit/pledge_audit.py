@@ -29,9 +29,9 @@ _Slot = tuple[str, int]
 
 
 def check_pledges(view: StateView) -> Iterator[Violation]:
-    """Yield pledges whose slots are not their filler's (I1), or that no run can use (I5).
+    """Yield a violation for pledges whose slots are not their filler's (I1), or without use (I5).
 
-    A state is checked between decisions; each decision starts again all spares that it can.
+    A state is checked between decisions. Each decision starts all spares that can come back.
     """
     if not view.pledges:
         return
@@ -77,11 +77,12 @@ def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
 
 @dataclass(slots=True)
 class PledgeBooks:
-    """The books of filled spares: ``enter`` every event of a ledger in order.
+    """The books of filled spares: call ``enter`` with every event of a ledger in order.
 
     A spare ends by ``Filled`` if and only if its slots were pledged. While a pledge is open, only
-    its filler starts on its slots. A spare of a group that works already starts on slots whose
-    pledges were closed just before, with their payer and at most the hold that was kept for it.
+    its filler starts on its slots. If a group works already, a spare of it starts only on slots
+    whose pledges were closed just before, with the payer of these pledges and at most the hold kept
+    for them.
     """
 
     _open: dict[str, LeaseStarted] = field(default_factory=dict)
@@ -92,9 +93,9 @@ class PledgeBooks:
     _begun: set[tuple[str, str]] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``, and yield a violation if it does not follow from the events before."""
+        """Record ``event``, and yield a violation if it may not follow the events before it."""
         if self._filled is not None and not _ends(event, self._filled):
-            yield Violation("I6", self._filled, "is filled, but does not end next")
+            yield Violation("I6", self._filled, "is filled, but the next event does not end it")
             self._filled = None
         if not isinstance(event, LeaseStarted | PledgeClosed):
             self._closed.clear()
@@ -119,7 +120,7 @@ class PledgeBooks:
         fact = self._open.get(event.lease)
         slots = _slots(event.slots)
         if fact is None or fact.role is not Role.SPARE or event.pledge in self._pledges:
-            yield Violation("I6", event.pledge, f"fills {event.lease}, but that is no spare")
+            yield Violation("I6", event.pledge, f"fills {event.lease}, which is not a spare")
             return
         if fact.run == event.filler or not set(slots) <= set(_slots(fact.slots)):
             yield Violation("I6", event.pledge, f"{event.filler} fills {slots} of {event.lease}")
@@ -155,7 +156,7 @@ class PledgeBooks:
         for slot in _slots(fact.slots):
             closed = self._closed.pop(slot, None)
             if closed is None:
-                yield Violation("I6", fact.lease, f"a spare comes back to {slot}, not its own")
+                yield Violation("I6", fact.lease, f"is a spare on {slot}, which was not its slot")
                 continue
             pledge, was = closed
             here = (fact.run, fact.comp_path, fact.bundle, fact.payer, fact.tier)

@@ -1,7 +1,7 @@
 """The audit of reservations: made, moved and closed, with its own records.
 
-A run has one reservation at most, only while it waits; a start that moves later has a cause; a run
-whose reservation is closed as activated starts at that instant.
+A run has at most one reservation, and only while it waits. A start that moves later has a cause. A
+run whose reservation is closed as activated starts at that instant.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Promises:
-    """The open reservations, and the runs that have to start as theirs was activated."""
+    """The open reservations, and the runs that have to start because theirs was activated."""
 
     open: dict[str, ReservationMade] = field(default_factory=dict)
     of_run: dict[str, str] = field(default_factory=dict)
@@ -47,14 +47,14 @@ class Promises:
             case RunEnded() | RunRequeued():
                 self.running.discard(event.run)
                 if event.run in self.of_run:
-                    yield Violation("I11", event.run, f"ends and has {self.of_run[event.run]}")
+                    yield Violation("I11", event.run, f"ends, but has {self.of_run[event.run]}")
             case RunStopping() if event.run in self.of_run:
                 yield Violation("I11", event.run, "is stopped, but still waits for its start")
             case _:
                 return
 
     def settle(self) -> Iterator[Violation]:
-        """Yield the runs whose reservation was activated and that never started."""
+        """Yield a violation for each run whose reservation was activated and that did not start."""
         for run in self.activated:
             yield Violation("I6", run, "was to start, but did not")
 

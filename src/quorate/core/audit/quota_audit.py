@@ -1,7 +1,7 @@
 """The audit of hard quotas, I4, with its own records: nodes and running runs, owner by owner.
 
-A start or growth leaves its owner, and every ancestor of it, within their limits. Leases that were
-within the limits at their start may exceed them later, when a limit is lowered or a family changes.
+When a lease starts, its owner and every ancestor of its owner must be within their limits. An owner
+may exceed a limit later, when the limit is lowered or a family changes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Quotas:
     owners: dict[str, Owner] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
     open: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
-    """Lease, pledge or node set apart -> its run and its nodes."""
+    """The run and the nodes of each lease, pledge, or node set apart for a claim."""
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Owner -> node -> how many of its own leases and pledges are there."""
+    """How many leases and pledges of its own each owner has on each node, by owner and node."""
     running: dict[str, int] = field(default_factory=dict)
-    """Run -> when it began to run."""
+    """The instant at which each run began to run."""
     claims: set[str] = field(default_factory=set)
-    """Runs that are claims: these take nodes, and are not counted as running."""
+    """The runs that are claims: these take nodes, and are not counted as running."""
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Record ``event``, and yield a violation for each limit that it exceeds."""
@@ -83,7 +83,7 @@ class Quotas:
         grows = event.reason is StartReason.GROW
         starts = event.reason is StartReason.START and self.running[event.run] == event.at_ms
         if owner is None or not (grows or starts):
-            return  # A swap, a hand-over or a returning spare: no more than before.
+            return  # A swap, a hand-over or a returning spare adds no node.
         for name in self._above(owner):
             quota, family = self.owners[name].quota, self._family(name)
             if quota.nodes_max is not None:

@@ -1,4 +1,4 @@
-"""The audit of recalls, with its own records: only loans, on their terms, and never early."""
+"""The audit of recalls: only loans are recalled, on their terms, and never early."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from quorate.model.specs import DEFAULT_POOL, Envelope, EnvelopeId, Pool, Run, e
 class RecallBooks:
     """The open loans, the terms of every envelope, and the recalls.
 
-    ``graces_ms`` has the longest grace that each pool ever gave: a lease keeps the grace it started
-    with.
+    ``graces_ms`` has the longest grace that each pool ever had, because a lease keeps the grace
+    with which it started.
     """
 
     graces_ms: dict[str, int] = field(
@@ -62,7 +62,7 @@ class RecallBooks:
                 self.recalls[event.run, event.bundle] = event
             case RecallWithdrawn():
                 if self.recalls.pop((event.run, event.bundle), None) is None:
-                    yield Violation("I6", event.run, "continues, but was recalled")
+                    yield Violation("I6", event.run, "continues, but its loan was recalled")
             case LeaseEnding():
                 self.stopping.add(event.lease)
                 if event.reason is EndReason.RECALLED:
@@ -76,7 +76,7 @@ class RecallBooks:
                 return
 
     def _recall(self, event: LoanRecalled) -> Iterator[Violation]:
-        """Yield a violation if a recall is of no loan of that lender, or not on its terms."""
+        """Yield a violation if a recall is not of a loan of that lender, or breaks its terms."""
         what = f"{event.run}, bundle {event.bundle}"
         if (event.run, event.bundle) in self.recalls:
             yield Violation("I6", what, "is recalled a second time")
@@ -125,7 +125,7 @@ class RecallBooks:
         is_over = event.lease in self.stopping or event.reason is EndReason.SHRINK
         self.stopping.discard(event.lease)
         held = self.held_by[fact.run]
-        # The first bundle takes all others with it, so its recall lasts until no lease is left.
+        # The end of the first bundle ends all others, so its recall lasts until no lease is left.
         if is_over and not any(fact.bundle in (0, self.leases[name].bundle) for name in held):
             # The run may grow into this bundle again, and the new loan may be recalled, too.
             self.recalls.pop((fact.run, fact.bundle), None)

@@ -1,4 +1,4 @@
-"""The invariants of rounds: which runs are in them, wait for room, or share a lease."""
+"""The invariants of rounds: which runs take part, wait for room, or share a lease."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from quorate.model.state.state_view import StateView
 
 
 def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
-    """Yield runs in the wrong tables (I8), and partners of different owners (I1).
+    """Yield a violation for runs in wrong tables (I8), and for partners of different owners (I1).
 
-    ``runs`` declared work in rounds and are not over: exactly these are in the table of rounds. A
-    grant waits only for a run that exists.
+    ``runs`` are the runs that share in rounds and are not over; the table of rounds must have
+    exactly these. Only an existing run may have a grant.
     """
     if set(view.in_rounds) != set(runs):
         yield Violation("I8", "rounds", "belong to other runs than those that they contain")
@@ -24,7 +24,7 @@ def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
 
 
 def _partners(view: StateView) -> Iterator[Violation]:
-    """Yield leases that are shared by more than two runs, or by runs of different owners."""
+    """Yield a violation for leases shared by more than two runs, or by runs of different owners."""
     beside = {
         lease.fact.partner: name
         for name, lease in view.leases.items()
@@ -49,7 +49,10 @@ def _partners(view: StateView) -> Iterator[Violation]:
 
 
 def _grants(view: StateView) -> Iterator[Violation]:
-    """Yield grants without a run, and stopping leases that the records of rounds do not list."""
+    """Yield a violation for grants without a run, and for unlisted stopping leases.
+
+    The record of a pool's rounds has to list the pool's stopping leases.
+    """
     for pool, round_ in view.rounds.items():
         leaving = {
             lease
