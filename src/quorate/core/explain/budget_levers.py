@@ -1,6 +1,7 @@
 """Levers: the single numbers of a budget that limit a run's payers.
 
-Each lever is one field of one budget, the values worth trying and the budget that has them.
+A lever is one field of one budget, with the values worth trying and the budget that each value
+makes.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """A field of ``budget``: the first value above its present one, and the last that could matter.
+    """A field of ``budget``, with the first value above its present one.
 
-    ``reach`` returns the value that leaves room for a number of GPUs, as far as the field may go.
+    ``reach`` returns the least value that leaves room for a number of GPUs, or the field's largest
+    value. ``make`` returns the budget with a value of the field.
     """
 
     kind: RemedyKind
@@ -38,7 +40,7 @@ class Lever:
 def levers_of(
     view: StateView, account: EnvelopeAccount, tier: Tier, request: CoverRequest
 ) -> Iterator[Lever]:
-    """Yield the levers that could be raised so that ``account`` pays more for ``request``."""
+    """Yield the fields whose increase lets ``account`` pay for more GPUs of ``request``."""
     budget, spec = view.budgets[account.budget], account.spec
     if request.now_ms >= spec.end_ms:
         return
@@ -86,7 +88,10 @@ def levers_of(
 
 
 def _hours_reach(committed_gpu_ms: int, hold_ms: int, most_gpu_ms: int) -> Callable[[int], int]:
-    """Return how many whole GPU-hours leave room for a number of GPUs; never more than allowed."""
+    """Return a function: how many whole GPU-hours leave room for a number of GPUs.
+
+    The function never returns more than ``most_gpu_ms`` allows.
+    """
     return lambda gpus: min(
         -(-(committed_gpu_ms + gpus * hold_ms) // HOUR_MS), most_gpu_ms // HOUR_MS
     )

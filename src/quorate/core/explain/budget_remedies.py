@@ -1,7 +1,7 @@
 """Changes of one number of one budget that would start a run now.
 
-The smallest value that works for the run alone is searched first, on an overlay; then the whole
-command is decided, because runs that wait longer are tried first and may take the addition.
+The smallest value that works for the run alone is searched first, on an overlay. Then the whole
+command is decided, because runs ahead in the queue are tried first and may take the addition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 DRY_RUNS_MAX: Final = 40
-"""How many budgets are tried for one explanation, on an overlay or by deciding."""
+"""How many budgets one explanation tries, on an overlay or by deciding."""
 
 PAYERS_MAX: Final = 16
 """How many envelopes are examined, in cover order."""
@@ -43,7 +43,7 @@ LISTED_MAX: Final = 6
 def budget_remedies(view: StateView, settled: State, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return the smallest changes of one budget field each that would start ``run`` now.
 
-    ``settled`` is ``view`` after everything due is done.
+    ``settled`` is ``view`` after all due changes.
     """
     search = _Search(view, settled, run, now_ms)
     remedies: list[Remedy] = []
@@ -68,7 +68,7 @@ def _levers(settled: StateView, run: Run, now_ms: int) -> list[Lever]:
 
 
 class _Search:
-    """Searches the smallest working value of one lever after the other."""
+    """Searches, for each lever, the smallest value that starts the run."""
 
     def __init__(self, view: StateView, settled: State, run: Run, now_ms: int) -> None:
         self.settled = settled
@@ -79,7 +79,7 @@ class _Search:
 
     @cached_property
     def gpus_ahead(self) -> int:
-        """How many GPUs the runs submitted before take, as far as that matters."""
+        """How many GPUs the runs submitted earlier take, counted up to ``GPUS_MAX``."""
         settled, found = self.settled, 0
         seq = settled.runs[self.run.name].seq
         for name, ahead in settled.pending.items():
@@ -100,7 +100,8 @@ class _Search:
         value, _ = alone
         proof = self._proof(lever.make(value))
         if not proof and self.gpus_ahead:
-            # Runs ahead take it first: raise it by what they take, as far as that is needed.
+            # Runs ahead take the addition first, so the value is raised by the GPUs that they take,
+            # as far as needed.
             last = min(lever.reach(self.gpus + self.gpus_ahead), GPUS_MAX)
             enough = first_working(
                 range(value, last + 1), lambda more: self._proof(lever.make(more))

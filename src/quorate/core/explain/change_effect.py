@@ -1,7 +1,7 @@
 """The effect of a change: which runs change their queue position, start, width or payers.
 
-Two pictures of the state, before and after the change, are compared. For a dry run the second one
-is of the overlay, so it shows exactly what the change does. Pure.
+The effect is the difference of two pictures of the state, before and after the change. For a dry
+run the second picture is of the overlay, so it shows exactly what the change does. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Moved(Generic[T]):
-    """A value of a run ``before`` and ``after``."""
+    """A value of a run before and after the change."""
 
     run: str
     before: T
@@ -39,7 +39,7 @@ class Moved(Generic[T]):
 
 
 Payments = tuple[tuple[EnvelopeId, int], ...]
-"""Who pays for how many GPUs, by name."""
+"""How many GPUs each envelope pays for, by the envelope's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A run that stops, by when at the latest, and why."""
+    """A run that stops, the latest instant of its stop, and the reason."""
 
     run: str
     at_ms: int
@@ -63,7 +63,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A run that ``conflict`` may end at ``at_ms``, by lot."""
+    """A run that ``conflict`` may end by lot at ``at_ms``."""
 
     run: str
     at_ms: int
@@ -74,7 +74,7 @@ class Risk:
 class Picture:
     """One picture of the state: queue positions from 1, planned starts, working GPUs, payers.
 
-    ``payers`` are those of each bundle of a run that is not stopping.
+    ``payers`` has the payers of each bundle of a run that is not stopping.
     """
 
     places: Mapping[str, int]
@@ -102,9 +102,9 @@ class Picture:
 class Effect:
     """The changes, each kind in the order of names.
 
-    ``causes`` say why firm starts in ``starts`` were moved, ``stops`` when and why the runs in
-    ``stopped`` stop. ``risks`` are the runs that a declared conflict may end, and ``recalled`` the
-    runs whose loans a lender has recalled: (run, when it is due).
+    ``causes`` say why firm starts in ``starts`` were moved. ``stops`` say when and why the runs in
+    ``stopped`` stop. ``risks`` are the runs that a declared conflict may end. ``recalled`` has
+    (run, due time) for each run whose loans a lender has recalled.
     """
 
     places: tuple[Moved[int], ...] = ()
@@ -130,8 +130,8 @@ def effect_between(
 ) -> Effect:
     """Return how ``after``, the picture of ``view``, differs from ``before``.
 
-    A start that appears or disappears has moved from or to None. ``events`` are the events in
-    between: they say why and when.
+    A start that appears or disappears has moved from None or to None. ``events`` are the events
+    between the two pictures; they have the causes and the times.
     """
     events = tuple(events)
     stopped = tuple(sorted(before.widths.keys() - after.widths.keys()))
@@ -157,7 +157,7 @@ def effect_between(
 
 
 def _handed(before: Picture, after: Picture) -> Iterator[HandedOver]:
-    """Yield the bundles of unchanged width that other envelopes pay for."""
+    """Yield the bundles of unchanged width that other envelopes now pay for."""
     for key in sorted(before.payers.keys() & after.payers.keys()):
         had, has = before.payers[key], after.payers[key]
         if had != has and sum(had.values()) == sum(has.values()):
@@ -165,7 +165,7 @@ def _handed(before: Picture, after: Picture) -> Iterator[HandedOver]:
 
 
 def _causes(events: Iterable[Event]) -> dict[str, MoveCause]:
-    """Return why firm starts were moved, by run; the last move of each counts."""
+    """Return why firm starts were moved, by run; the last move of each run counts."""
     return {
         event.reservation.rpartition("@")[0]: event.cause
         for event in events
@@ -174,7 +174,7 @@ def _causes(events: Iterable[Event]) -> dict[str, MoveCause]:
 
 
 def _stops(events: Iterable[Event], stopped: tuple[str, ...]) -> Iterator[Stop]:
-    """Yield when and why the runs in ``stopped`` stop: with the last of their leases."""
+    """Yield when and why the runs in ``stopped`` stop: a run stops with the last of its leases."""
     found: dict[str, Stop] = {}
     for event in events:
         if isinstance(event, LeaseEnding | LeaseEnded):

@@ -15,17 +15,17 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 DRY_RUNS_MAX: Final = 16
-"""How many ends are tried, smallest runs first, on an overlay or by deciding."""
+"""How many ends of runs are tried, smallest runs first, on an overlay or by deciding."""
 
 LISTED_MAX: Final = 3
-"""How many are proposed."""
+"""How many ends are proposed."""
 
 
 def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return up to ``LISTED_MAX`` runs of the owner whose end starts ``run``, smallest first.
 
-    Of equal runs the newest comes first: it has the least to lose. ``settled`` is ``view`` after
-    everything due is done.
+    Among equally large runs the newest comes first, because it has the least work to lose.
+    ``settled`` is ``view`` after all due changes.
     """
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
     remedies: list[Remedy] = []
@@ -33,7 +33,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
         command = Cancel(name)
         proof: Proof = ()
         if trials.spend() and _makes_room(settled, name, run, now_ms):
-            # The whole command, because runs that wait longer are tried first.
+            # The whole command is decided, because runs ahead in the queue are tried first.
             proof = trials.start_of(run.name, command, attempts=1 + len(settled.pending))
         if proof:
             remedies.append(
@@ -61,7 +61,7 @@ def _makes_room(settled: StateView, name: str, run: Run, now_ms: int) -> bool:
 
 
 def _running(view: StateView, owner: str) -> list[tuple[str, int]]:
-    """Return the owner's running runs and their GPUs, fewest first, then newest."""
+    """Return the owner's running runs with their GPUs, fewest GPUs first, then newest."""
     gpus: dict[str, int] = {}
     for lease in view.owner_leases.get(owner, ()):
         run = view.leases[lease].fact.run

@@ -1,8 +1,7 @@
-"""Explain: what holds a run, with the numbers, and which single changes would start it now.
+"""Explain: why a run waits, with the numbers, and which single changes would start it now.
 
-Everything is computed for this instant: holds that have run out are settled first, as by any
-command, and the queue is tried again. "Why is my run waiting" is answered here as data; the CLI
-only prints it.
+The explanation is computed for one instant: first all due changes are carried out, as by any
+command, and the queue is tried again. The result is data; the CLI only prints it.
 """
 
 from __future__ import annotations
@@ -43,15 +42,18 @@ __all__ = ["Explanation", "Remedy", "RemedyKind", "explain", "refused_now", "wit
 class Explanation:
     """The state of a run at one instant, its reasons, and the changes that would start the run.
 
-    ``phase`` is the phase now; ``recorded_phase`` is that in the ledger. The two differ when time
-    has made something due that the next command will record. ``since_ms`` is when that phase began:
-    submitted, started or ended. While the run waits there are ``refusal``, since when it has this
-    reason, and the queue position (from 1); and ``reservation`` if its start is firm. ``plan`` is
-    when it starts, and ``parked`` says why that is not firm. ``standing`` is why it has that
-    position, and ``quotas`` are the hard quotas that hold it. ``ordeals`` are the conflicts it
-    entered or was cut by. ``note`` says why it failed. A run in a pool of rounds has a ``share``,
-    and a refusal whenever it has no GPUs. ``loans`` are its loans now, or by its plan, with their
-    terms.
+    ``phase`` is the phase now, and ``recorded_phase`` the phase in the ledger. The two differ if a
+    change is due that the next command will record. ``since_ms`` is when the run was submitted,
+    started or ended.
+
+    While the run waits, ``refusal`` is the reason, ``refused_since_ms`` is when the reason began,
+    and ``queue_position`` counts from 1. ``reservation`` is set if the start is firm. ``plan`` is
+    the planned start, and ``parked`` says why it is not firm. ``standing`` gives the reasons for
+    the position, and ``quotas`` the hard quotas that the run waits for.
+
+    ``ordeals`` are the conflicts that the run entered or was cut by. ``note`` says why the run
+    failed. A run in a pool of rounds has a ``share``, and a refusal whenever it has no GPUs.
+    ``loans`` are its present loans, or those of its planned start, with their terms.
     """
 
     run: str
@@ -84,8 +86,9 @@ def explain(
 ) -> Explanation | Refusal:
     """Return the explanation of ``run_name`` at ``now_ms``; a refusal if there is no such run.
 
-    ``outlook`` is that of ``view`` at ``now_ms``, if the caller has it already. If ``is_exact`` and
-    the run is beyond the depth, every run before it is planned, too.
+    ``outlook`` is the outlook on ``view`` at ``now_ms``, if the caller has it already. Usually only
+    the first runs of the queue are planned, up to a depth. If ``is_exact`` and the run is beyond
+    that depth, every run before it is planned, too.
     """
     record = view.runs.get(run_name)
     if record is None:
@@ -112,7 +115,8 @@ def explain(
         )
     foresight = outlook.after_due.plan
     refusal = foresight.refusal_of(current) or current.refusal
-    # A search that ran out of steps at the run's turn may succeed once later runs have started.
+    # ``refusal_of`` returns None if a search that ran out of steps succeeds now; the recorded
+    # refusal is used then.
     assert refusal is not None, run_name
     foreseen = outlook.after_due.plan_for(run_name, is_exact=is_exact).start_of(current)
     promised = current.reservation
@@ -148,7 +152,7 @@ def _in_rounds(
     ordeals: tuple[Ordeal, ...],
     now_ms: int,
 ) -> Explanation:
-    """Return the explanation of a run that shares a pool in rounds: it is in no queue."""
+    """Return the explanation of a run in a pool of rounds, which is in no queue."""
     refusal = between_rounds(settled, record, now_ms)
     return Explanation(
         run=record.spec.name,
@@ -163,7 +167,7 @@ def _in_rounds(
 
 
 def _same_since_ms(record: RunRecord, refusal: Refusal, now_ms: int) -> int:
-    """Return since when the run is refused for this reason, as recorded in the ledger."""
+    """Return since when the run has been refused for this reason, as recorded in the ledger."""
     return now_ms if is_news(record.refusal, refusal) else record.refused_since_ms
 
 
@@ -176,15 +180,15 @@ def _since_ms(record: RunRecord) -> int:
 def refused_now(
     view: StateView, record: RunRecord, now_ms: int, *, has_executor: bool = False
 ) -> Refusal | None:
-    """Return why a waiting run cannot start at ``now_ms`` beside the starts planned before it.
+    """Return why a waiting run cannot start at ``now_ms`` in addition to earlier planned starts.
 
-    None if nothing holds it.
+    None if it can start.
     """
     return Foresight.of(view, now_ms, has_executor=has_executor).refusal_of(record)
 
 
 def without(view: StateView, reservation: str, now_ms: int) -> State:
-    """Return the view in which the holdings of a reservation are free again."""
+    """Return the state in which the room and money of a reservation are free again."""
     trial = view.overlay()
     apply(
         trial,
@@ -204,13 +208,14 @@ def _obstacles(settled: State, record: RunRecord, refusal: Refusal, now_ms: int)
         return Obstacles()
     found = obstacles(_own_room(settled, record, now_ms), record.spec, now_ms)
     if not found.quotas and refusal.also is not None:
-        # The refusal was recorded at the run's turn, and the quota has had room since.
+        # The refusal was recorded when the run was tried; later changes have left room under the
+        # quota.
         return Obstacles((refusal.also,))
     return found
 
 
 def _own_room(settled: State, record: RunRecord, now_ms: int) -> State:
-    """Return the state in which the run may use the room and money reserved for it."""
+    """Return the state in which the run may use the room and money reserved for itself."""
     return settled if record.reservation is None else without(settled, record.reservation, now_ms)
 
 
@@ -223,10 +228,10 @@ def _remedies(  # noqa: PLR0913 - the run, why it waits, and the state before an
     *,
     in_the_way: Obstacles,
 ) -> tuple[Remedy, ...]:
-    """Return the remedies: changes of the run, then of others' limits, then ends of other runs."""
+    """Return the remedies: changes of the run, then of budgets and quotas, then ends of runs."""
     run = record.spec
     if refusal.code in (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED):
-        # While it waits for other runs, nothing else is checked.
+        # While the run waits for its upstreams, no other condition is checked.
         return follow_remedies(view, run, now_ms)
     settled = _own_room(settled, record, now_ms)
     return (

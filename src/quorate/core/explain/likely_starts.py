@@ -1,7 +1,7 @@
-"""Likely starts of the first runs of the queue: P50 and P90, and which owners each could cost.
+"""Likely starts of the first runs of the queue: P50 and P90, and the odds of their conflicts.
 
-Parts of a forecast, for many runs at once: no remedies are tried, and no start is searched beyond
-the depth.
+These are the parts of a forecast that are cheap for many runs at once. No remedies are tried, and
+no start is searched beyond the depth of the plan.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from quorate.model.state.state import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikelyStart:
-    """When a waiting run starts, and how sure that is.
+    """When a waiting run starts, and how certain that is.
 
-    ``odds``: if the start needs a conflict, the probability for each entering owner to be drawn
-    first.
+    If the start needs a conflict, ``odds`` has for each owner in the lottery the probability that a
+    run of that owner is drawn first.
     """
 
     run: str
@@ -37,10 +37,10 @@ class LikelyStart:
 
 
 def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]:
-    """Yield the likely start of each of ``runs`` that has a planned start after everything due.
+    """Yield the likely start of each of ``runs`` that has a planned start after all due changes.
 
-    Runs in rounds have none, nor have runs beyond the depth, nor runs that waiting alone does not
-    help.
+    Runs in rounds have no planned start, nor have runs beyond the depth of the plan, nor runs that
+    cannot start by waiting alone.
     """
     outlook = before.after_due
     state = outlook.view
@@ -70,7 +70,7 @@ def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]
 
 
 def _odds(seen: Seen, promise: ReservationRecord | None) -> tuple[tuple[str, Fraction], ...]:
-    """Return the owners that enter the conflict for a reservation, with their odds."""
+    """Return the owners in the lottery of the conflict for a reservation, with their odds."""
     contest = contest_for(seen, promise, draws=1)
     if not isinstance(contest, Contest):
         return ()

@@ -1,7 +1,7 @@
-"""Raising the hard quota of one tenant, by as little as starts a run that waits for it.
+"""The least raise of one tenant's hard quota that starts a run that waits for the quota.
 
-The need of the run alone is found first, on an overlay; then the whole command is decided, because
-runs ahead are tried first and may take the addition.
+The raise for the run alone is found first, on an overlay. Then the whole command is decided,
+because runs ahead in the queue are tried first and may take the addition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 DRY_RUNS_MAX: Final = 16
-"""How many limits are tried for one explanation, each by deciding."""
+"""How many limits one explanation tries, each by deciding."""
 
 _DOCUMENT: Final = {"nodes_max": "maxNodes", "concurrent_runs_max": "maxConcurrentRuns"}
 _FLAGS: Final = {
@@ -36,7 +36,7 @@ _FLAGS: Final = {
 def quota_remedies(
     view: StateView, run: Run, in_the_way: Obstacles, now_ms: int
 ) -> tuple[Remedy, ...]:
-    """Return the least raise of one tenant's limits that would start ``run`` now, if there is one.
+    """Return the least raise of one tenant's limits that would start ``run`` now, if any.
 
     If the limits of two tenants are in the way, no single change helps.
     """
@@ -53,7 +53,8 @@ def quota_remedies(
         attempts = 1 + len(view.pending)
         return trials.start_of(run.name, _command(tenant, least, more), attempts=attempts)
 
-    # Runs ahead take it first: raise it by what they take, as far as that is needed.
+    # Runs ahead take the addition first, so the limit is raised by the amount that they take, as
+    # far as needed.
     at_once = proof(0)
     most = len(view.nodes) + len(view.pending)
     working = (0, at_once) if at_once else first_working(range(1, most + 1), proof)

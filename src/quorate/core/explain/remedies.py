@@ -1,8 +1,8 @@
 """Remedies: single changes that would start a waiting run now, each proven by a dry run.
 
-A remedy is listed only after ``decide`` itself, given exactly that command, started the run (or its
-changed copy). ``Trials`` are those dry runs. Their number is bounded, so that explaining costs
-little however long the queue and however many payers there are.
+A remedy is listed only after ``decide``, given exactly that command, has started the run (or its
+changed copy). ``Trials`` makes these dry runs. Their number is bounded, so that an explanation
+costs little even with a long queue and many payers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ACTOR: Final = "explain"
 """The actor of dry runs; it is never recorded."""
 
 ATTEMPTS_MAX: Final = 500
-"""How many waiting runs the dry runs of one family of remedies may try again, in all."""
+"""How many waiting runs, in total, the dry runs of one kind of remedy may try again."""
 
 PROOFS_MIN: Final = 4
-"""How many commands may be decided in full, whatever the length of the queue."""
+"""How many commands may be decided in full even if the queue is long."""
 
 Value = str | int | bool | None
 """A field's new value, as in a document; None removes the field."""
@@ -64,10 +64,11 @@ class RemedyKind(StrEnum):
 class Remedy:
     """One change and its effect.
 
-    ``command`` is the argument vector to type, ``changes`` its fields and values (None: removed).
-    ``target_kind`` and ``target_name`` name what it changes: a run to copy, a budget, an owner, or
-    a run to end. ``trial`` is the command that was decided to prove it. ``instead`` says that the
-    copied run has to be cancelled first, because room or money is kept for it.
+    ``command`` is the command line as a list of words. ``changes`` are its fields and values (None:
+    removed). ``target_kind`` and ``target_name`` name what the command changes: a run to copy, a
+    budget, an owner, or a run to end. ``trial`` is the command that was decided as a proof.
+    ``instead`` is true if the copied run has to be cancelled first, because room or money is kept
+    for it.
     """
 
     kind: RemedyKind
@@ -82,7 +83,7 @@ class Remedy:
 
 @dataclass(slots=True)
 class Trials:
-    """Dry runs against ``view``. Once none is left every trial fails: no remedy is unproven."""
+    """Dry runs against ``view``. Once none is left every trial fails, so no remedy is unproven."""
 
     view: StateView
     now_ms: int
@@ -93,7 +94,7 @@ class Trials:
         self.attempts_left = max(ATTEMPTS_MAX, PROOFS_MIN * (1 + len(self.view.pending)))
 
     def spend(self, attempts: int = 1) -> bool:
-        """Return whether one more dry run, which tries ``attempts`` runs, may be made."""
+        """Count one more dry run that tries ``attempts`` runs; return False if none is left."""
         if self.dry_runs_left <= 0 or self.attempts_left < attempts:
             return False
         self.dry_runs_left -= 1
@@ -101,7 +102,7 @@ class Trials:
         return True
 
     def start_of(self, run: str, command: Command, *, attempts: int = 1) -> Proof:
-        """Return the leases with which ``run`` starts when ``command`` is given now."""
+        """Return the leases with which ``run`` starts if ``command`` is decided now."""
         if not self.spend(attempts):
             return ()
         decision = decide(self.view, command, now_ms=self.now_ms, actor=ACTOR)
@@ -117,8 +118,8 @@ def first_working(
 ) -> tuple[int, T] | None:
     """Return the first of ``values`` that works and what ``attempt`` returned for it.
 
-    It is found by bisection, starting with the last value, on the assumption that all values after
-    a working one work too. If that is wrong, the value returned works but may not be the first.
+    The search is a bisection that starts with the last value, and assumes that all values after a
+    working one work, too. If that is wrong, the returned value works but may not be the first.
     """
     if not values:
         return None
@@ -150,7 +151,7 @@ def _text(value: Value) -> str:
 
 
 def started_with(proof: Proof) -> str:
-    """Return how many GPUs a proof starts and who pays, in a few words."""
+    """Return, in a few words, how many GPUs a proof starts and who pays."""
     paid: dict[str, int] = {}
     for lease in proof:
         gpus = sum(mask.bit_count() for _, mask in lease.slots)

@@ -1,6 +1,6 @@
 """Changes of the run itself that would start it now, tried on a copy under another name.
 
-The run stays in the queue as it is: the proven and printed command submits a copy.
+The run stays in the queue unchanged: the printed command submits a copy.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from quorate.model.state.state_view import StateView
 from quorate.model.task_arrays import alone
 
 DRY_RUNS_MAX: Final = 40
-"""How many copies are tried for one explanation."""
+"""How many copies one explanation tries."""
 
 FLAVORS_MAX: Final = 8
 GROUP_SIZES_MAX: Final = 16
 COPY_NAME_CHARS_MAX: Final = 120
-"""How many characters of a run's name its copy keeps, so that the suffix still fits into a name."""
+"""How many characters of a run's name its copy keeps, which leaves room for the suffix."""
 
 DURATIONS_MS: Final = tuple(
     sorted(
@@ -57,9 +57,9 @@ Changes = tuple[tuple[str, Value], ...]
 class _Copies:
     """Tries changed copies of one run and describes those that start.
 
-    Each copy is first tried beside the run itself. A reserved run keeps room and money for its
-    start, so a copy that cannot start is tried once more as if the run had been cancelled just
-    before.
+    Each copy is first tried while the run itself waits. If the run has a reservation, room and
+    money are kept for its start. A copy that cannot start is then tried again as if the run were
+    cancelled.
     """
 
     def __init__(self, view: StateView, run: Run, now_ms: int) -> None:
@@ -122,7 +122,7 @@ class _Copies:
 def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return the changes of ``run`` that would start it now, least intrusive kinds first.
 
-    The copy of a task of an array is a single run.
+    For a task of an array, the copy is a single run.
     """
     run = alone(run)
     copies = _Copies(view, run, now_ms)
@@ -136,7 +136,7 @@ def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
 
 
 def follow_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the remedy for a run that follows others: no longer to follow them."""
+    """Return the remedy for a run that follows other runs: a copy that follows none."""
     run = alone(run)
     copies = _Copies(view, run, now_ms)
     return tuple(
@@ -152,7 +152,7 @@ def _free_name(view: StateView, name: str) -> str:
 
 
 def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield copies with weaker demands on the place.
+    """Yield copies with weaker demands on their placement.
 
     These are: other groups, several domains, no spares, any place.
     """
@@ -165,7 +165,8 @@ def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
     if run.group_gpus is not None:
         ungrouped = copies.proof(replace(run, group_gpus=None))
         if ungrouped:
-            # Groups only add demands, so smaller ones can help only if none at all would.
+            # A group size is an additional demand, so a smaller one can help only if a copy without
+            # groups starts.
             yield from _smaller_groups(copies, run, run.group_gpus)
             yield copies.remedy(
                 RemedyKind.NO_GROUPS,
@@ -184,7 +185,7 @@ def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _smaller_groups(copies: _Copies, run: Run, group_gpus: int) -> Iterator[Remedy]:
-    """Yield the largest part of the group size that works, such as half of it."""
+    """Yield the copy with the largest fraction of the group size, such as a half, that starts."""
     parts = [size for size in range(group_gpus // 2, 0, -1) if group_gpus % size == 0]
     for size in parts[:GROUP_SIZES_MAX]:
         remedies = list(
@@ -200,7 +201,7 @@ def _smaller_groups(copies: _Copies, run: Run, group_gpus: int) -> Iterator[Reme
 
 
 def _shorter(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the longest round duration below the expected one that can be paid."""
+    """Yield the copy with the longest proposed duration, below the expected one, that starts."""
     pool = copies.view.pools[run.pool]
     held_ms = hold_duration_ms(run, pool)
     values = [
@@ -223,7 +224,7 @@ def _duration_text(ms: int) -> str:
 
 
 def _borrowing(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the smallest loan that starts the copy, and the copy without a list of sponsors."""
+    """Yield the copy with the smallest loan that starts, and the copy without listed sponsors."""
     funding = run.funding
     limit = funding.borrow_gpus_max
     if not funding.allow_borrow or limit is not None:
@@ -244,7 +245,7 @@ def _borrowing(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def gpus_needed_max(view: StateView, run: Run) -> int:
-    """Return the most GPUs a start of ``run`` can take, spares included."""
+    """Return the most GPUs that a start of ``run`` can take, including spares."""
     if not run.spares_per_group:
         return run.gpus
     domains = max(len(view.domains(run.pool, flavor).keys) for flavor in run.flavors)
@@ -256,7 +257,7 @@ def gpus_needed_max(view: StateView, run: Run) -> int:
 
 
 def _other_flavors(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield each other kind of GPU of the pool that the run could start on."""
+    """Yield a copy for each other flavor of the pool on which the run could start."""
     islands = (record.island for record in copies.view.nodes.values())
     known = sorted({key.flavor for key in islands if key.pool == run.pool} - set(run.flavors))
     for flavor in known[:FLAVORS_MAX]:
@@ -267,7 +268,7 @@ def _other_flavors(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the widest smaller width that starts: on the grid of its steps, or any width."""
+    """Yield the widest narrower copy that starts: on the grid of its steps, or of any width."""
     if run.malleable is not None:
         grid = run.malleable
         yield from copies.best(
@@ -279,8 +280,8 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
         return
     unit = _whole_node_unit(copies.view, run)
     group = run.group_gpus or run.gpus
-    # The last group may be smaller, so any width will do. Only if nodes are given whole need
-    # the least width not start though wider ones do: full groups are tried then.
+    # The last group may be smaller, so any width is valid. If nodes are given whole, the least
+    # width may not start although wider ones do. In that case only full groups are tried.
     every = range((run.gpus - 1) // unit * unit, 0, -unit)
     full = range((run.gpus - 1) // group * group, 0, -group)
     for values in (every, full):

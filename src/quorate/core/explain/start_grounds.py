@@ -1,6 +1,6 @@
 """Grounds: the conditions of a planned start, and the conflicts that may make room for it.
 
-Parts of a forecast (``start_plan.py``), each computed from the state after everything due.
+These are parts of a forecast (``start_plan.py``), computed from the state after all due changes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Confidence(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recourse:
-    """Whether a run may call a conflict, and when; ``why_not`` is empty if it may.
+    """Whether and when a run may call a conflict; ``why_not`` is empty if it may.
 
     ``lost_gpu_ms`` is the GPU time that the conflict may cost. ``covered_ms`` is when the
     disruption account of the run's owner covers that cost; None if the run does not wait for the
@@ -67,7 +67,7 @@ class Recourse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
-    """A conflict that could end a running run: for which run, when, and how likely."""
+    """A conflict that could end a running run: its reservation, when it is due, and the odds."""
 
     conflict: str
     reservation: str
@@ -80,7 +80,7 @@ class Danger:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The state after everything due, and how it is read."""
+    """The state after all due changes, the instant, and whether there is an executor."""
 
     state: State
     now_ms: int
@@ -88,7 +88,7 @@ class Seen:
 
 
 def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
-    """Return the state in which the holdings of the run's own reservation are free again."""
+    """Return the state in which room and money of the run's own reservation are free again."""
     if promise is None:
         return seen.state
     return without(seen.state, promise.made.reservation, seen.now_ms)
@@ -97,7 +97,7 @@ def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
 def planned(
     promise: ReservationRecord | None, natural: Entry | None
 ) -> tuple[int | None, Slice | None, tuple[Share, ...]]:
-    """Return the planned start, else the natural one, with its place and payers."""
+    """Return the planned start, else the start without a conflict, with its place and payers."""
     if promise is not None and promise.planned_start_ms is not None:
         return promise.planned_start_ms, promise.slice, promise.payers
     if natural is not None:
@@ -106,7 +106,7 @@ def planned(
 
 
 def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
-    """Return how many GPUs are missing now, and the slice in which the fewest are missing."""
+    """Return how many GPUs are missing now, in the slice in which the fewest are missing."""
     pool, least = view.pools[run.pool], run.widths()[-1]
     found: tuple[int, Slice] | None = None
     for flavor in run.flavors:
@@ -128,9 +128,9 @@ def waits_for(
 ) -> Iterator[str]:
     """Yield the leases whose expected ends a start counts on.
 
-    There are some if too few GPUs are free in its domains or at its payers, or if a hard
-    quota leaves too little: then leases that count under the quota have to end. A start by a
-    conflict waits for no lease.
+    A start counts on ends if too few GPUs are free in its domains or at its payers, or if a hard
+    quota leaves too little. In the last case leases that count under the quota have to end. A start
+    by a conflict waits for no lease.
     """
     start_ms, place, payers = planned(promise, natural)
     if start_ms is None or place is None or (promise is not None and promise.by_conflict):
@@ -158,8 +158,8 @@ def _counted_on(
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
-    Empty if that many are free already. A late lease may be expected to end only after ``at_ms``;
-    it is still among them if the others are not enough.
+    Empty if that many GPUs are free already. A late lease, which may be expected to end only after
+    ``at_ms``, is included if the ends of the other leases are not enough.
     """
     free = resource.value(at_ms)
     if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
@@ -172,7 +172,7 @@ def _counted_on(
 
 
 def _is_late(seen: Seen, name: str) -> bool:
-    """Return whether a lease's run has passed its declared end, or its stop is late."""
+    """Return whether a lease's run is past its declared end, or the lease's stop is late."""
     lease = seen.state.leases[name]
     if lease.ending is not None:
         return seen.now_ms > lease.ending.deadline_ms
@@ -180,7 +180,7 @@ def _is_late(seen: Seen, name: str) -> bool:
 
 
 def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
-    """Yield the runs among those waited for that have passed their declared end, or stop late."""
+    """Yield the runs of ``leases`` that are past their declared end, or stop late."""
     late = (name for name in leases if _is_late(seen, name))
     yield from dict.fromkeys(seen.state.leases[name].fact.run for name in late)
 
@@ -188,7 +188,7 @@ def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
 def confidence_of(
     seen: Seen, promise: ReservationRecord | None, start_ms: int | None, leases: Sequence[str]
 ) -> Confidence | None:
-    """Return what a start at ``start_ms`` depends on if it counts on the ends of ``leases``."""
+    """Return how certain a start at ``start_ms`` is that counts on the ends of ``leases``."""
     if start_ms is None:
         return None
     if any(True for _ in overdue_runs(seen, leases)):
@@ -205,10 +205,10 @@ def confidence_of(
 def recourse_of(
     seen: Seen, record: RunRecord, promise: ReservationRecord | None, natural: Entry | None
 ) -> Recourse | None:
-    """Return whether the run may ask for a conflict, and when that would start it.
+    """Return whether the run may call a conflict, and when that conflict would start the run.
 
-    None if a conflict is of no use: the natural start is nearer than a notice, or room is being
-    made already.
+    None if a conflict is of no use: the run can start without one within a notice period, or a
+    conflict makes room for it already.
     """
     state, now_ms = seen.state, seen.now_ms
     pool = state.pools[record.spec.pool]
@@ -255,9 +255,9 @@ def recourse_of(
 def contest_for(
     seen: Seen, promise: ReservationRecord | None, *, draws: int = DUMMY_DRAWS
 ) -> Contest | Refusal | None:
-    """Return the conflict that is to make room for a reservation; None if there is none.
+    """Return the lottery of the conflict that makes room for a reservation; None if there is none.
 
-    ``draws`` is the number of dummy draws over which victims are counted; odds need none of them.
+    ``draws`` is the number of dummy draws that count victims. The odds do not depend on it.
     """
     state = seen.state
     if promise is None:

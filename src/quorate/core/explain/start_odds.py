@@ -1,9 +1,10 @@
-"""P50 and P90 of planned starts, which depend on running work and on the runs planned before them.
+"""P50 and P90 of planned starts, which depend on running work and on earlier planned runs.
 
-A planned start waits until enough GPUs of its domains have come free for it and for every run that
-the plan starts there before it. Those runs take GPUs and give them back: their GPUs count among
-those that have to come free, and their ends among those that are waited for. Such a run starts at
-its own P50, and takes as long as the history of its owner says (``start_quantiles.py``).
+A planned start waits until enough GPUs of its domains are free for its run and for every run that
+the plan starts there before. These earlier runs take GPUs and give them back. So their GPUs count
+among those that have to become free, and their ends among the ends that the start waits for. Such a
+run starts at its own P50, and takes as long as the history of its owner says
+(``start_quantiles.py``).
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from quorate.core.profile.profile import Profile
 from quorate.model.state.free_slots import IslandKey
 
 RELEASES_MAX: Final = 64
-"""How many leases of a domain, those that end first, are examined to find when a start comes."""
+"""How many leases of a domain are examined to estimate a start: those that end first."""
 TURNS_MAX: Final = 64
-"""How many planned runs of a domain, those that start last, are examined beside them."""
+"""How many earlier planned runs of a domain are examined as well: those that start last."""
 CHAIN_MAX: Final = 16
-"""For how many planned runs the P50 is computed in one answer; the others start as planned."""
+"""For how many planned runs one answer computes the P50; the others start as planned."""
 
 
 def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
-    """Return the P50 and the P90 of a planned start; ``plan`` contains it and all others.
+    """Return the P50 and the P90 of the planned start ``entry`` of ``plan``.
 
-    They follow from each owner's history of actual against declared durations. None if the start
+    Both follow from each owner's history of actual against declared durations. None if the start
     does not depend on ends of running or planned work.
     """
     if entry is None:
@@ -43,11 +44,12 @@ def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
 
 
 class _StartOdds:
-    """Odds of the starts of one plan."""
+    """Computes the P50 and the P90 of the starts of one plan."""
 
     def __init__(self, profile: Profile, entries: tuple[Entry, ...]) -> None:
         self._profile = profile
-        # A start by a conflict takes what others leave; when that run ends is not known.
+        # Starts by a conflict are left out: they take GPUs that the conflict frees, and the ends of
+        # their runs are not known.
         self._entries = sorted(
             (each for each in entries if not each.by_conflict), key=lambda e: (e.start_ms, e.run)
         )
@@ -63,7 +65,9 @@ class _StartOdds:
             planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
             leases = list(dict.fromkeys(name for _, _, name in profile.returns.island_ends(key)))
             before = self._before(entry, key)
-            # What the plan takes at that instant includes the runs that it starts then.
+            # ``planned`` has the runs that have GPUs at this instant, this run included. ``over``
+            # adds the earlier runs that have ended by then, because ``releases`` has all earlier
+            # runs.
             over = sum(gpus for each, gpus in before if each.end_ms <= entry.start_ms)
             short = planned - room.free_now + over
             if short <= 0:
@@ -80,7 +84,7 @@ class _StartOdds:
     def _before(self, entry: Entry, key: IslandKey) -> list[tuple[Entry, int]]:
         """Return the runs that are planned to start before ``entry``, and their GPUs of ``key``.
 
-        If there are many, only the last ones: the GPUs of the others count as planned.
+        If there are many, only the last ones are returned; the others count as planned.
         """
         found = []
         for each in self._entries:
@@ -92,14 +96,17 @@ class _StartOdds:
         return found[-TURNS_MAX:]
 
     def _release(self, entry: Entry, gpus: int) -> ExpectedRelease:
-        """Return when a planned run, which is expected to start at its P50, gives ``gpus`` back."""
+        """Return when a planned run that starts at its P50 is expected to give ``gpus`` back."""
         begin_ms = self._begin_ms(entry)
         return ExpectedRelease(
             entry.owner, begin_ms, begin_ms + entry.end_ms - entry.start_ms, gpus
         )
 
     def _begin_ms(self, entry: Entry) -> int:
-        """Return when a planned run is expected to start: at its P50, if that is affordable."""
+        """Return when a planned run is expected to start: at its P50, or at its planned start.
+
+        The P50 is computed for ``CHAIN_MAX`` runs only.
+        """
         known = self._begins_ms.get(entry.run)
         if known is not None:
             return known

@@ -1,7 +1,7 @@
 """Plan: when a run starts, why not now, who pays, what would help, and which runs it could cost.
 
-For a waiting run, or for one that is not submitted yet: it is submitted in an overlay, so that the
-forecast is what ``decide`` would do, and nothing is written. The CLI only prints it.
+The run waits, or is not submitted yet. A new run is submitted in an overlay, so that the forecast
+shows what ``decide`` would do, and the ledger stays unchanged. The CLI only prints the forecast.
 """
 
 from __future__ import annotations
@@ -53,14 +53,16 @@ from quorate.model.state.state_view import StateView
 class Forecast:
     """The forecast of a run's start at ``now_ms``.
 
-    ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is that of its
-    firm ``reservation``; ``natural_start_ms`` is when it could start without a conflict, as far as
-    is known now. ``plan_state`` says how far the start can be relied on, None if nothing is
-    planned; ``long_walk`` is set if an exact forecast searched beyond the depth. ``place`` and
-    ``payers`` are of the planned start, else of the natural one. ``deficit`` is how many GPUs are
-    missing now in ``scope``, the place where the fewest are missing. ``parked`` says why there is
-    no firm start. ``dangers`` are set while it runs. ``loans`` are its loans, or those it would
-    get, with terms; ``returning`` are the loans that its owner has recalled for it.
+    ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is the start of
+    its firm ``reservation``. ``natural_start_ms`` is when the run could start without a conflict,
+    as far as is known now. ``plan_state`` says how reliable the start is, and is None if no start
+    is planned. ``long_walk`` is set if an exact forecast planned runs beyond the usual depth.
+
+    ``place`` and ``payers`` belong to the planned start, else to the natural one. ``deficit`` is
+    how many GPUs are missing now in ``scope``, the place where the fewest are missing. ``parked``
+    says why there is no firm start. ``dangers`` are set while the run works. ``loans`` are its
+    present or future loans, with their terms. ``returning`` are the loans that its owner has
+    recalled for it.
     """
 
     run: Run
@@ -99,13 +101,13 @@ class Forecast:
 
     @property
     def plan_start_ms(self) -> int | None:
-        """The planned start, firm or tentative; None if only a bound (not before) is known."""
+        """The planned start, firm or tentative; None if only a lower bound is known."""
         is_tentative = self.plan_state is PlanState.TENTATIVE
         return self.natural_start_ms if is_tentative else self.planned_start_ms
 
     @property
     def start_ms(self) -> int | None:
-        """The start to count down to: the planned one, else the natural one."""
+        """The expected start: the planned one, else the natural one."""
         return self.natural_start_ms if self.planned_start_ms is None else self.planned_start_ms
 
 
@@ -120,9 +122,10 @@ def foretell(  # noqa: PLR0913 - what is known already, and how far to look
 ) -> Forecast | tuple[Refusal, ...]:
     """Return the forecast of ``run``, which may be in the queue or new.
 
-    Return refusals for a new run that would not be accepted. ``outlook`` is that of ``view`` at
-    ``now_ms``, if the caller has it already. If ``is_exact`` and the run is beyond the depth, every
-    run before it is planned, too.
+    Returns refusals for a new run that would not be accepted. ``outlook`` is the outlook on
+    ``view`` at ``now_ms``, if the caller has it already. Usually only the first runs of the queue
+    are planned, up to a depth. If ``is_exact`` and the run is beyond that depth, every run before
+    it is planned, too.
     """
     now_ms = max(now_ms, view.at_ms)
     record = view.runs.get(run.name)
@@ -144,7 +147,7 @@ def foretell_new(
     has_executor: bool = False,
     is_exact: bool = False,
 ) -> list[Forecast] | tuple[Refusal, ...]:
-    """Return the forecast of each of ``runs``, as if those before it were submitted too.
+    """Return the forecast of each of ``runs``, as if the earlier ones were submitted, too.
 
     None of them is submitted yet. If one would not be accepted, return the refusals of the first
     such run.
@@ -179,7 +182,7 @@ def _forecast_of(
 ) -> Forecast:
     """Return the forecast of ``run``.
 
-    Remedies are tried in ``before``, the outlook before due work.
+    Remedies are tried in ``before``, the outlook before due changes.
     """
     state, now_ms = outlook.view, outlook.now_ms
     assert isinstance(state, State), "an overlay"
@@ -208,7 +211,7 @@ def _forecast_of(
 
 
 def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecast:
-    """Return the forecast of a run that shares a pool in rounds: it has no planned start."""
+    """Return the forecast of a run in a pool of rounds, which has no planned start."""
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     refusal = between_rounds(state, record, now_ms)
     waits = waits_for_upstream(state, run) is not None
@@ -235,7 +238,7 @@ def _waiting(
     *,
     is_exact: bool,
 ) -> Forecast:
-    """Return the forecast of a waiting run; ``outlooks`` are those after and before due work."""
+    """Return the forecast of a waiting run; ``outlooks`` are those after and before due changes."""
     outlook, before = outlooks
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     promise = None if record.reservation is None else state.reservations[record.reservation]
@@ -300,7 +303,7 @@ def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int
 
 
 def _held_place(state: StateView, record: RunRecord) -> Slice | None:
-    """Return where a running run is."""
+    """Return the place of a running run."""
     domains: dict[str, int] = {}
     flavor, width = "", 0
     for name in record.leases:
@@ -314,7 +317,7 @@ def _held_place(state: StateView, record: RunRecord) -> Slice | None:
 
 
 def _held_shares(state: StateView, record: RunRecord) -> tuple[Share, ...]:
-    """Return who pays for a running run, and how long each GPU of theirs is paid for in all."""
+    """Return who pays for a running run, and for how long each payer's GPUs are paid in total."""
     found: dict[tuple[object, ...], Share] = {}
     for name in record.leases:
         lease = state.leases[name]

@@ -1,6 +1,6 @@
-"""The outlook: plan, queue order and settled state at one instant, computed once for all questions.
+"""The outlook: plan, queue order and settled state at one instant, computed once.
 
-The time to compute them grows with the length of the queue. A reader that answers many questions
+The time to compute them grows with the length of the queue. So a reader that answers many questions
 about one state keeps and shares its outlook.
 """
 
@@ -20,7 +20,7 @@ from quorate.model.state.state_view import StateView
 
 
 class QueueOrder:
-    """Runs in the order of ``turns``, which is read as far as is asked for, and once."""
+    """Runs in the order of ``turns``, an iterator that is read once and only as far as needed."""
 
     def __init__(self, turns: Iterator[str]) -> None:
         self._turns = turns
@@ -34,14 +34,14 @@ class QueueOrder:
             place += 1
 
     def place_of(self, run: str) -> int:
-        """Return the place of ``run``, from 0; raises ``KeyError`` where it does not wait."""
+        """Return the place of ``run``, from 0; raises ``KeyError`` if the run does not wait."""
         while run not in self._places:
             if not self._read():
                 raise KeyError(run)
         return self._places[run]
 
     def _read(self) -> bool:
-        """Read one run; return False where there is none left."""
+        """Read one run; return False if none is left."""
         name = next(self._turns, None)
         if name is None:
             return False
@@ -51,7 +51,7 @@ class QueueOrder:
 
 
 class Outlook:
-    """One state's outlook, for one thread at a time; ``view`` must not change while it is used."""
+    """The outlook on one state, for one thread at a time; ``view`` must not change meanwhile."""
 
     def __init__(self, view: StateView, now_ms: int, *, has_executor: bool = False) -> None:
         self.view = view
@@ -66,8 +66,8 @@ class Outlook:
     def plan_for(self, run: str, *, is_exact: bool) -> Foresight:
         """Return the plan that has the start of a waiting run.
 
-        If ``is_exact`` and the run is beyond the depth, that is a plan extended up to the run; it
-        is computed again for each call.
+        If ``is_exact`` and the run is beyond the depth of the plan, the result is a plan extended
+        up to the run, which each call computes again.
         """
         if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
             return self.plan
@@ -75,7 +75,7 @@ class Outlook:
 
     @cached_property
     def order(self) -> QueueOrder:
-        """The order of the queue, as far as it was asked for."""
+        """The order of the queue, read only as far as needed."""
         return QueueOrder(queue_turns(self.view, self.now_ms))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Wiping one node after a claim: the remedy for a run that waits for its room."""
+"""Wiping one node after a claim: the remedy for a run that waits for the room on that node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRY_RUNS_MAX: Final = 8
 
 
 def wipe_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the first node, by name, whose wiping starts ``run``; nothing if none would."""
+    """Return the first node, by name, whose wiping starts ``run``; empty if there is none."""
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
     for name in sorted(view.unwiped):
         node, unwiped = view.nodes[name], view.unwiped[name]
