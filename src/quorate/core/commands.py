@@ -1,4 +1,4 @@
-"""Commands: what callers ask for. ``decide`` answers each with a ``Decision``."""
+"""Commands: the requests of callers as values. ``decide`` answers each with a ``Decision``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The run's work is done; ``has_gone`` says that an executor has seen its last process exit."""
+    """The run's work is done.
+
+    ``has_gone`` says that an executor has seen the last process of the run exit.
+    """
 
     run: str
     note: str = ""
@@ -49,9 +52,9 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class CancelTasks:
-    """Cancel tasks of an array together, as ``Cancel`` does.
+    """Cancel tasks of an array together, as ``Cancel`` cancels one run.
 
-    No other run starts between two of them. Tasks that are over already stay as they are.
+    No other run starts in between. Tasks that are over already stay as they are.
     """
 
     runs: tuple[str, ...]
@@ -61,7 +64,7 @@ class CancelTasks:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The run's work has failed; ``has_gone`` as for ``Complete``."""
+    """The run's work has failed; ``has_gone`` is as for ``Complete``."""
 
     run: str
     note: str = ""
@@ -91,8 +94,8 @@ class Reported:
     """Reports of the executor, in order; the queue is tried once, after the last of them.
 
     So no planned start moves because of a lease whose end is in the same batch, and at the end of a
-    round all leases have ended before other runs start. A report that is refused changes nothing,
-    and the other reports are recorded all the same.
+    round all leases have ended before other runs start. A refused report changes nothing, and the
+    other reports are still recorded.
     """
 
     reports: tuple[Complete | Fail | Confirm | NotStarted, ...]
@@ -117,7 +120,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Wiped:
-    """A node was wiped after ``claim`` (None: after its last claim), or the wipe failed."""
+    """A node was wiped, or the wipe failed.
+
+    ``claim`` is the claim after which it was wiped; None means the last claim on the node.
+    """
 
     node: str
     is_clean: bool
@@ -145,8 +151,8 @@ class Shrink:
 class Resolve:
     """Free ``gpus`` more GPUs in a scope, after the notice period; no domains means all domains.
 
-    With a ``cap``, BUDGET/CAP, the GPUs are freed among those that its envelopes pay for, in any
-    domain.
+    With a ``cap``, as BUDGET/CAP, the command frees GPUs that the envelopes of the cap pay for, in
+    any domain.
     """
 
     pool: str
@@ -158,10 +164,10 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Settle a conflict that is due. ``preimage`` (hex) is the link it was declared with.
+    """Settle a conflict that is due. ``preimage`` (hex) is the link named in its declaration.
 
-    ``preimage`` is empty if no run entered a lottery. A ``beacon`` is refused: the ledger has no
-    commitment to its source.
+    ``preimage`` is empty if no run entered a lottery. A ``beacon`` is refused, because the ledger
+    has no commitment to its source.
     """
 
     conflict: str
@@ -190,9 +196,9 @@ class CreateOwner:
 class UpdateOwner:
     """Change the given fields of an owner and no others.
 
-    ``quota`` pairs fields of ``Quota`` with their new values; None unsets a field. ``parents`` None
-    leaves the parents unchanged. With a ``version``, the change applies only if the owner is still
-    at that version.
+    ``quota`` pairs fields of ``Quota`` with their new values; None unsets a field. ``parents`` of
+    None leaves the parents unchanged. With a ``version``, the change applies only if the owner is
+    still at that version.
     """
 
     name: str
@@ -206,7 +212,7 @@ class UpdateOwner:
 class RemoveOwner:
     """Remove an owner that holds nothing.
 
-    With a ``version``, only if the owner is still at that version.
+    With a ``version``, the owner is removed only if it is still at that version.
     """
 
     name: str
@@ -224,7 +230,7 @@ class Removable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove a node, a pool or a budget that nothing running depends on."""
+    """Remove a node, a pool or a budget on which no running work depends."""
 
     kind: Removable
     name: str
@@ -271,7 +277,11 @@ class ReportBudget:
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """``is_linked``: the accounting system does not answer. Otherwise: the owner was unlinked."""
+    """Count an owner's budget with the ledger's own figures again.
+
+    ``is_linked`` is true if the accounting system does not answer, and false if the owner was
+    unlinked.
+    """
 
     owner: str
     source: str
@@ -285,9 +295,9 @@ class FallBack:
 class ShareOut:
     """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
 
-    ``shares``, ``prices`` and ``causes`` come from the policy; they are recorded, and no decision
-    reads them. ``steps`` are the last steps that runs have reported. A grant does not have to say
-    that the run keeps its GPUs.
+    ``shares``, ``prices`` and ``causes`` come from the policy. They are recorded, but no decision
+    reads them. ``steps`` are the last steps that runs have reported. A run can keep its GPUs even
+    if its grant does not say so.
     """
 
     pool: str
@@ -304,7 +314,7 @@ class ShareOut:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Do everything due: renew or end holds that ran out, and try the waiting runs."""
+    """Carry out everything due: extend or end holds that ran out, and try the waiting runs."""
 
 
 Immediate = (
@@ -366,7 +376,7 @@ class Change(StrEnum):
 
 
 class Decision(Struct, frozen=True):
-    """The events to commit. A refused command has refusals and no events: it changes nothing.
+    """The events to commit, or the refusals. A refused command has no events and changes nothing.
 
     If a command with this idempotency key was carried out before, ``repeats`` names that request,
     and there are no events.

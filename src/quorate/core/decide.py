@@ -1,7 +1,7 @@
-"""Decide: (view, command) -> Decision. Pure: time and actor are arguments; there is no randomness.
+"""Decide: (view, command) -> Decision. Pure: time and actor are arguments; nothing is random.
 
-Every command first carries out due changes (such as holds that ran out), then its own change, then
-tries the waiting runs, because the command may have made room for them.
+Every command first carries out due changes (such as holds that ran out), then its own change. Then
+it tries the waiting runs, because it may have made room for them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def decide(  # noqa: PLR0913 - the state, the command, and how it is decided
 ) -> Decision:
     """Return the events that carry out ``command`` at ``now_ms``, or the refusals that forbid it.
 
-    ``has_executor`` says that an executor runs the work and confirms each stop. Raises
+    ``has_executor`` is true if an executor runs the work and confirms each stop. Raises
     ``DecisionCutError`` if ``go_on`` returns False.
     """
     log = DecisionLog(
@@ -168,9 +168,9 @@ def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
 
 
 def _settle(log: DecisionLog) -> None:
-    """Carry out due changes: of holds, spares and followers of failed runs.
+    """Carry out due changes of holds, spares and followers of failed runs.
 
-    Giving up a spare frees money, so the holds are settled again after it.
+    A spare that is given up frees money, so the holds are settled again afterwards.
     """
     while True:
         settle_holds(log)
@@ -183,7 +183,7 @@ def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one answer per command
     log: DecisionLog,
     command: Immediate,
 ) -> Decision:
-    """Write the events of ``command``; the decision returned has no events of its own."""
+    """Write the events of ``command``; the returned decision itself has no events."""
     match command:
         case Apply():
             return declare(log, command)
@@ -240,7 +240,7 @@ def _change_node(log: DecisionLog, command: MarkNode | Drain | Wiped) -> Decisio
 
 
 def _report(log: DecisionLog, command: Reported) -> Decision:
-    """Write the events of all reports; a report that is refused is left out."""
+    """Write the events of all reports except refused ones."""
     for report in command.reports:
         _carry_out(log, report)
     return Decision()
@@ -273,15 +273,16 @@ def _submit(log: DecisionLog, command: Submit) -> Decision:
     run = command.run
     existing = log.view.runs.get(run.name)
     if existing is not None and existing.spec == run:
-        # The same run exists already, as when a command is typed twice. Its key may be new and is
-        # then recorded; runs that can start since then are still tried.
+        # The same run exists already: a user may have typed the command twice. A new key is
+        # recorded, and waiting runs are still tried.
         give_out(log)
         return Decision(tuple(log.events), changes=(("Run", run.name, Change.UNCHANGED),))
     refusals = check_run(log.view, run)
     if refusals:
         return Decision(refusals=tuple(refusals))
     if log.events or stirs(log):
-        # Leases that ended and windows that opened since then may be what older runs wait for.
+        # Leases that ended and windows that opened since the last decision may let older runs start
+        # first.
         give_out(log)
     submitted = RunSubmitted(at_ms=log.now_ms, actor=log.actor, run=run)
     if run.rounds is not None:
@@ -313,12 +314,12 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
         if refusal is not None:
             return Decision(refusals=(refusal,))
     if not run.sensitive or view.reservations:
-        give_out(trial)  # A claim takes no promised room, but time has passed.
+        give_out(trial)  # A claim takes no promised room, so earlier runs start before it.
     record = trial.view.runs[run.name]
     if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
         held = record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
         over = record.refusal.also if held else None
-        # A run without room now would still exceed its quota if it had room.
+        # A run that has no room now is refused as well if it would exceed its quota.
         over = over or refuses_ever_so(view, run)
         if over is not None:
             return Decision(refusals=(over,))
@@ -336,7 +337,7 @@ def _submit_to_rounds(log: DecisionLog, submitted: RunSubmitted) -> Decision:
         return Decision(refusals=(over,))
     log.write(submitted)
     if log.view.reservations:
-        give_out(log)  # Time has passed, and firm places of other pools may have to move.
+        give_out(log)  # Since the last decision, firm starts of other pools may have become due.
     return Decision(tuple(log.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 
@@ -385,8 +386,8 @@ def _when_over(
 ) -> Decision:
     """Return what ``command`` does to a run or a claim that is over: nothing, or a refusal.
 
-    Requesting the end that it has already had is no error: the command may have been typed twice,
-    or its response lost.
+    A request for the end that the run has already had is no error: a user may have typed the
+    command twice, or its response may have been lost.
     """
     is_claim, name = record.spec.sensitive, record.spec.name
     had = {
@@ -416,8 +417,8 @@ def _finished(log: DecisionLog, record: RunRecord, command: Complete | Fail) -> 
     outcome = Outcome.COMPLETED if is_done else Outcome.FAILED
     has_gone = command.has_gone and not is_shared(log.view, record)
     if log.has_executor and not has_gone:
-        # Its processes, or those of the run that shares its GPUs, may still be alive: the slots are
-        # not free.
+        # Processes of this run, or of the run that shares its GPUs, may still be alive, so the
+        # slots are not free.
         reason = EndReason.END if is_done else EndReason.FAIL
         stop_run(log, record, reason, outcome, note=command.note)
     else:
@@ -426,7 +427,7 @@ def _finished(log: DecisionLog, record: RunRecord, command: Complete | Fail) -> 
 
 
 def _resolve(log: DecisionLog, command: Resolve | Draw | ShareOut | Tick) -> Decision:
-    """Declare or settle a conflict, or begin a round; a ``Tick`` has no events of its own."""
+    """Declare or settle a conflict, or begin a round; a ``Tick`` adds no events of its own."""
     refusal: Refusal | None = None
     if isinstance(command, Resolve):
         refusal = resolve_by_hand(log, command)

@@ -1,7 +1,7 @@
-"""The decision log: collects the events of one decision and shows their effect to the rest of it.
+"""The decision log: collects the events of one decision and shows their effect to later steps.
 
-The view is the given one until a written event has to be seen; then it is an overlay with the
-events applied. A decision that never reads its own events never makes an overlay.
+The view is the given one until a step reads it after an event was written. Then it is an overlay
+with the events applied. A decision that never reads its own events never makes an overlay.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GoOn = Callable[[], bool]
 
 
 def always() -> bool:
-    """Return True: the decision has no time limit."""
+    """Return True, so that the decision has no time limit."""
     return True
 
 
@@ -46,7 +46,7 @@ class DecisionCutError(Exception):
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """A point of a decision: the state at it, and how many events were written before it."""
+    """A point of a decision: its state, and how many events were written before it."""
 
     view: StateView
     written: int
@@ -56,9 +56,9 @@ class DecisionLog:
     """Events of one decision, at one time, by one actor.
 
     With an executor, a lease that is stopping runs until the executor confirms its end. Without an
-    executor no work runs, and a stop writes both events, ending and ended, at once. ``is_kept``
-    means that the request is recorded even if it has no other event, so that the time of the ledger
-    advances. Writing an event raises ``DecisionCutError`` if ``go_on`` returns False.
+    executor no work runs, and a stop writes both events, ending and ended, at once. If ``is_kept``,
+    the request is recorded even if it has no other event, so that the time of the ledger advances.
+    Writing an event raises ``DecisionCutError`` if ``go_on`` returns False.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class DecisionLog:
 
     @property
     def view(self) -> StateView:
-        """The state with everything written so far."""
+        """The state with all events written so far."""
         if self._applied == len(self.events):
             return self._base if self._overlay is None else self._overlay
         if self._overlay is None:
@@ -111,7 +111,7 @@ class DecisionLog:
         return self._overlay
 
     def frozen(self) -> StateView:
-        """Return the state with everything written so far, which nothing written later changes."""
+        """Return the state with all events written so far; later events do not change it."""
         self._base, self._overlay = self.view, None
         return self._base
 
@@ -129,17 +129,17 @@ class DecisionLog:
 
     @property
     def any_run_waits(self) -> bool:
-        """Whether any run waits; answered without an overlay, unless a run was written."""
+        """Whether any run waits; needs an overlay only if the decision has written a run."""
         return bool(self._base.pending) or not self._kinds.isdisjoint(_WAITING)
 
     @property
     def any_reservation(self) -> bool:
-        """Whether any run has a reservation; answered without an overlay, unless one was made."""
+        """Whether any run has a reservation; needs an overlay only if the decision has made one."""
         return bool(self._base.reservations) or ReservationMade in self._kinds
 
     @property
     def shares_in_rounds(self) -> bool:
-        """Whether any run is in a pool that shares in rounds; answered without an overlay."""
+        """Whether any run is in a pool that shares in rounds; never needs an overlay."""
         if self._base.in_rounds or RunSubmitted not in self._kinds:
             return bool(self._base.in_rounds)
         return any(

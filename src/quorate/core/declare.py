@@ -1,6 +1,6 @@
 """Declare: carry out an ``Apply`` on the current state, all of it or none.
 
-The content of a document was checked when it was parsed; here it is checked against the state.
+The parser has checked the content of each document; this module checks it against the state.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _declare_runs(
 ) -> list[Refusal]:
     """Accept ``runs``.
 
-    All tasks of an array have the same faults, so only those of one task are reported.
+    All tasks of an array have the same faults, so the faults of only one task are reported.
     """
     refusals: list[Refusal] = []
     refused: set[str] = set()
@@ -137,7 +137,7 @@ def _declare_runs(
 def _declare_run(
     log: DecisionLog, run: Run, changes: list[tuple[str, str, Change]]
 ) -> list[Refusal]:
-    """Accept ``run`` unless the same run exists already; it is tried with the waiting runs."""
+    """Accept ``run`` unless the same run exists already; it is then tried with the waiting runs."""
     existing = log.view.runs.get(run.name)
     if existing is not None and existing.spec == run:
         changes.append(("Run", run.name, Change.UNCHANGED))
@@ -234,7 +234,7 @@ def _check_array(view: StateView, run: Run) -> list[Refusal]:
 def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
     """Yield a refusal for each resource that is declared twice.
 
-    Later checks expect each one once.
+    Later checks rely on each name being declared once.
     """
     seen: set[tuple[str, str]] = set()
     for spec in specs:
@@ -251,25 +251,25 @@ def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
 
 
 def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
-    """Return ``specs`` with every run behind the runs of the same command that it follows.
+    """Return ``specs`` with every run after the runs of the same command that it follows.
 
-    The tasks of an array stay together. Runs that follow each other in a circle stay as they are;
+    The tasks of an array stay together. Runs that follow each other in a cycle keep their order;
     ``_check_follow`` refuses them.
     """
     units = _units(specs)
     ordered = dict.fromkeys(_ordered(_followed_units(units)))
-    ordered |= dict.fromkeys(units)  # Those in a circle, and those that follow them.
+    ordered |= dict.fromkeys(units)  # Runs in a cycle, and runs that follow these.
     runs = [run for unit in ordered for run in units[unit]]
     if len({run.name for run in runs}) < len(runs):
-        return list(specs)  # Two of one name: ``_check_names`` refuses them.
+        return list(specs)  # Two runs have one name: ``_declare_run`` handles them.
     return [*(spec for spec in specs if not isinstance(spec, Run)), *runs]
 
 
 def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yield the keys of ``after``, each behind those that it names, in their order where possible.
+    """Yield the keys of ``after``, each after the keys that it names.
 
-    A key that names itself is taken as if it did not. Keys in a circle are left out, and so are
-    those that lead into one.
+    The given order is kept where possible. A key that names itself is treated as if it did not.
+    Keys in a cycle are left out, and also keys that lead into a cycle.
     """
     left = {name: len(set(names) - {name}) for name, names in after.items()}
     behind: dict[str, list[str]] = {}
@@ -290,7 +290,7 @@ def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
-    """Return the runs of one command by the name that others follow: the run's or its array's."""
+    """Return the runs of one command by the name that other runs follow: a run's or an array's."""
     units: dict[str, list[Run]] = {}
     for spec in specs:
         if isinstance(spec, Run):
@@ -314,14 +314,17 @@ def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
 def _stated(run: Run) -> tuple[str, ...]:
     """Return the names that the document of ``run`` follows.
 
-    All tasks of an array have the same names.
+    All tasks of an array follow the same names.
     """
     follow = run.follow
     return () if follow is None else (*follow.after, *follow.after_any, *follow.after_task)
 
 
 def _check_follow(specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield circles of runs that follow each other; none that shares a run with one before it."""
+    """Yield a refusal for each cycle of runs that follow each other.
+
+    Cycles that share a run with an earlier cycle are left out.
+    """
     followed = _followed_units(_units(specs))
     own = {name for name, names in followed.items() if name in names}
     within = followed.keys() - (set(_ordered(followed)) - own)

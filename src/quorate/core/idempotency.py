@@ -1,7 +1,7 @@
 """Requests with an idempotency key: each is carried out once, however often it is sent.
 
 The record of the request is an event in the same block as its effects. So a repeated request is
-never carried out twice, not even when the service ended before it could respond.
+never carried out twice, even if the service ended before it could respond.
 """
 
 from __future__ import annotations

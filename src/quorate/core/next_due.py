@@ -1,4 +1,4 @@
-"""Due: when the next ``Tick`` is needed, if no command comes before."""
+"""Due: when the next ``Tick`` is needed if no command comes before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""A walk over the heap of holds ends after ``_LOOKED_MIN`` leases, or one in ``_LOOKED_PART``."""
+"""A walk over the heap of holds ends after ``_LOOKED_MIN`` leases and one in ``_LOOKED_PART``."""
 
 
 def next_due_ms(
@@ -34,13 +34,15 @@ def next_due_ms(
 ) -> int | None:
     """Return the first instant at which a ``Tick`` has something to do; None if it never will.
 
-    That is when the first hold must be renewed: with an executor one grace before the hold runs
-    out, so that a lease without a payer has ended in time. A lease that is ending makes nothing
-    due: its hold is examined at every decision, including the decision that confirms its end. Reads
-    only the top of the heap of holds, however many leases there are. Anything that a tick at
-    ``after_ms`` has handled is left out; a start that waits for something expected at exactly
-    ``after_ms`` is due right after it. The round of a pool in ``round_waits`` is not due before the
-    instant given there.
+    The first hold must then be renewed, or the plan needs a ``Tick`` (see ``_plan_due_ms``). With
+    an executor a hold is renewed one grace period before it runs out, so that a lease without a
+    payer has ended in time. A lease that is ending makes nothing due: its hold is examined at every
+    decision, including the decision that confirms its end.
+
+    Usually only the top of the heap of holds is read, however many leases there are. Anything that
+    a tick at ``after_ms`` has handled is left out. A start that waits for an event expected at
+    exactly ``after_ms`` is due right after it. The round of a pool in ``round_waits`` is not due
+    before the instant given there.
     """
     first_ms = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     least_ms = 0 if after_ms is None else after_ms + 1
@@ -58,7 +60,8 @@ def next_due_ms(
             return due_ms
         looked += 1
         if looked > _LOOKED_MIN and looked * _LOOKED_PART > len(heap):
-            # So many leases stop at once, as at the end of a round, that a scan of all is quicker.
+            # At the end of a round, for example, so many leases stop at once that a scan of all is
+            # quicker.
             return _least_due(view, heap, first_ms, has_executor=has_executor)
         for below in (2 * place + 1, 2 * place + 2):
             if below < len(heap):
@@ -84,21 +87,26 @@ def _least_due(
     return found
 
 
-def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - as its caller is asked
+def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - a parameter of its callers
     return lease.renew_ms if has_executor else lease.hold_ends_ms
 
 
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
     """Return the first instant at which the plan needs a ``Tick``; None if there is none.
 
-    These instants are: a reservation starts, a bundle has to make room for one, a recalled bundle
-    has to stop, a conflict is due, a follower fails, a pledge on a filled spare lapses, the
-    cooldown of a run that was cut by hand ends, an owner's use of a budget crosses a threshold, or
-    an owner's disruption account covers the conflict that a waiting run would call; while any run
-    waits, also: the next window opens, or the queue is to be planned again. A late reservation with
-    an open conflict waits for the conflict, whenever that can be settled.
+    These instants are:
+
+    - a reservation starts, or a bundle has to make room for one;
+    - a recalled bundle has to stop, or a conflict is due;
+    - a follower fails, or a pledge on a filled spare lapses;
+    - the cool-down of a run that was cut by hand ends;
+    - an owner's use of a budget crosses a threshold;
+    - an owner's disruption account covers the conflict that a waiting run would call;
+    - while any run waits: the next window opens, or the queue is to be planned again.
+
+    A late reservation with an open conflict waits until the conflict is settled.
     """
-    # A simulation comes here after every commit, and mostly there is none of these.
+    # A simulation calls this after every commit, and usually finds none of these instants.
     least_ms = 0 if after_ms is None else after_ms + 1
     dues: list[int] = []
     if view.reservations:
@@ -118,7 +126,7 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     if view.deferred:
         others.append(min(deferrals_due_ms(view, seen_ms), default=None))
     if view.pending:
-        others.append(view.next_opening_ms(seen_ms))  # It may be what a run waits for.
+        others.append(view.next_opening_ms(seen_ms))  # A run may wait for this window.
         others.append(replan_due_ms(view, seen_ms))
     dues.extend(due_ms for due_ms in others if due_ms is not None)
     return min(dues, default=None)
@@ -129,7 +137,8 @@ def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterato
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms < least_ms:
-            at_ms = record.planned_start_ms  # It was examined ahead; now it waits for its start.
-        # A late reservation waits while a conflict is open: its own, or an earlier one.
+            at_ms = record.planned_start_ms  # Examined ahead before; next at its start.
+        # A late reservation waits while a conflict is open: its own, or that of an earlier
+        # reservation.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
             yield max(at_ms, least_ms)

@@ -1,7 +1,8 @@
-"""Removal: carry out a ``Remove`` of a node, a pool or a budget that nothing running depends on.
+"""Removal: carry out a ``Remove`` of a node, a pool or a budget on which no running work depends.
 
-Waiting runs are planned again: a firm start that was to use the node or the budget moves, with the
-cause, as when the node is drained or the budget is replaced by one without its envelopes.
+Waiting runs are planned again. A firm start on the node, or paid by the budget, moves with a
+recorded cause, as if the node were drained or the budget were replaced by one without its
+envelopes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NAMES_SHOWN_MAX: Final = 5
 
 
 def remove(log: DecisionLog, command: Remove) -> Decision:
-    """Write the removal of the resource, or return a refusal for everything that depends on it."""
+    """Write the removal of the resource, or return a refusal for each thing that depends on it."""
     view, name = log.view, command.name
     if not _is_there(view, command):
         return Decision(refusals=(_unknown(command),))
@@ -71,7 +72,7 @@ def _unknown(command: Remove) -> Refusal:
 def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
     """Yield a refusal for the runs that have GPUs of the node, and for an unfinished wipe.
 
-    A filled spare is in use by the run that fills it, so its lease is among these.
+    The run that fills a spare uses it, so its lease counts here.
     """
     runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.node_leases.get(name, ()))
     if runs:
@@ -147,7 +148,7 @@ def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
 
 
 def _warnings(view: StateView, command: Remove) -> Iterator[str]:
-    """Yield a warning for everything else that changes with the removal."""
+    """Yield a warning for each further change that the removal causes."""
     name = command.name
     match command.kind:
         case Removable.NODE:
