@@ -295,7 +295,9 @@ def page(arms: Sequence[Arm], outcomes: Sequence[Outcome], jobs: int, gpus: int)
         ("the best lie that was tried", lambda arm: arm.lie),
     ]
     table = html_table(
-        ["", *(arm.name for arm in arms)], [[name, *map(told, arms)] for name, told in rows]
+        "What it costs and gives",
+        ["", *(arm.name for arm in arms)],
+        [[name, *map(told, arms)] for name, told in rows],
     )
     about = (
         f"{jobs} jobs on {gpus} GPUs, each owner may use all of them. Work checkpoints every ten "

@@ -47,7 +47,8 @@ h3 { font-size: 1em; margin: 0; } p { margin: 0.2em 0 0.6em; color: var(--dim); 
 .plots.large { grid-template-columns: repeat(auto-fill, minmax(min(100%, 48rem), 1fr)); }
 figure { margin: 0; min-width: 0; } figcaption p { font-size: 0.85em; }
 svg { display: block; width: 100%; height: auto; }
-svg text { font: 13px system-ui, sans-serif; fill: var(--ink); }
+svg text { font: 15px system-ui, sans-serif; fill: var(--ink); }
+@media (min-width: 62rem) { .large svg text { font-size: 11px; } }
 .grid { stroke: var(--rule); } .mark { stroke: var(--ink); stroke-width: 2; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .legend { display: flex; flex-wrap: wrap; gap: 0.2em 1.1em; list-style: none; padding: 0;
@@ -60,6 +61,7 @@ table { border-collapse: collapse; font-size: 0.9em; }
 th, td { padding: 0.25em 0.9em 0.25em 0; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--rule); }
 th:first-child, td:first-child, td.words { text-align: left; }
+th:first-child, td:first-child { position: sticky; left: 0; background: var(--paper); }
 @media (max-width: 32rem) { th, td { padding-right: 0.6em; }
   table { font-size: 0.8em; } }
 @media print { body { max-width: none; } figure { break-inside: avoid; } }
@@ -158,7 +160,9 @@ def _figures(every: Sequence[Metrics]) -> str:
         ("lotteries drawn", [str(each.draws) for each in every]),
     ]
     return html_table(
-        ["", *(each.name for each in every)], [[name, *cells] for name, cells in rows]
+        "Figures",
+        ["", *(each.name for each in every)],
+        [[name, *cells] for name, cells in rows],
     )
 
 
@@ -185,7 +189,8 @@ def _means(found: Comparison) -> str:
         [figure.title, *("-" if value is None else number(value) for value in values)]
         for figure, values in means_of(found)
     ]
-    return html_table([f"mean of {len(found.seeds)} seeds", *found.names], rows)
+    columns = [f"mean of {len(found.seeds)} seeds", *found.names]
+    return html_table("Comparison", columns, rows)
 
 
 def _comparison(found: Comparison) -> str:
@@ -203,15 +208,20 @@ def _comparison(found: Comparison) -> str:
     return (
         _grid(plots)
         + "<details><summary>Every difference</summary>"
-        + html_table(["figure", "difference", "95 % interval", "better"], rows)
+        + html_table("Every difference", ["figure", "difference", "95 % interval", "better"], rows)
         + "</details>"
     )
 
 
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of ``rows``, with every cell escaped."""
+def html_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of ``rows``, with every cell escaped.
+
+    A table wider than the screen scrolls inside itself. It can have the focus, because only then
+    keys scroll it; ``name`` is what screen readers say of it.
+    """
     head = "".join(f"<th>{escape(each)}</th>" for each in columns)
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f'<div class="wide"><table><tr>{head}</tr>\n{body}</table></div>\n'
+    scrolls = f'class="wide" tabindex="0" role="group" aria-label="{escape(name)}"'
+    return f"<div {scrolls}><table><tr>{head}</tr>\n{body}</table></div>\n"

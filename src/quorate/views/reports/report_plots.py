@@ -257,8 +257,8 @@ def comparison_plot(found: Comparison, first: str, second: str) -> Plot:
             rows.append((each, each.mean * scale, each.low * scale, each.high * scale))
     height = TOP + 24 * max(1, len(rows)) + BOTTOM
     most = min(200.0, max([1.0, *(abs(v) for _, *values in rows for v in values)]))
-    x = _beside_names(-most, most, left=176)
-    body = _bar_axis(x, height, f"difference in % of {first}")
+    x = _beside_names(-most, most, left=204)
+    body = _bar_axis(x, height, "difference in %")
     body.append(mark(x.at(0), TOP, height - BOTTOM, "no difference"))
     for row, (each, mean, low, high) in enumerate(rows):
         y = TOP + 24 * row + 12
@@ -276,7 +276,7 @@ def comparison_plot(found: Comparison, first: str, second: str) -> Plot:
     )
 
 
-def _beside_names(low: float, high: float, *, left: int = 132) -> Scale:
+def _beside_names(low: float, high: float, *, left: int = 152) -> Scale:
     """Return a horizontal scale that leaves room for names on its left."""
     wide = x_scale(low, high)
     return Scale(low=wide.low, high=wide.high, first=left, last=WIDTH - RIGHT)

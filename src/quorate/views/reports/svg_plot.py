@@ -2,7 +2,7 @@
 
 Colours are the variables ``--c0`` to ``--c7`` of the page, so that a plot suits the light and the
 dark theme. A drawing is 480 units wide: one fits the width of a phone, two or three fit side by
-side on a wide screen.
+side on a wide screen. Letters are 15 units high.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 WIDTH: Final = 480
 HEIGHT: Final = 290
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 64, 20, 12, 42
 COLOURS: Final = 8
 _STEPS: Final = (1, 2, 2.5, 5, 10)
 _DIGITS_MAX: Final = 1e6
@@ -31,8 +31,8 @@ _DURATIONS: Final = tuple(
     for count in counts
 )
 """Round durations in seconds, with their labels."""
-_APART: Final = 44
-"""How far the labels of two durations are apart at least."""
+_HALF_LETTER: Final = 4
+"""Half of the width of a letter, and the least distance of two labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +115,15 @@ def duration_ticks(scale: Scale) -> list[tuple[float, str]]:
     tens = [each for each in inside if each[1].split()[0].strip("0") == "1"]
     found: list[tuple[float, str]] = []
     for each in tens if len(tens) >= 3 else inside:  # noqa: PLR2004 - see above
-        if not found or abs(scale.at(each[0]) - scale.at(found[-1][0])) >= _APART:
+        if not found or _apart(scale, found[-1], each) >= _HALF_LETTER:
             found.append(each)
     return found or [(scale.low, f"{scale.low:.3g} s")]
+
+
+def _apart(scale: Scale, one: tuple[float, str], other: tuple[float, str]) -> float:
+    """Return how far the labels of two values are apart."""
+    middles = abs(scale.at(other[0]) - scale.at(one[0]))
+    return middles - _HALF_LETTER * (len(one[1]) + len(other[1]))
 
 
 def drawing(title: str, body: Sequence[str], height: int = HEIGHT) -> str:
