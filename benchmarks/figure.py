@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from time import process_time
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Better = Literal["more", "less"]
+_ADDITIONS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,14 @@ def cpu_s(work: Callable[[], object]) -> float:
     start = process_time()
     work()
     return process_time() - start
+
+
+def additions_ms() -> float:
+    """Return the CPU time that this machine takes for a million additions: a busy one is slower."""
+    total, start = 0, process_time()
+    for number in range(_ADDITIONS):
+        total += number
+    return 1_000 * (process_time() - start)
 
 
 def median_of(repeats: int, measure: Callable[[], float]) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from statistics import median
 from time import process_time
 
-from benchmarks.figure import Baseline, Effort, Figure
+from benchmarks.figure import Baseline, Effort, Figure, additions_ms
 from benchmarks.queues import Busy, busy
 from quorate.core.commands import Complete, Decision, Submit
 from quorate.core.explain.explanation import explain
@@ -90,7 +90,7 @@ def _completion(what: str, found: _Ends, target_ms: float) -> Figure:
             "starts": found.starts,
             "leases": len(found.world.state.leases),
             "firm": len(found.world.state.reservations),
-            "a million additions here, ms": _additions_ms(),
+            "a million additions here, ms": additions_ms(),
         },
     )
 
@@ -213,10 +213,3 @@ def _deep(effort: Effort) -> list[Figure]:
         target=50,
     )
     return [_completion("depth 100", found, 10), worst, walk]
-
-
-def _additions_ms() -> float:
-    began, total = process_time(), 0
-    for number in range(1_000_000):
-        total += number
-    return (process_time() - began) * 1_000
