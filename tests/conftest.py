@@ -35,7 +35,7 @@ settings.load_profile(_PROFILE)
 _HERE: Final = Path(__file__).parent
 _TOGETHER: Final = ("kubernetes", "etcd")
 """The folders whose files share a server: one process has it, and no test waits for another's."""
-_ALONE: Final = frozenset({"tests/etcd/test_faults.py", "tests/etcd/test_daemon_faults.py"})
+_ALONE: Final = frozenset({"tests/etcd/test_faults.py"})
 """Files of those folders that have servers of their own, and wait for minutes: they begin first."""
 _LONGEST_FIRST: Final = (
     *_TOGETHER,

@@ -24,6 +24,7 @@ from quorate.model.events import Event
 from quorate.testing.client_history import Operation, check_history
 from quorate.testing.memory_engines import HandClock
 from tests.etcd.fault_cluster import MEMBERS, Cluster
+from tests.etcd.fault_proxy import Links
 from tests.etcd.fault_schedule import Fault, Kind, schedule
 
 
@@ -53,6 +54,14 @@ class Machines(Protocol):
 
     def start_all(self) -> None:
         """Start all of them again."""
+        ...
+
+
+class Clients(Machines, Protocol):
+    """Programs that use etcd, each with a clock of its own."""
+
+    def set_ahead(self, name: str, ahead_ms: int) -> None:
+        """Have the clock of ``name`` be so far ahead of the machine's from now on."""
         ...
 
 
@@ -97,15 +106,13 @@ FORMS = [
 
 
 def play(
-    seed: int, form: Form, cluster: Cluster, clients: Machines, wait_recorded: Callable[[], None]
+    seed: int, form: Form, cluster: Cluster, clients: Clients, wait_recorded: Callable[[], None]
 ) -> int:
     """Carry out the schedule of ``seed``; return how many faults there were.
 
     ``wait_recorded`` returns when something is recorded that was asked for after it was called.
     """
-    faults = schedule(
-        seed, members=len(cluster.names), writers=len(clients.names), kinds=form.kinds
-    )
+    faults = schedule(seed, members=cluster.names, clients=clients.names, kinds=form.kinds)
     began_s = time.monotonic()
     for number, fault in enumerate(faults):
         if number >= form.faults_max or time.monotonic() - began_s > form.for_s:
@@ -118,12 +125,11 @@ def play(
     raise AssertionError("a schedule has no end")
 
 
-def carry_out(fault: Fault, cluster: Cluster, clients: Machines) -> None:
+def carry_out(fault: Fault, cluster: Cluster, clients: Clients) -> None:
     """Do what ``fault`` says, wait for as long as it says, and undo it."""
     end_s = time.monotonic() + fault.for_s
     links = cluster.links
-    is_member = fault.machine.startswith("m")
-    machines: Machines = cluster if is_member else clients
+    machines: Machines = cluster if fault.machine in cluster.names else clients
     match fault.kind:
         case Kind.KILL:
             machines.kill(fault.machine)
@@ -134,27 +140,43 @@ def carry_out(fault: Fault, cluster: Cluster, clients: Machines) -> None:
             wait_until(end_s)
             machines.go_on(fault.machine)
         case Kind.RESTART_ALL:
-            for each in (clients, cluster):
-                for name in each.names:
-                    each.kill(name)
+            _kill_all(clients)
+            _kill_all(cluster)
             wait_until(end_s)
             cluster.start_all()
             clients.start_all()
+        case Kind.CLOCK:
+            _set_clocks(fault, clients)
+            wait_until(end_s)
         case Kind.SLOW:
             links.slow(fault.links, fault.delay_s)
             wait_until(end_s)
         case Kind.FLAP:
-            while time.monotonic() < end_s:
-                links.cut(fault.links)
-                wait_until(time.monotonic() + fault.delay_s)
-                links.mend(fault.links)
-                links.reset(fault.links)
-                wait_until(time.monotonic() + fault.delay_s)
+            _flap(fault, links, end_s)
         case Kind.CUT | Kind.CUT_THERE | Kind.CUT_BACK:
             there = fault.kind is not Kind.CUT_BACK
             links.cut(fault.links, there=there, back=fault.kind is not Kind.CUT_THERE)
             wait_until(end_s)
     links.mend()
+
+
+def _set_clocks(fault: Fault, clients: Clients) -> None:
+    for name, ahead_ms in fault.clocks:
+        clients.set_ahead(name, ahead_ms)
+
+
+def _kill_all(machines: Machines) -> None:
+    for name in machines.names:
+        machines.kill(name)
+
+
+def _flap(fault: Fault, links: Links, end_s: float) -> None:
+    while time.monotonic() < end_s:
+        links.cut(fault.links)
+        wait_until(time.monotonic() + fault.delay_s)
+        links.mend(fault.links)
+        links.reset(fault.links)
+        wait_until(time.monotonic() + fault.delay_s)
 
 
 def wait_until(end_s: float) -> None:

@@ -1,6 +1,6 @@
 """What fails, one after the other: a schedule that follows from its seed alone.
 
-Machines are members of etcd (``m0`` ...) and writers (``w0`` ...). One machine fails at a time,
+Machines are members of etcd and programs that use it, its clients. One machine fails at a time,
 unless everything does; so with three members the ledger goes on, and what goes on can go wrong.
 """
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 from typing import Final
+
+from tests.etcd.stepped_clock import AHEAD_MS_MAX
 
 
 class Kind(Enum):
@@ -24,11 +26,12 @@ class Kind(Enum):
     CUT_BACK = "cut the links from their target to their source"
     SLOW = "slow links"
     FLAP = "cut, mend, and reset the links again and again"
+    CLOCK = "set the clocks of all clients, and leave them so"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault for ``for_s``: of one machine, or of ``links`` (source, target).
+    """One fault for ``for_s``: of one machine, of ``links`` (source, target), or of all ``clocks``.
 
     It comes ``after_s`` after the one before. After some, ``is_got_over``, the next one waits until
     something is recorded again; the others come upon what has not recovered.
@@ -41,6 +44,8 @@ class Fault:
     machine: str = ""
     links: tuple[tuple[str, str], ...] = ()
     delay_s: float = 0.0
+    clocks: tuple[tuple[str, int], ...] = ()
+    """The clients, and how many milliseconds the clock of each is ahead from then on."""
 
 
 _LINK_KINDS: Final = (Kind.CUT, Kind.CUT_THERE, Kind.CUT_BACK, Kind.SLOW, Kind.FLAP)
@@ -49,12 +54,10 @@ _LONG_KINDS: Final = (Kind.PAUSE, Kind.CUT, Kind.CUT_THERE, Kind.CUT_BACK)
 
 
 def schedule(
-    seed: int, *, members: int, writers: int, kinds: Sequence[Kind] = tuple(Kind)
+    seed: int, *, members: Sequence[str], clients: Sequence[str], kinds: Sequence[Kind]
 ) -> Iterator[Fault]:
     """Yield faults without end; each of ``kinds`` comes in turn."""
     chance = Random(seed)
-    names = [f"m{number}" for number in range(members)]
-    clients = [f"w{number}" for number in range(writers)]
     left: list[Kind] = []
     while True:
         if not left:
@@ -62,21 +65,28 @@ def schedule(
             chance.shuffle(left)
         kind = left.pop()
         is_all = kind is Kind.RESTART_ALL
-        lasts_s = 0.3 + chance.random() * (4.0 if kind in _LONG_KINDS else 1.0 if is_all else 2.0)
+        is_of_clocks = kind is Kind.CLOCK
+        is_short = is_all or is_of_clocks
+        lasts_s = 0.3 + chance.random() * (4.0 if kind in _LONG_KINDS else 1.0 if is_short else 2.0)
         is_of_links = kind in _LINK_KINDS
         yield Fault(
             kind=kind,
             after_s=chance.random(),
             for_s=lasts_s,
             is_got_over=chance.random() < 0.5,
-            machine="" if is_all or is_of_links else chance.choice([*names, *clients]),
-            links=_some_links(chance, names, clients) if is_of_links else (),
+            machine="" if is_short or is_of_links else chance.choice([*members, *clients]),
+            links=_some_links(chance, members, clients) if is_of_links else (),
             delay_s=0.02 + chance.random() / 4,
+            clocks=_stepped(chance, clients) if is_of_clocks else (),
         )
 
 
+def _stepped(chance: Random, clients: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, chance.randint(-AHEAD_MS_MAX, AHEAD_MS_MAX)) for name in clients)
+
+
 def _some_links(
-    chance: Random, members: list[str], clients: list[str]
+    chance: Random, members: Sequence[str], clients: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
     """Return the links of one machine: with other members, with clients, or with all of them."""
     if chance.random() < 0.3:

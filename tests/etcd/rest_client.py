@@ -24,9 +24,8 @@ from quorate.testing.client_history import (
     Written,
 )
 from tests.bounds import WAIT_S
-from tests.etcd.fault_writer import pick, spec_of
+from tests.etcd.fault_world import pick, tree_of
 from tests.service.program import client
-from tests.service.worlds import run_tree
 
 ANSWER_S: Final = 15.0
 """How long a client waits for an answer."""
@@ -45,12 +44,6 @@ _LAST: Final = 50
 _OVER: Final = ("Completed", "Cancelled", "Failed")
 
 
-def drawn_tree(run: str, nonce: str) -> dict[str, Any]:
-    """Return the document of a run whose owner and size follow from its name."""
-    spec = spec_of(run, nonce)
-    return run_tree(run, spec.owner, spec.gpus, nonce=nonce, onQuota=spec.on_quota.value)
-
-
 class RestClient:
     """Asks one service after the other, on a thread of its own, until it is stopped.
 
@@ -67,7 +60,7 @@ class RestClient:
         *,
         answer_s: float = ANSWER_S,
         next_s: float = NEXT_S,
-        tree_of: Callable[[str, str], dict[str, Any]] = drawn_tree,
+        tree_of: Callable[[str, str], dict[str, Any]] = tree_of,
     ) -> None:
         self.name = name
         self.operations: list[Operation] = []

@@ -25,12 +25,33 @@ def answer(context: AnyContext | CallerContext, operation: Operation, asked: Str
 
     Watches are not answered here: see ``following.py``.
     """
-    found = ordered(context, operation, asked)
+    found = ordered_at_end(context, operation, asked)
     if isinstance(found, Order):
         assert isinstance(context, RequestContext), operation
         again = partial(order_again, context, operation, asked)
         return carry_out(context, found, again, dry_run=getattr(asked, DRY_RUN))
     return found
+
+
+def ordered_at_end(
+    context: AnyContext | CallerContext, operation: Operation, asked: Struct
+) -> Answer | Order:
+    """Return what ``ordered`` returns; a command is refused only at the end of the ledger.
+
+    Another writer may have recorded, and acknowledged, something that allows the command: a run
+    that does not exist here yet can be cancelled there.
+    """
+    is_dry_run = getattr(asked, DRY_RUN, False)
+    while True:
+        try:
+            return ordered(context, operation, asked)
+        except CommandError:
+            if operation.effect is not Effect.WRITE or is_dry_run:
+                raise
+            assert isinstance(context, RequestContext), operation
+            if not context.engine.is_shared or not context.engine.follow():
+                raise
+            context.notes.clear()
 
 
 def order_again(context: RequestContext, operation: Operation, asked: Struct) -> Order:

@@ -15,7 +15,7 @@ from quorate.loop.commit_types import Asked, Made, Receipt
 from quorate.loop.engine import Engine
 from quorate.model.specs import Run
 from quorate.operations.answer_types import Answer, Order
-from quorate.operations.answering import order_again, ordered
+from quorate.operations.answering import order_again, ordered_at_end
 from quorate.operations.batch_bounds import too_long
 from quorate.operations.caller import Caller
 from quorate.operations.execute import recorded_answer
@@ -59,8 +59,8 @@ def answer_together(
     effect.
     """
     assert len(askings) <= GROUP_MAX, len(askings)
-    orders = [_order(asking) for asking in askings]
-    head = engine.head
+    # An order is refused only at the end of the ledger, so making one may move the head.
+    orders = [(_order(asking), engine.head) for asking in askings]
     wanted = [
         Asked(
             order.command,
@@ -68,12 +68,12 @@ def answer_together(
             asking.context.go_on,
             Made(head, partial(_command, asking)),
         )
-        for asking, order in zip(askings, orders, strict=True)
+        for asking, (order, head) in zip(askings, orders, strict=True)
         if isinstance(order, Order)
     ]
     receipts = iter(carried_out(engine, wanted, go_on))
     found: list[Answer | Exception] = []
-    for asking, order in zip(askings, orders, strict=True):
+    for asking, (order, _) in zip(askings, orders, strict=True):
         if not isinstance(order, Order):
             found.append(order)
             continue
@@ -89,7 +89,7 @@ def answer_together(
 
 def _order(asking: Asking) -> Order | Exception:
     try:
-        found = ordered(asking.context, asking.operation, asking.asked)
+        found = ordered_at_end(asking.context, asking.operation, asking.asked)
         assert isinstance(found, Order), asking
         command = plain(found.command)
         assert isinstance(command, Submit) or (

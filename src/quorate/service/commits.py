@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
+from threading import Thread
 from time import monotonic, perf_counter
 from typing import Final
 
@@ -18,7 +20,28 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 CHECK_S: Final = 1.0
-"""How often, while commits fail, the service checks whether the disk accepts writes again."""
+"""How often, while commits fail, the service checks whether the store accepts writes again."""
+CHECKING_S: Final = 0.1
+"""How often the ledger thread looks whether a check has ended."""
+
+
+class _Checking(Thread):
+    """Calls ``check_writable`` once, while commits fail because of ``trouble``."""
+
+    def __init__(self, check_writable: Callable[[], None], trouble: str) -> None:
+        # The program does not wait for it when it ends: it changes nothing.
+        super().__init__(name="check-writable", daemon=True)
+        self._check_writable = check_writable
+        self.trouble = trouble
+        self.is_writable = False
+
+    def run(self) -> None:
+        """Check, and keep the result."""
+        try:
+            self._check_writable()
+            self.is_writable = True
+        except QuorateError as error:
+            _LOG.debug("the store still accepts no writes: %s", error)
 
 
 class CommitHealth:
@@ -26,17 +49,19 @@ class CommitHealth:
 
     A load balancer sends nothing to a service that is not ready, so no commit would show that it
     has recovered. So ``check_writable`` is called instead; it raises a ``QuorateError`` while the
-    disk accepts no writes.
+    store accepts no writes. A store on other machines may keep it waiting, so it runs on a thread
+    of its own.
     """
 
     def __init__(self, check_writable: Callable[[], None] | None = None) -> None:
         self._check_writable = check_writable
+        self._checking: _Checking | None = None
         self._next_s = 0.0
         self._head: Head | None = None
         self.trouble = ""
 
     def begin(self) -> None:
-        """Check whether the disk accepts writes when the service starts, before any commit."""
+        """Check whether the store accepts writes when the service starts, before any commit."""
         if self._check_writable is None:
             return
         try:
@@ -78,21 +103,27 @@ class CommitHealth:
         self.trouble = ""
 
     def wait_s(self) -> float:
-        """Return how long until the next check."""
+        """Return how long until the next check, or until the present one is looked at."""
+        if self._checking is not None:
+            return CHECKING_S if self._checking.is_alive() else 0.0
         if not self.trouble or self._check_writable is None:
-            return float("inf")
+            return inf
         return max(0.0, self._next_s - monotonic())
 
     def check(self) -> None:
-        """Check whether the disk accepts writes again, if a check is due."""
-        if self._check_writable is None or self.wait_s() > 0:
+        """Begin a check whether the store accepts writes again, or look at its result, if due."""
+        checking = self._checking
+        if self.wait_s() > 0:
             return
-        self._next_s = monotonic() + CHECK_S
-        try:
-            self._check_writable()
-        except QuorateError:
+        if checking is not None:
+            self._checking, self._next_s = None, monotonic() + CHECK_S
+            # A commit that has failed since it began is newer.
+            if checking.is_writable and checking.trouble is self.trouble:
+                self.worked()
             return
-        self.worked()
+        assert self._check_writable is not None, "else none is due"
+        self._checking = _Checking(self._check_writable, self.trouble)
+        self._checking.start()
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ from quorate.service.http.accepting import Connections
 from quorate.service.http.body_reader import BodyReader
 from quorate.service.limits.overload_limit import Admission
 from quorate.service.metrics.registry import Metrics, service_metrics
-from quorate.service.other_writers import HeadWatch, OtherWriters
+from quorate.service.other_writers import HeadLook, HeadWatch, OtherWriters
 from quorate.service.queued_answers import (
     Response,
     asking_of,
@@ -60,6 +60,7 @@ from quorate.service.queued_answers import (
     response_of,
     within_cpu,
 )
+from quorate.service.quorum.head_looks import HeadLooks
 from quorate.service.quorum.leader_role import (
     CandidateAddress,
     ExecutorSupply,
@@ -86,12 +87,8 @@ SUBMITS_CPU_S_MAX: Final = 0.25
 """
 LARGE_CPU_S_MAX: Final = 2.0
 """How much CPU time deciding one large request may take; a slower one is refused."""
-SETTLED_S_MAX: Final = 1.0
-"""How long a leader's answer to a read waits until etcd confirms the block that it shows."""
-UNSETTLED: Final = (
-    "etcd has not confirmed yet what this answer would show; ask again in a moment, or ask another "
-    "service"
-)
+CONFIRMED_S_MAX: Final = 1.0
+"""How long a read of a leader waits until the state has all that etcd had when the read began."""
 NOT_LEADING: Final = "this service does not lead"
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger thread may take to finish its work and close the ledger."""
@@ -144,6 +141,7 @@ class LedgerThread:
         self._role: LeaderRole | None = None
         self._read_s = 0.0
         self._others: OtherWriters | None = None
+        self._looks = HeadLooks()
         self._stopped: Callable[[], str] = lambda: ""
         self._opening = opening
         self._name = name
@@ -159,10 +157,10 @@ class LedgerThread:
         self._reading = reading
         self._ledger = ledger
         self._readers: ReaderPools | None = None
-        self._commits = CommitHealth(check_writable)
         # The blocks that all watchers share; for the ledger thread only.
         self._recent: Recent | None = None
         self._line = Line(waiting_max)
+        self._commits = CommitHealth(check_writable)
         self._watchdog = Watchdog()
         self._thread: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -304,6 +302,26 @@ class LedgerThread:
         """When the state last had all events of the ledger: now, while this service leads."""
         return self._read_s if self.is_led and not self.held_term else monotonic()
 
+    async def is_confirmed(self) -> bool:
+        """Return whether the state has everything that was recorded before this call.
+
+        A leader asks etcd where the ledger ends, because programs beside the services may append
+        to it. False if etcd does not answer, or if this service follows.
+        """
+        if not self.is_led:
+            return True
+        watch = None if self._others is None else self._others.watch
+        if watch is None or not self.held_term:
+            return False
+        end_s = monotonic() + CONFIRMED_S_MAX
+        seq = await self._looks.end(watch, CONFIRMED_S_MAX)
+        return seq is not None and await self.reached(seq, end_s - monotonic())
+
+    @property
+    def read_s(self) -> float:
+        """When an answer of the store last showed that the state has all events of the ledger."""
+        return self._read_s
+
     @property
     def held_term(self) -> int:
         """The term in which this service leads now; 0 if it does not, or is the only service.
@@ -360,28 +378,13 @@ class LedgerThread:
             # The answer includes all acknowledged changes: the sequence is read before any answer
             # is given.
             question = Question(caller, operation, asked, form, self.recorded_seq)
-            return await self._read(question, place)
+            return await self._readers.ask(question, place)
         queued = QueuedRequest(self._future(), None, caller, operation, asked, form)
         is_submit = form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked)
         if not is_submit:
             queued.do = lambda engine: self._answer(engine, queued)
         self._line.put(queued)
         found: Reply = await queued.done
-        return found
-
-    async def _read(self, question: Question, place: Place) -> Reply:
-        """Return the answer of a reader; raises ``CommandError`` if it refuses the request.
-
-        A leader's reader may have read a block whose append is not confirmed yet. Its answer waits
-        for the confirmation: otherwise the next read, by a slower reader, could show an older
-        state.
-        """
-        assert self._readers is not None, "asked where there are readers"
-        found, seq = await self._readers.ask(question, place)
-        if self.is_led and self.held_term and not await self.reached(seq, SETTLED_S_MAX):
-            raise unavailable(UNSETTLED)
-        if isinstance(found, CommandError):
-            raise found
         return found
 
     async def run(self, do: Callable[[Engine], T]) -> T:
@@ -504,7 +507,11 @@ class LedgerThread:
         store = engine.store
         if self._role is None or not isinstance(store, LedStore):
             return None
-        return HeadWatch(store, engine.head.seq, read_s, self._line.wake)
+
+        def on_look(look: HeadLook) -> None:
+            self._tell(self._looks.came, look)
+
+        return HeadWatch(store, engine.head.seq, read_s, self._line.wake, on_look)
 
     def _settle_role(self, engine: Engine, chores: Timers) -> None:
         """Take or leave the leadership, and notify the event loop."""

@@ -49,13 +49,23 @@ class HeadLook:
 class HeadWatch:
     """Knows the end of a log, from a watch and from reads; calls ``wake`` when either has news.
 
-    ``look`` is replaced, never changed, so that other threads may read it.
+    ``look`` is replaced, never changed, so that other threads may read it. ``on_look`` gets each
+    one.
     """
 
-    def __init__(self, store: LedStore, seq: int, read_s: float, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: LedStore,
+        seq: int,
+        read_s: float,
+        wake: Callable[[], None],
+        on_look: Callable[[HeadLook], None],
+    ) -> None:
         self._store = store
         self._wake = wake
+        self._on_look = on_look
         self._closing = Event()
+        self._is_due = Event()
         self._watched_seq = seq
         self.look = HeadLook(seq, read_s)
         self._threads = [
@@ -70,9 +80,14 @@ class HeadWatch:
         """The last event that is known to be recorded."""
         return max(self._watched_seq, self.look.seq)
 
+    def look_now(self) -> None:
+        """Have the head read at once; any thread may call it."""
+        self._is_due.set()
+
     def close(self) -> None:
         """Stop watching; return when both threads have ended."""
         self._closing.set()
+        self._is_due.set()
         for thread in self._threads:
             thread.join()
 
@@ -89,7 +104,12 @@ class HeadWatch:
                 self._wake()
 
     def _look_on(self) -> None:
-        while not self._closing.wait(FOLLOW_S):
+        while True:
+            self._is_due.wait(FOLLOW_S)
+            if self._closing.is_set():
+                return
+            # Before the read: a request for a look that comes later needs another one.
+            self._is_due.clear()
             asked_s = monotonic()
             try:
                 seq = self._store.look_at_head(within_s=LOOK_S).seq
@@ -97,6 +117,7 @@ class HeadWatch:
                 self.look = HeadLook(self.look.seq, self.look.asked_s, str(error))
             else:
                 self.look = HeadLook(seq, asked_s)
+            self._on_look(self.look)
             self._wake()
 
 
@@ -108,7 +129,7 @@ class OtherWriters:
 
     def __init__(self, engine: Engine, read_s: float, watch: HeadWatch | None = None) -> None:
         self._engine = engine
-        self._watch = watch
+        self.watch = watch
         self._taken = None if watch is None else watch.look
         self._next_s = 0.0
         self.read_s = read_s
@@ -117,7 +138,7 @@ class OtherWriters:
     @property
     def away(self) -> str:
         """Why the store did not answer the last read; empty if it did. Any thread may ask."""
-        return "" if self._watch is None else self._watch.look.trouble
+        return "" if self.watch is None else self.watch.look.trouble
 
     @property
     def has_all_there_is(self) -> bool:
@@ -128,8 +149,8 @@ class OtherWriters:
         """Return how long until the next read is due; a watch wakes the thread when it is."""
         if not self._engine.is_shared:
             return inf
-        if self._watch is not None:
-            has_news = self._watch.look is not self._taken or self._is_behind()
+        if self.watch is not None:
+            has_news = self.watch.look is not self._taken or self._is_behind()
             return 0.0 if has_news else inf
         return max(0.0, self._next_s - monotonic())
 
@@ -137,7 +158,7 @@ class OtherWriters:
         """Apply blocks of other services, if a read is due; return whether there were any."""
         if self.wait_s() > 0:
             return False
-        watch = self._watch
+        watch = self.watch
         if watch is None:
             return self._followed()
         look = self._taken = watch.look
@@ -153,12 +174,12 @@ class OtherWriters:
 
     def close(self) -> None:
         """Stop watching the head."""
-        if self._watch is not None:
-            self._watch.close()
+        if self.watch is not None:
+            self.watch.close()
 
     def _is_behind(self) -> bool:
         """Return whether there are unread events and the store can be reached."""
-        watch = self._watch
+        watch = self.watch
         is_known = watch is not None and watch.seq > self._engine.head.seq
         return is_known and not self.away and not self.trouble
 

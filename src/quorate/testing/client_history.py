@@ -9,10 +9,10 @@ got one. ``check_history`` returns everything that no order explains:
   have been carried out at any later instant, or never);
 - an acknowledged write is in the ledger once, at the sequence that the client got, and the ledger
   has no submission or cancellation that no client sent;
-- a request that was sent after another one was answered has a higher sequence, and a read has seen
-  all writes that were answered before it was sent. A read that may lag is at least as new as
-  every answer that the same client received before it sent the read. Either shows the run as
-  the ledger has it at the sequence that it names, or at a later one.
+- a write that was sent after another request was answered has a higher sequence. A read has seen
+  all that was acknowledged, or shown by a read that may not lag, before it was sent; a read that
+  may lag is at least as new as every answer that the same client received before it sent the read.
+  Either shows the run as the ledger has it at the sequence that it names, or at a later one.
 
 ``check_orders`` does the same for an executor: orders of an older term are never obeyed after those
 of a newer one, and a lease is started at most once. Quotas and slots in every prefix of the ledger
@@ -359,13 +359,16 @@ def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
         for number, each in enumerate(operations)
         if each.answered is not None
     )
-    known, at = 0, 0
+    # What reads that may lag have shown is recorded, but need not be acknowledged yet.
+    recorded, known, at = 0, 0, 0
     own: dict[str, int] = {}
     for each in sorted((operations[number] for _, number in answered), key=lambda one: one.sent):
         while answered[at][0] < each.sent:
             before = operations[answered[at][1]]
             seq = 0 if before.answer is None else before.answer.seq or 0
-            known = max(known, seq)
+            recorded = max(recorded, seq)
+            if before.request != Read(may_lag=True):
+                known = max(known, seq)
             own[before.client] = max(own.get(before.client, 0), seq)
             at += 1
         match each.request, each.answer:
@@ -373,8 +376,8 @@ def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
                 least = own.get(each.client, 0) if may_lag else known
                 if seq < least:
                     yield f"{_told(each)} is as of {seq}, and {least} had been answered before"
-            case _, Written(seq=int(seq)) if seq <= known:
-                yield f"{_told(each)} has sequence {seq}, and {known} had been answered before"
+            case _, Written(seq=int(seq)) if seq <= recorded:
+                yield f"{_told(each)} has sequence {seq}, and {recorded} had been answered before"
             case _:
                 continue
 

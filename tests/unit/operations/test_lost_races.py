@@ -13,13 +13,14 @@ from quorate.core.commands import Apply, Command, IssueToken, RevokeToken, Submi
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.model.specs import Node, Owner
+from quorate.model.state.records import Phase
 from quorate.operations.answer_types import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
 from quorate.operations.group_commit import Asking, answer_together
 from quorate.operations.request_context import RequestContext
 from quorate.operations.resources.resource_operations import PatchDocument
-from quorate.operations.resources.run_operations import SubmitRun
+from quorate.operations.resources.run_operations import CancelRun, SubmitRun
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine
@@ -68,13 +69,13 @@ class World:
     def ask(self, caller: Caller, operation: str, asked: Any) -> Answer:
         return answer(RequestContext(self.engine, caller), OPERATIONS[operation], asked)
 
-    def submitting(self, name: str, caller: Caller = ALICE) -> Asking:
+    def submitting(self, name: str, caller: Caller = ALICE, owner: str = "team") -> Asking:
         request = SubmitRun(
             document={
                 "apiVersion": "quorate.dev/v1",
                 "kind": "Run",
                 "metadata": {"name": name},
-                "spec": {"owner": "team", "resources": {"gpuType": "H100", "totalGPUs": 4}},
+                "spec": {"owner": owner, "resources": {"gpuType": "H100", "totalGPUs": 4}},
             }
         )
         return Asking(RequestContext(self.engine, caller), OPERATIONS["submit-run"], request)
@@ -150,3 +151,44 @@ def test_run_that_another_writer_has_submitted_meanwhile_is_decided_on(world: Wo
     (found,) = answer_together(world.engine, [world.submitting("r1")])
     assert isinstance(found, Answer)
     assert not world.engine.view.runs["r1"].leases
+
+
+def test_cancellation_of_a_run_that_another_writer_has_submitted_is_carried_out(
+    world: World,
+) -> None:
+    world.other.execute(Submit(run("r9", 4)), actor="root")
+    assert "r9" not in world.engine.view.runs
+    world.ask(ADMIN, "cancel-run", CancelRun(run="r9"))
+    assert world.engine.view.runs["r9"].phase is Phase.CANCELLED
+
+
+def test_version_that_another_writer_has_written_is_accepted(world: World) -> None:
+    other = RequestContext(world.other, ADMIN)
+    patched = PatchDocument(name="a0000", assignments=("metadata.labels.rack=r1",))
+    answer(other, OPERATIONS["patch-node"], patched)
+    shown = answer(other, OPERATIONS["get-node"], OPERATIONS["get-node"].takes(name="a0000"))
+    again = ("metadata.labels.rack=r2",)
+    world.ask(
+        ADMIN,
+        "patch-node",
+        PatchDocument(name="a0000", assignments=again, if_match=shown.etag),
+    )
+    assert node(world).rack == "r2"
+
+
+def test_request_before_one_that_is_refused_holds_at_the_end_of_the_ledger_too(
+    world: World,
+) -> None:
+    world.other.execute(RevokeToken(HERS, "lost"), actor="root")
+    askings = [world.submitting("r1"), world.submitting("r2", owner="other")]
+    first, second = answer_together(world.engine, askings)
+    assert isinstance(first, CommandError)
+    assert first.fault == UNAUTHENTICATED
+    assert isinstance(second, CommandError)
+    assert not world.engine.view.runs
+
+
+def test_request_that_is_refused_at_the_end_of_the_ledger_stays_refused(world: World) -> None:
+    with pytest.raises(CommandError) as refused:
+        world.ask(ADMIN, "cancel-run", CancelRun(run="nobody"))
+    assert refused.value.fault == "unknown-name"

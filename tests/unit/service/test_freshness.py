@@ -43,6 +43,12 @@ def test_follower_says_how_old_its_state_was_when_the_answer_began() -> None:
     assert int(said[LAG_MS]) >= AGO_S * 1_000
 
 
+def test_read_of_a_leader_that_etcd_has_not_confirmed_says_how_old_it_may_be() -> None:
+    known = Played(held_term=3, read_s=monotonic() - AGO_S)
+    said = dict(freshness(known, begun(known, is_confirmed=False), is_order=False))
+    assert int(said[LAG_MS]) >= AGO_S * 1_000
+
+
 def test_order_includes_what_it_has_recorded() -> None:
     known = Played(held_term=3)
     before = begun(known)

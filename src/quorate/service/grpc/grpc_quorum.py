@@ -39,7 +39,7 @@ from quorate.service.quorum.forwarding import (
     wait_for_sequence,
     while_it_leads,
 )
-from quorate.service.quorum.freshness import Begun, begun, freshness
+from quorate.service.quorum.freshness import Begun, begun, confirmed, freshness
 from quorate.service.quorum.leader_trust import LeaderTrust
 from quorate.service.request_queue import unavailable
 
@@ -64,9 +64,10 @@ class GrpcQuorum:
         for least in call.metadata(MIN_SEQUENCE):
             await wait_for_sequence(self.ledger_thread, least)
 
-    def begun(self) -> Begun:
-        """Return the freshness of the state before an answer is made."""
-        return begun(self.ledger_thread)
+    async def begun(self, operation: Operation, asked: Struct) -> Begun:
+        """Return the freshness of the state before ``asked`` is answered."""
+        is_confirmed = await confirmed(self.ledger_thread, operation, asked)
+        return begun(self.ledger_thread, is_confirmed=is_confirmed)
 
     def said(self, operation: Operation, asked: Struct, before: Begun) -> Metadata:
         """Return the metadata on the age of an answer; ``before`` is the freshness at its start."""

@@ -253,7 +253,7 @@ class GrpcServer:
                         )
                         context.set_trailing_metadata(trailing)
                         return answer
-                before = None if quorum is None else quorum.begun()
+                before = None if quorum is None else await quorum.begun(method.operation, asked)
                 is_written = is_for_writer(method.operation, asked)
                 try:
                     with self._admission.taken(caller) if is_written else nullcontext():

@@ -42,7 +42,7 @@ from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.metrics.registry import CONTENT_TYPE
 from quorate.service.problem_json import problem, problem_of
 from quorate.service.quorum.forwarding import MIN_SEQUENCE, wait_for_sequence
-from quorate.service.quorum.freshness import begun, freshness, standing_tree
+from quorate.service.quorum.freshness import begun, confirmed, freshness, standing_tree
 from quorate.service.reply import Form, Reply, to_json
 from quorate.service.request_log import handled
 from quorate.service.web.browser_session import authorization_of
@@ -242,7 +242,8 @@ class _Asked:
             await watchers.serve(scope, (caller, operation, asked), headers, (receive, send))
             return
         is_written = is_for_writer(operation, asked)
-        before = begun(ledger_thread)
+        is_confirmed = await confirmed(ledger_thread, operation, asked)
+        before = begun(ledger_thread, is_confirmed=is_confirmed)
         arrived(scope)
         is_read = operation.effect is Effect.READ or is_dry_run(asked)
         try:

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
+from msgspec import Struct
+
+from quorate.operations.answered_by import Place, place_of
+from quorate.operations.operation import Operation
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.quorum.forwarding import LAG_MS, SEQUENCE
 
@@ -31,6 +35,11 @@ class KnownState(Protocol):
         ...
 
     @property
+    def read_s(self) -> float:
+        """When an answer of the store last showed that the state has all events of the ledger."""
+        ...
+
+    @property
     def held_term(self) -> int:
         """The term in which the service holds the leader's lease now; 0 if it does not."""
         ...
@@ -45,7 +54,8 @@ class KnownState(Protocol):
 class Begun:
     """The freshness of an answer at its beginning: complete up to ``seq`` at ``whole_s``.
 
-    ``term`` is the term in which the service led then, by its lease; 0 if it did not lead.
+    ``term`` is the term in which the service led then, by its lease; 0 if it did not lead, or if
+    the answer is a read and etcd did not confirm that the state is complete.
     """
 
     seq: int
@@ -53,17 +63,31 @@ class Begun:
     term: int
 
 
-def begun(known: KnownState) -> Begun:
-    """Return the present freshness, for an answer that is about to be made."""
+def begun(known: KnownState, *, is_confirmed: bool = True) -> Begun:
+    """Return the present freshness, for an answer that is about to be made.
+
+    Of a read, ``is_confirmed`` says whether the state has all that was recorded when it arrived.
+    """
+    if not is_confirmed:
+        return Begun(seq=known.recorded_seq, whole_s=known.read_s, term=0)
     return Begun(seq=known.recorded_seq, whole_s=known.whole_s, term=known.held_term)
+
+
+async def confirmed(ledger_thread: LedgerThread, operation: Operation, asked: Struct) -> bool:
+    """Return whether the answer to ``asked`` needs no confirmation by etcd, or once it has it.
+
+    A command needs none: it is recorded, or refused, at the end of the ledger.
+    """
+    is_read = place_of(operation, asked) not in (Place.AT_ONCE, Place.WRITER)
+    return not is_read or await ledger_thread.is_confirmed()
 
 
 def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple[str, str]]:
     """Return the headers on the age of an answer that was begun at ``before``.
 
-    The answer may lag, unless this service has led since ``before``: then its data is no older than
-    the request, because no other service can have acknowledged a command meanwhile. A read includes
-    all events recorded before it began; a command includes its own events.
+    The answer may lag, unless this service has led since ``before`` and, for a read, etcd has
+    confirmed the state: then its data is no older than the request. A read includes all events
+    recorded before it began; a command includes its own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term

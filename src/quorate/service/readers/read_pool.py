@@ -53,11 +53,6 @@ T = TypeVar("T")
 class AnyReader(Protocol):
     """Answers reads, for one thread at a time."""
 
-    @property
-    def seq(self) -> int:
-        """The last event of the state that the last answer was made from; 0 without a state."""
-        ...
-
     def reply(self, question: Question) -> Reply:
         """Return the answer; raises ``CommandError`` if the request is refused."""
         ...

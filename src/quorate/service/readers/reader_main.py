@@ -242,8 +242,7 @@ def answer_questions(service: MessageSocket) -> None:
             sent = pickle.loads(service.receive())  # noqa: S301 - from the service itself
             assert isinstance(sent, SentQuestion), sent
             clock.sent_ms = sent.now_ms
-            found = _answered(reader, sent)
-            service.send(pickle.dumps((found, reader.seq)))
+            service.send(pickle.dumps(_answered(reader, sent)))
         except (EOFError, OSError):
             return
 

@@ -10,7 +10,6 @@ from quorate.service.readers.read_pool import AnyReader, ReadPool
 from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
 from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
 from quorate.service.reply import Form, Reply
-from quorate.views.exits import CommandError
 
 PART_BYTES: Final = 64 * 1024
 """The size of one part of a long answer, after which other requests are answered."""
@@ -34,15 +33,15 @@ class ReaderPools:
         self._pages.close()
         self._streams.close()
 
-    async def ask(self, question: Question, place: Place) -> tuple[Reply | CommandError, int]:
-        """Return the answer of a reader or its refusal, and the last event that it may show.
+    async def ask(self, question: Question, place: Place) -> Reply:
+        """Return the answer of a reader.
 
-        Raises ``CommandError`` if no reader is free.
+        Raises ``CommandError`` if the reader refuses the request, or if no reader is free.
         """
         room = self._streams if question.form is Form.LINES else self._pages
         return await room.ask(
             question.caller,
-            lambda reader: _answered(reader, question),
+            lambda reader: reader.reply(question),
             is_long=place is not Place.PAGE,
             is_apart=question.operation.is_apart,
         )
@@ -50,15 +49,6 @@ class ReaderPools:
     async def part_of(self, lines: Iterator[str]) -> bytes:
         """Return the next part of a long answer; empty at its end."""
         return await self._streams.run(lambda _: next_part(lines), goes_on=True)
-
-
-def _answered(reader: AnyReader, question: Question) -> tuple[Reply | CommandError, int]:
-    found: Reply | CommandError
-    try:
-        found = reader.reply(question)
-    except CommandError as refusal:
-        found = refusal
-    return found, reader.seq
 
 
 def _maker(config: ReaderConfig, ledger: str | None) -> Callable[[], AnyReader]:

@@ -94,7 +94,6 @@ class RemoteReader:
         # Held while the process is started or asked.
         self._in_use = Lock()
         self._is_closed = False
-        self.seq = 0
 
     def reply(self, question: Question) -> Reply:
         """Return the answer; raises ``CommandError`` if the request is refused."""
@@ -110,7 +109,7 @@ class RemoteReader:
         )
         data = pickle.dumps(sent)
         with self._in_use:
-            found, self.seq = self._asked(data, cpu_s_max)
+            found = self._asked(data, cpu_s_max)
         if isinstance(found, Exception):
             raise found
         assert isinstance(found, Reply), found
@@ -146,8 +145,8 @@ class RemoteReader:
             # The thread that waits for its answer reads the end of the socket, and closes it.
             self._server.end(process.number)
 
-    def _asked(self, data: bytes, cpu_s_max: float) -> tuple[object, int]:
-        """Return the answer or its error, and the last event of the state that it is from."""
+    def _asked(self, data: bytes, cpu_s_max: float) -> object:
+        """Return the answer or its error."""
         for _ in range(STARTS_MAX):
             if self._is_closed:
                 break
@@ -160,17 +159,17 @@ class RemoteReader:
             try:
                 messages.send(data, within_s=end_s - monotonic())
                 answer = messages.receive(within_s=max(0.0, end_s - monotonic()))
-                found: tuple[object, int] = pickle.loads(answer)  # noqa: S301 - from our process
+                found: object = pickle.loads(answer)  # noqa: S301 - from our process
             except TimeoutError:
                 self._end()
-                return too_long(cpu_s_max), 0
+                return too_long(cpu_s_max)
             except (EOFError, OSError) as error:
                 self._log(error)
                 self._end()
             else:
                 return found
         ended = "the readers have ended; ask again in a moment"
-        return CommandError(Exit.UNUSABLE, ended, fault=UNAVAILABLE), 0
+        return CommandError(Exit.UNUSABLE, ended, fault=UNAVAILABLE)
 
     def _running(self) -> MessageSocket:
         """Return the socket of a process that accepts questions."""

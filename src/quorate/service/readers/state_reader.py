@@ -83,11 +83,6 @@ class Reader:
         self._opened_seq = 0
         self._instant: tuple[int, Instant] | None = None
 
-    @property
-    def seq(self) -> int:
-        """The last event of the state that the last answer was made from; 0 without a state."""
-        return 0 if self._engine is None else self._engine.head.seq
-
     def reply(self, question: Question) -> Reply:
         """Return the answer; raises ``CommandError`` if the request is refused."""
         context = self.context(question.caller, question.operation, question.seq)

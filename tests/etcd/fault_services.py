@@ -1,8 +1,8 @@
-"""Three services and four clients over members of etcd, while machines and links fail.
+"""Services of one ledger, and clients that ask any of them by REST.
 
-As in ``test_faults.py``, but the clients ask services by REST: any of them; one leads, and the
-others forward to it. What a service answers is true, also where it was paused, cut off or killed
-meanwhile, and a read that does not say that it lags has seen all that was acknowledged before.
+One service leads, and the others forward to it. What a service answers is true, also where it was
+paused, cut off or killed meanwhile, and a read that does not say that it lags has seen all that was
+acknowledged before.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ import shutil
 import signal
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Lock, Thread
-
-import pytest
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.cli.creation import create_ledger
@@ -25,11 +22,10 @@ from quorate.testing.client_history import Operation
 from tests.bounds import WAIT_S, until
 from tests.etcd import daemons
 from tests.etcd.daemons import SECRETS, Daemon
-from tests.etcd.fault_cluster import Cluster, faulty_cluster
-from tests.etcd.fault_play import FORMS, Form, assert_sound, play
-from tests.etcd.fault_writer import OWNERS
-from tests.etcd.history_file import counts_of
+from tests.etcd.fault_cluster import Cluster
+from tests.etcd.fault_schedulers import ledger_url
 from tests.etcd.rest_client import RestClient
+from tests.etcd.stepped_clock import AHEAD_FILE, CODE, set_ahead
 from tests.etcd_server import pause
 from tests.service.program import START_S, client, reserved_port
 
@@ -38,24 +34,24 @@ CLIENTS = 4
 
 
 class Services:
-    """Services ``w0`` to ``w2`` of one ledger, at addresses that stay the same.
+    """Services ``s0`` to ``s2`` of one ledger, at addresses that stay the same.
 
     One that could not start because etcd did not answer is started again, as its unit says.
     """
 
     def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack) -> None:
-        self.names: Sequence[str] = [f"w{at}" for at in range(SERVICES)]
+        self.names: Sequence[str] = [f"s{at}" for at in range(SERVICES)]
         self._all: dict[str, Daemon] = {}
-        archive = folder / "archive"
         for name in self.names:
             own = folder / name
             own.mkdir()
-            url = f"etcd://{cluster.endpoints_for(name)}/d?local={own / 'ledger'}"
+            url = ledger_url(cluster.endpoints_for(name), folder, f"{name}/ledger")
             listen = f"127.0.0.1:{stack.enter_context(reserved_port())}"
-            daemon = Daemon(name, own, f"{url}&archive={archive}", ("--listen", listen))
+            words = ("--listen", listen)
+            daemon = Daemon(name, own, url, words, code=CODE)
             daemon.address = f"http://{listen}"
             self._all[name] = daemon
-        self.url = f"etcd://{cluster.endpoints}/d?local={folder / 'test'}&archive={archive}"
+        self.url = ledger_url(cluster.endpoints, folder, "test")
         self.token = ""
         self._turn = Lock()
         self._ending = Event()
@@ -108,6 +104,9 @@ class Services:
         served = self._all[name].program
         assert served is not None, name
         return served.process
+
+    def set_ahead(self, name: str, ahead_ms: int) -> None:
+        set_ahead(self._all[name].folder / AHEAD_FILE, ahead_ms)
 
     def kill(self, name: str) -> None:
         with self._turn:
@@ -199,59 +198,3 @@ class Clients:
 
     def operations(self) -> list[Operation]:
         return [each for some in self._all for each in some.operations]
-
-
-def documents() -> list[dict[str, object]]:
-    """Return a small fleet, and owners whose quotas are soon reached."""
-    labels = {"region": "r", "cluster": "c", "fabric.domain": "A"}
-    node = {"flavor": "H100", "gpus": 8}
-    found = [_document("Node", f"n{number}", node, labels) for number in range(8)]
-    for owner in OWNERS:
-        nodes, runs = owner.quota.nodes_max, owner.quota.concurrent_runs_max
-        quota = {"maxNodes": nodes} if runs is None else {"maxConcurrentRuns": runs}
-        spec = {"parents": list(owner.parents), "quota": quota}
-        found.append(_document("Owner", owner.name, spec))
-        envelope = {
-            "name": "all",
-            "flavor": "H100",
-            "selector": {"region": "*"},
-            "concurrency": 500,
-            "start": "2020-01-01T00:00:00Z",
-            "end": "2040-01-01T00:00:00Z",
-        }
-        budget = {"owner": owner.name, "envelopes": [envelope]}
-        found.append(_document("Budget", owner.name, budget))
-    return found
-
-
-def _document(
-    kind: str, name: str, spec: Mapping[str, object], labels: dict[str, str] | None = None
-) -> dict[str, object]:
-    metadata = {"name": name} | ({"labels": labels} if labels else {})
-    return {"apiVersion": "quorate.dev/v1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(2_400)
-@pytest.mark.parametrize("form", FORMS)
-def test_services_answer_truly_while_machines_and_links_fail(
-    etcd_program: Path, tmp_path: Path, form: Form
-) -> None:
-    seed = form.chosen_seed()
-    print(f"QUORATE_FAULT_SEED={seed}")  # noqa: T201 - shown when it fails
-    with faulty_cluster(etcd_program, tmp_path, form.members) as cluster, ExitStack() as stack:
-        services = Services(cluster, tmp_path, stack)
-        stack.callback(services.close)
-        services.begin()
-        services.apply(documents())
-        clients = Clients(services, seed, form.next_s)
-        with clients.asking():
-            clients.wait_recorded()
-            faults = play(seed, form, cluster, services, lambda: clients.wait_recorded(fewest=1))
-            services.wait_agreed()
-            clients.wait_recorded()
-        services.end()
-        counts: Counter[str] = counts_of(clients.operations())
-        print(f"{faults} faults; answers: {dict(counts)}")  # noqa: T201
-        assert_sound(services.url, clients.operations())
-    assert counts["done"] >= 2 * CLIENTS

@@ -1,13 +1,13 @@
-"""A scheduler of its own in a process of its own, over a ledger in etcd, until it is told to end.
+"""The scheduler of one pool in a process of its own, over a ledger in etcd, until SIGTERM.
 
-    python fault_writer.py URL HISTORY CLIENT SEED PAUSE BUG-FILE
+    python fault_scheduler.py URL HISTORY CLIENT SEED PAUSE BUG-FILE CLOCK-FILE POOL
 
-It asks its engine to submit, cancel and read runs that other schedulers ask about too, and writes
-down every request and answer. Between two requests it pauses for so many seconds. It has the bug
-that the file names from when the file is there: a bug that breaks the ledger before every scheduler
-has begun would keep the last ones from ever being answered. Its clock is
-wrong by up to an hour, and steps now and then. An error that is not one of the store's ends it, and
-then the test fails.
+It asks its engine to submit runs of its pool, and to cancel and read runs of all pools, which other
+programs ask about too. It writes down every request and answer, and pauses for so many seconds
+between two requests. It has the bug that BUG-FILE names from when the file is there: a bug that
+breaks the ledger before every scheduler has begun would keep the last ones from ever being
+answered. CLOCK-FILE says how far its clock is ahead. An error that is not one of the store's ends
+it, and then the test fails.
 """
 
 from __future__ import annotations
@@ -28,48 +28,15 @@ from quorate.adapters.etcd.etcd_requests import Txn, TxnAnswer
 from quorate.adapters.stores.store_etcd import EtcdStore
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
-from quorate.model.amounts import HOUR_MS
-from quorate.model.specs import OnQuota, Owner, Quota, Run
 from quorate.ports.errors import CorruptLedgerError, StoreError, UnsureAppendError
-from quorate.testing.builders import NOW_MS, run
-from quorate.testing.client_history import (
-    Cancel,
-    Found,
-    Read,
-    Request,
-    Submit,
-    Verdict,
-    Written,
-)
+from quorate.testing.client_history import Found, Read, Request, Verdict, Written
+from tests.etcd.fault_world import pick, spec_of
 from tests.etcd.history_file import HistoryFile
+from tests.etcd.stepped_clock import SteppedClock
 from tests.oracles.engine_client import ask
 
-ERA_S: Final = 2.0
-"""How long the schedulers ask about the same runs."""
-RUNS: Final = 8
 SEGMENT_BYTES: Final = 20_000
 SNAPSHOT_EVENTS: Final = 150
-OWNERS: Final = (
-    Owner(name="science", quota=Quota(nodes_max=5)),
-    Owner(name="physics", parents=("science",), quota=Quota(concurrent_runs_max=2)),
-    Owner(name="chem", parents=("science",), quota=Quota(nodes_max=2)),
-)
-
-
-class SteppingClock:
-    """A clock that is wrong, and steps."""
-
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
-        self._ahead_ms = 0
-        self.step()
-
-    def step(self) -> None:
-        """Be wrong by something else from now on."""
-        self._ahead_ms = self._chance.randrange(-HOUR_MS, HOUR_MS)
-
-    def now_ms(self) -> int:
-        return NOW_MS + int(time.monotonic() * 1_000) % (24 * HOUR_MS) + self._ahead_ms
 
 
 @dataclass
@@ -81,37 +48,10 @@ class _Ending:
         self.is_asked = True
 
 
-def spec_of(name: str, nonce: str) -> Run:
-    """Return the run ``name`` as the client with ``nonce`` submits it."""
-    chance = Random(name)
-    return run(
-        name,
-        chance.choice((1, 2, 4, 8, 16)),
-        chance.choice(("physics", "chem")),
-        nonce=nonce,
-        on_quota=chance.choice(list(OnQuota)),
-        expected_duration_ms=HOUR_MS,
-    )
-
-
-def pick(chance: Random, nonce: str) -> tuple[str, Request]:
-    """Return what is asked next, about which run: mostly one of this era."""
-    era = int(time.monotonic() / ERA_S) - (chance.random() < 0.2)
-    kind = chance.random()
-    requests: tuple[tuple[float, Request], ...] = (
-        (0.35, Submit(nonce)),
-        (0.65, Cancel()),
-        (0.9, Read()),
-        (1.0, Read(may_lag=True)),
-    )
-    request = next(each for most, each in requests if kind < most)
-    return f"e{era}-{chance.randrange(RUNS)}", request
-
-
 class Scheduler:
     """One engine, opened again whenever it is of no more use."""
 
-    def __init__(self, address: EtcdAddress, clock: SteppingClock, bug_file: Path) -> None:
+    def __init__(self, address: EtcdAddress, clock: SteppedClock, bug_file: Path) -> None:
         self._address, self._clock, self._bug_file = address, clock, bug_file
         self._bug = ""
         self._engine: Engine | None = None
@@ -184,17 +124,15 @@ class _Careless:
 
 
 def main(words: Sequence[str]) -> None:
-    url, history, client, seed, next_s, bug_file = words
+    url, history, client, seed, next_s, bug_file, clock_file, pool = words
     ending = _Ending()
     signal.signal(signal.SIGTERM, ending.ask)
     chance = Random(f"{seed} {client}")
-    clock = SteppingClock(chance)
+    clock = SteppedClock(Path(clock_file))
     scheduler = Scheduler(parse_address(url.removeprefix("etcd:")), clock, Path(bug_file))
     with HistoryFile(Path(history), client) as file:
         while not ending.is_asked:
-            if chance.random() < 0.01:
-                clock.step()
-            name, request = pick(chance, client)
+            name, request = pick(chance, client, int(pool))
             file.sent(name, request)
             answer = scheduler.answer(name, client, request)
             if answer is not None:

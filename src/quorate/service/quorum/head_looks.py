@@ -1,0 +1,47 @@
+"""Where the ledger ends, for reads that must have everything that was recorded before they began.
+
+A leader records all commands that services forward to it. But a command with the ledger's URL, or a
+scheduler with an engine of its own, appends to the same ledger. So a read of a leader asks etcd for
+the end of the ledger first; reads that wait at the same time share one request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+from quorate.service.other_writers import HeadLook, HeadWatch
+
+
+class HeadLooks:
+    """The looks of a ``HeadWatch`` at the end of the ledger; for the event loop."""
+
+    def __init__(self) -> None:
+        self._look: HeadLook | None = None
+        self._came = asyncio.Event()
+
+    def came(self, look: HeadLook) -> None:
+        """Wake the reads that wait for ``look``."""
+        self._look = look
+        came, self._came = self._came, asyncio.Event()
+        came.set()
+
+    async def end(self, watch: HeadWatch, within_s: float) -> int | None:
+        """Return the last event of the ledger as of now, or later; None if etcd does not answer."""
+        asked_s = monotonic()
+        if watch.look.trouble:
+            # The watch tries again by itself; a read does not wait for that.
+            return None
+        watch.look_now()
+        try:
+            async with asyncio.timeout(within_s):
+                while True:
+                    await self._came.wait()
+                    look = self._look
+                    assert look is not None, "just came"
+                    if look.trouble:
+                        return None
+                    if look.asked_s >= asked_s:
+                        return look.seq
+        except TimeoutError:
+            return None
