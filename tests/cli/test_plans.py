@@ -630,7 +630,11 @@ def test_room_made_by_hand_is_declared_one_notice_ahead(crowded: Shell) -> None:
         ("flavor=A100,cluster=c1", 1, "no A100 in cluster 'c1'; there are: c2"),
         ("cap=rai/all", 1, "there is no cap 'rai/all'; there are: none"),
         ("cap=rai/all,flavor=H100", 2, "cap already selects the GPUs; remove flavor"),
-        ("flavor=H100", 1, "ending all that may be ended for H100 in pool default leaves 1 of 1"),
+        (
+            "flavor=H100",
+            1,
+            "ending all work that may be ended for H100 in pool default leaves 1 of 1",
+        ),
     ],
 )
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["", "dry"])

@@ -165,7 +165,8 @@ def _warnings(view: StateView, command: Remove) -> Iterator[str]:
                 if any(share.payer in keys for share in record.payers)
             )
             if promised:
-                yield f"firm starts that it was to pay for are planned anew: {_listed(promised)}"
+                starts = _listed(promised)
+                yield f"firm starts that the budget was to pay for are planned again: {starts}"
             if any(view.envelopes[key].committed_gpu_ms for key in keys):
                 yield "its payments stay recorded"
         case _:

@@ -1,4 +1,4 @@
-"""Units: all amounts in the core are integers: GPUs, milliseconds and GPU-milliseconds."""
+"""Units: the core counts in whole GPUs, milliseconds and GPU-milliseconds."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 HOLD_QUANTUM_MS: Final = 15 * MINUTE_MS
-"""The least a start holds, and the step by which a hold is extended: docs/design/calculus.md."""
+"""The least that a start holds, and the step by which a hold grows: docs/design/calculus.md."""
 
 GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
 """How long a run may take to checkpoint unless it states a time."""
 
-# Bounds of what a document may ask for. They keep every product of two amounts inside a signed
-# 64-bit integer, which is what the stored form holds: 2**20 GPUs x 200 years < 2**63 GPU-ms.
+# Bounds of the values in documents. With them every product of two amounts fits into a signed
+# 64-bit integer, as the stored form requires: 2**20 GPUs x 200 years < 2**63 GPU-ms.
 GPUS_PER_NODE_MAX: Final = 64
 GPUS_MAX: Final = 1_048_576
 STEPS_MAX: Final = 128
-"""Into how many steps above its minimum a malleable run may be cut."""
+"""The most steps above its minimum that a malleable run may have."""
 GROUPS_MAX: Final = 4_096
-"""Into how many groups a run may be cut; each has a lease of its own."""
+"""The most groups that a run may have; each has a lease of its own."""
 FLAVORS_MAX: Final = 16
 """How many flavors a run may name; a start is searched with each of them."""
 RATES_MAX: Final = 64
 """For how many flavors a run may declare its rate."""
 UPSTREAMS_MAX: Final = 1_000
-"""How many runs a run may follow, as many as one request may submit."""
+"""How many runs a run may follow: as many as one request may submit."""
 SPONSORS_MAX: Final = 100
-"""How many sponsors a run may name; each of their envelopes is examined."""
+"""How many sponsors a run may name; every envelope of each sponsor is examined."""
 DURATION_MS_MAX: Final = 366 * 10 * DAY_MS
 TIME_MS_MIN: Final = 0
 TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z
@@ -49,14 +49,14 @@ def hours_text(gpu_ms: int, *, up: bool = False) -> str:
 
 
 def fits_double(amount: Decimal) -> bool:
-    """Return whether a double, written out as short as possible, is exactly ``amount``."""
+    """Return whether the shortest decimal form of some double is exactly ``amount``."""
     return amount.is_finite() and Decimal(repr(float(amount))) == amount
 
 
 def parts_that_add_up(parts: Sequence[int], unit: int) -> list[int]:
     """Return ``parts`` rounded to whole multiples of ``unit`` that add up to their rounded sum.
 
-    Each part is rounded down; the missing units go to the parts that lost most by rounding.
+    Each part is rounded down; the missing multiples go to the parts that lost most by rounding.
     """
     shown = [part - part % unit for part in parts]
     missing = (nearest(sum(parts), unit) - sum(shown)) // unit

@@ -13,16 +13,16 @@ _SENTENCES: Final = {
     MoveCode.NODE_LOST: "{objects} failed",
     MoveCode.NODE_DRAINED: "{objects} drained",
     MoveCode.NODES_CHANGED: "the nodes of {objects} changed",
-    MoveCode.BUDGET_CHANGED: "{objects} changed, or closed by then",
+    MoveCode.BUDGET_CHANGED: "{objects} changed, or is closed by then",
     MoveCode.CAP_CHANGED: "{objects} changed",
     MoveCode.OWNER_MOVED: "the parents of {objects} changed",
     MoveCode.QUOTA_CHANGED: "the quota of {objects} changed",
     MoveCode.POOL_CHANGED: "{objects} changed",
     MoveCode.CONFLICT_CLEARING: "{objects} makes room for the start",
     MoveCode.CONFLICT_CALLED_OFF: "no conflict: {note}",
-    MoveCode.CONFLICT_NO_HEADROOM: "no conflict: its owner's hard quota is what it waits for",
+    MoveCode.CONFLICT_NO_HEADROOM: "no conflict: it waits for its owner's hard quota",
     MoveCode.CONFLICT_BARRED: (
-        "no conflict: its owner had a run end that had just started at others' cost"
+        "no conflict: a run of its owner that a conflict had started ended too soon"
     ),
     MoveCode.CONFLICT_COOL_DOWN: "no conflict: it was itself cut within the cool-down",
     MoveCode.CONFLICT_UNSTARTED: "no conflict: its last start was refused after it had its GPUs",
@@ -34,9 +34,9 @@ _SENTENCES: Final = {
         "no conflict: its owner has used its budget, or would exceed its target share"
     ),
     MoveCode.CONFLICT_NOT_NEEDED: "no conflict: none is needed",
-    MoveCode.CONFLICT_NO_ROOM: "no conflict: no conflict would make room now",
-    MoveCode.CONFLICT_NO_LOTTERY: "no conflict: the ledger has no lottery left to draw by",
-    MoveCode.LOANS_RECALLED: "what its owner lent to {objects} is recalled for it",
+    MoveCode.CONFLICT_NO_ROOM: "no conflict: none would make room now",
+    MoveCode.CONFLICT_NO_LOTTERY: "no conflict: the ledger's lottery chain is used up",
+    MoveCode.LOANS_RECALLED: "loans from its owner to {objects} are recalled for it",
     MoveCode.FOUND_AGAIN: "the run has a planned start again",
     MoveCode.AS_RECORDED: "{note}",
 }
@@ -56,10 +56,10 @@ _OF_ROUNDS: Final = {
     RoundCode.LEFT_OUT: "{runs} left out ({note})",
     RoundCode.UNSOLVED: "{note}",
     RoundCode.UNFINISHED: (
-        "{runs} might have more: how much takes {policy} too long to compute, or is lost in "
+        "{runs} might get more: {policy} takes too long to compute how much, or loses it in "
         "rounding; the runs share the rest by weight"
     ),
-    RoundCode.DEADLINES_MISSED: "{policy} cannot keep the deadlines of {runs} beside the others",
+    RoundCode.DEADLINES_MISSED: "{policy} cannot keep the deadlines of {runs}",
     RoundCode.NOTHING_RUNS: "no run can start, or no envelope pays for one",
     RoundCode.NOT_CHOSEN: (
         "the round could not be chosen: a bug in Quorate, which the service's log describes"
@@ -79,7 +79,7 @@ def cause_text(cause: MoveCause | None) -> str:
 def round_text(shared: RoundShared) -> str:
     """Return the causes of a round as a sentence without a full stop; empty if there are none.
 
-    It names no run and no owner, so that every owner in the pool may read it.
+    The sentence names no run and no owner, so that every owner in the pool may read it.
     """
     texts = "; ".join(_round_cause_text(cause) for cause in shared.causes)
     has_own = all(cause.policy in ("", shared.policy) for cause in shared.causes)

@@ -1,4 +1,4 @@
-"""Words: enumerated strings of documents, events and responses; and counts with nouns."""
+"""Words: enumerated strings of documents, events and responses; counts with their nouns."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from enum import StrEnum
 class Word(StrEnum):
     """A ``StrEnum`` with the hash function of ``str``, which is C rather than Python code.
 
-    These words are keys in the state's inner loops: a replay hashes them millions of times.
+    These words are keys in the inner loops of the state, and a replay hashes them millions of
+    times.
     """
 
     __hash__ = str.__hash__
 
 
 def counted(count: int, noun: str) -> str:
-    """Return ``count`` with its noun, which is plural unless it is one: ``1 GPU``, ``2 GPUs``."""
+    """Return ``count`` with its noun: ``1 GPU``, ``2 GPUs``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,9 +1,9 @@
-"""The facts a ledger holds, in the past tense.
+"""The events of a ledger, as facts in the past tense.
 
-A tag names a shape for ever: a new shape is a new version with an upcaster in ``ledger/codec.py``.
-Fields are stored by position, so the order here is part of the format. ``at_ms`` is the ledger's
-time of the fact; a fact that took effect earlier says so in a field of its own (``start_ms``,
-``end_ms``), which is what accounting uses.
+A tag names a shape for ever; a new shape is a new version with an upcaster in ``ledger/codec.py``.
+Fields are stored by position, so their order here is part of the format. ``at_ms`` is the ledger's
+time of the fact. A fact that took effect earlier states that instant in a field of its own
+(``start_ms``, ``end_ms``), and accounting uses that field.
 """
 
 from __future__ import annotations
@@ -86,8 +86,9 @@ class NodeStatus(Word):
 class ReservationStatus(Word):
     """The status of a reservation.
 
-    A deferred reservation could not start when it was due and has a new start; a blocked one has
-    none until something changes; a clearing one waits for the leases that were stopped for it.
+    A deferred reservation could not start when it was due, and has a new start. A blocked
+    reservation has no start until something changes. A clearing reservation waits for leases that
+    were stopped for it.
     """
 
     PLANNED = "Planned"
@@ -112,7 +113,7 @@ class ConflictCause(Word):
 
 
 class ConflictOutcome(Word):
-    """The result of a conflict. Nothing is cut unless it is cleared."""
+    """The result of a conflict. Only a cleared conflict cuts work."""
 
     CLEARED = "Cleared"
     NOT_NEEDED = "NotNeeded"
@@ -120,7 +121,7 @@ class ConflictOutcome(Word):
 
 
 class CutStep(Word):
-    """The steps of making room, in their order; the lottery is the last one."""
+    """The steps by which a conflict makes room, in order; the lottery is the last one."""
 
     BACKFILL = "Backfill"
     SPARE = "Spare"
@@ -130,7 +131,7 @@ class CutStep(Word):
 
 
 class TokenRole(Word):
-    """The most that a caller with an access token may do."""
+    """The role of an access token, which limits what its caller may do."""
 
     ADMIN = "admin"
     TENANT_ADMIN = "tenant-admin"
@@ -144,7 +145,7 @@ class Part(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields
 
 
 class Share(Part, frozen=True):
-    """``gpus`` of a planned start, each to be held for ``hold_ms`` on ``payer``."""
+    """``gpus`` of a planned start that ``payer`` pays for; each is held for ``hold_ms``."""
 
     payer: EnvelopeId
     tier: Tier
@@ -183,7 +184,7 @@ class Token(Part, frozen=True):
 
 
 class Cut(Part, frozen=True):
-    """A bundle (or its spares) that makes room, and the leases that end with it."""
+    """A bundle that ends to make room (or whose spares end), and the leases that end with it."""
 
     step: CutStep
     run: str
@@ -193,7 +194,7 @@ class Cut(Part, frozen=True):
 
 
 class DrawnToken(Part, frozen=True):
-    """One draw, in its order; a spared run was drawn, was not needed, and continues."""
+    """One draw of a lottery. A spared run was drawn but not needed, and continues."""
 
     owner: str
     run: str
@@ -224,11 +225,11 @@ class Allowance(Part, frozen=True):
 
 
 class RoundShare(Part, frozen=True):
-    """The share of one run of its pool, flavor by flavor in the order of the round's.
+    """The share of one run of its pool, with one entry for each flavor of the round.
 
-    ``shares_ppm`` are parts of its time, ``rates`` the rates they were computed from: millionths of
-    a step per second of the whole run. Bit n of ``measured`` says that rate n is measured, not
-    declared.
+    ``shares_ppm`` are parts of the run's time. ``rates`` are the rates from which the shares were
+    computed, in millionths of a step per second of the whole run. Bit n of ``measured`` is set if
+    rate n is measured, not declared.
     """
 
     run: str
@@ -238,10 +239,10 @@ class RoundShare(Part, frozen=True):
 
 
 class RoundGrant(Part, frozen=True):
-    """GPUs of ``flavor`` for a run and, if the two share them, its ``partner``, for one round.
+    """GPUs of ``flavor`` for a run and, if two runs share them, its ``partner``, for one round.
 
-    If it ``stays``, the run keeps its lease. ``nodes`` is how many GPUs of which nodes were meant
-    for it, so that all chosen runs have room; empty if any nodes will do.
+    If it ``stays``, the run keeps its lease. ``nodes`` is how many GPUs of which nodes are meant
+    for the run, so that all chosen runs have room. It is empty if any nodes will do.
     """
 
     run: str
@@ -254,7 +255,7 @@ class RoundGrant(Part, frozen=True):
 class StepCount(Part, frozen=True):
     """A run did ``steps`` more in ``ran_ms`` on ``flavor``.
 
-    ``flavor`` is empty if it ran on several.
+    ``flavor`` is empty if the run used several flavors.
     """
 
     run: str
@@ -285,10 +286,10 @@ class LotteryCommitted(Fact, frozen=True, tag="lottery-committed/1"):
 
 
 class LotterySealed(Fact, frozen=True, tag="lottery-sealed/1"):
-    """A chain's secret was recorded, encrypted, for machines that hold the ledger's signing key.
+    """The encrypted secret of a chain was recorded; the ledger's signing key decrypts it.
 
-    ``commitment`` is link 0 of ``length``, in hex: of the present chain, or of the next one, which
-    serves when the present one is used up.
+    ``commitment`` is link 0 of ``length``, in hex, of the present chain or of the next chain. The
+    next chain is used once the present one is used up.
     """
 
     commitment: str
@@ -323,7 +324,7 @@ class NodeMarked(Fact, frozen=True, tag="node-marked/1"):
 
 
 class NodeRemoved(Fact, frozen=True, tag="node-removed/1"):
-    """A node left the fleet; it had no lease, and was not kept for a claim."""
+    """A node left the fleet; it had no lease, and no claim kept it."""
 
     node: str
     reason: str = ""
@@ -346,7 +347,7 @@ class NodesClaimed(Fact, frozen=True, tag="nodes-claimed/1"):
 
 
 class NodeWiped(Fact, frozen=True, tag="node-wiped/1"):
-    """A node was wiped after ``claim``; or the wipe failed, and no run may use it."""
+    """A node was wiped after ``claim``, or the wipe failed and no run may use the node."""
 
     node: str
     claim: str
@@ -371,7 +372,7 @@ class OwnerRemoved(Fact, frozen=True, tag="owner-removed/1"):
 class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
     """An owner has used ``percent`` of a soft budget.
 
-    If not ``is_above``, its use has fallen clearly below that again.
+    If not ``is_above``, the owner's use has fallen clearly below ``percent`` again.
     """
 
     owner: str
@@ -383,8 +384,9 @@ class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
 class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
     """An accounting system reported an owner's hours left, which replace the ledger's own figure.
 
-    They count until the next report, or ``budget-fell-back``. None if the report has no such hours.
-    ``resource`` is the resource there that the owner is linked to; empty in older ledgers.
+    The hours count until the next report, or until ``budget-fell-back``. A field is None if the
+    report has no such hours. ``resource`` is the resource of the accounting system that the owner
+    is linked to; it is empty in older ledgers.
     """
 
     owner: str
@@ -397,8 +399,8 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
 class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
     """The ledger's own figures count for an owner: no accounting system reports its budget.
 
-    ``is_linked``: the accounting system does not answer. Otherwise: the owner was unlinked.
-    ``resource`` is as in ``BudgetReported``; empty if the owner is linked to none.
+    ``is_linked`` is true if the accounting system does not answer, and false if the owner was
+    unlinked. ``resource`` is as in ``BudgetReported``, and empty if the owner is linked to none.
     """
 
     owner: str
@@ -415,7 +417,7 @@ class BudgetApplied(Fact, frozen=True, tag="budget-applied/1"):
 
 
 class BudgetRemoved(Fact, frozen=True, tag="budget-removed/1"):
-    """A budget was removed; its envelopes pay for nothing from now on.
+    """A budget was removed, and its envelopes pay for no work from now on.
 
     Past payments stay recorded.
     """
@@ -439,13 +441,13 @@ class RunRefused(Fact, frozen=True, tag="run-refused/1"):
 
 
 class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
-    """Slots were given to a run and a payer was charged from ``start_ms``.
+    """A run got slots, and ``payer`` is charged for them from ``start_ms`` on.
 
-    ``partner`` is the second run of a space-shared pair. ``bundle`` numbers the part of the run
-    that starts and ends together: 0 is a fixed run or a malleable run's minimum, n its n-th step.
-    ``backfill`` says that the lease started while a run before it in the queue had a planned start
-    and waited. Past its declared end the lease may be stopped for a firm start of a run that was
-    waiting then.
+    ``partner`` is the second of two runs that share the GPUs. ``bundle`` is the number of the part
+    of the run that starts and ends together: 0 is a fixed run or a malleable run's minimum, n its
+    n-th step. ``backfill`` is true if the lease started while a run before it in the queue had a
+    planned start and waited. After its declared end such a lease may be stopped for a firm start of
+    a run that was waiting when the lease started.
     """
 
     lease: str
@@ -489,9 +491,9 @@ class LeaseEnded(Fact, frozen=True, tag="lease-ended/1"):
 
 
 class RunStopping(Fact, frozen=True, tag="run-stopping/1"):
-    """A run is stopping; when its last lease has ended it is over, or waits again.
+    """A run is stopping; when its last lease has ended, the run is over or waits again.
 
-    ``outcome`` None puts it back into the queue, in its old place.
+    With an ``outcome`` of None it waits again, in its old place in the queue.
     """
 
     run: str
@@ -526,7 +528,8 @@ class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
     """A bundle started out of order.
 
     Only ledgers from before ``lease-started/2`` have this event; it is no longer written.
-    ``vacate_ms`` and ``reservation`` are the planned start that it was recorded to precede.
+    ``reservation`` is the planned start that the bundle preceded, and ``vacate_ms`` the instant of
+    that start.
     """
 
     run: str
@@ -536,10 +539,10 @@ class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
 
 
 class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
-    """A bundle that borrows from ``payer`` has to end, or be paid by others, at ``due_ms``.
+    """A bundle that borrows from ``payer`` has to end, or to get other payers, by ``due_ms``.
 
-    The lender's own run ``waiting_run`` waits for nothing but the lent GPUs. Until ``due_ms`` the
-    bundle continues as before; its leases end as ``Recalled``.
+    The lender's own run ``waiting_run`` waits only for the lent GPUs. Until ``due_ms`` the bundle
+    continues as before. Its leases end for the reason ``Recalled``.
     """
 
     run: str
@@ -557,9 +560,9 @@ class RecallWithdrawn(Fact, frozen=True, tag="recall-withdrawn/1"):
 
 
 class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
-    """A spare's slots were given to ``filler``; its payer keeps room and money for its return.
+    """A run, ``filler``, got a spare's slots; the payer keeps room and money for the spare.
 
-    ``pledge`` names the spare until it returns; ``lease`` is the spare's lease, which ends next.
+    ``pledge`` names the spare until it returns. ``lease`` is the spare's lease, which ends next.
     """
 
     pledge: str
@@ -578,8 +581,8 @@ class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
 class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
     """A run that cannot start now got a firm start; GPU-hours are held for it from now on.
 
-    ``natural_start_ms`` is when it could start without a conflict; ``planned_start_ms`` is earlier
-    if it may call one (``by_conflict``).
+    ``natural_start_ms`` is when the run could start without a conflict. ``planned_start_ms`` is
+    earlier than that if the run may call a conflict (``by_conflict``).
     """
 
     reservation: str
@@ -592,12 +595,13 @@ class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
 
 
 class MoveCode(Word):
-    """Why a firm start was moved: no other cause moves one."""
+    """Why a firm start was moved; the list of causes is complete."""
 
     LEASE_OVERRAN = "LeaseOverran"
-    """Leases take longer than declared, or than their recall allows, and are not stopped for it.
+    """Leases last longer than declared, or than their recall allows; this start does not end them.
 
-    They are no backfill to it, or of what it needs they hold only a quota.
+    A lease is not ended for it if the lease is not backfill before this start, or if the start
+    needs only quota that the lease uses.
     """
     EXECUTOR_LATE = "ExecutorLate"
     """Stopping leases have not been confirmed as ended in time."""
@@ -606,43 +610,44 @@ class MoveCode(Word):
     NODES_CHANGED = "NodesChanged"
     """Nodes were removed, shrunk, relabelled, claimed or set apart."""
     BUDGET_CHANGED = "BudgetChanged"
-    """An envelope that was to pay was changed, retired or is closed at that time."""
+    """An envelope that was to pay was changed or retired, or its window is closed at that time."""
     CAP_CHANGED = "CapChanged"
     OWNER_MOVED = "OwnerMoved"
-    """The parents of an owner were changed, so that a payer is no longer of its family."""
+    """The parents of an owner were changed, so that a payer is no longer in its family."""
     QUOTA_CHANGED = "QuotaChanged"
     POOL_CHANGED = "PoolChanged"
     CONFLICT_CLEARING = "ConflictClearing"
-    """A conflict made room for it, and the cut leases are still stopping."""
+    """A conflict made room for the start, and the cut leases are still stopping."""
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
-    """It was to start by a conflict that may not be called; old ledgers say why in ``note``.
+    """The run was to start by a conflict, but may not call one.
 
-    A conflict is called when its start is due; each code below says why that was not possible.
+    A conflict is called when its start is due. Each code below says why that was not possible. Old
+    ledgers have the reason in ``note``.
     """
     CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
     """A hard quota of the owner keeps the run from starting; a conflict cannot change that."""
     CONFLICT_BARRED = "ConflictBarred"
-    """A run of the owner that had just started at others' cost has ended too soon."""
+    """A run of the owner that a conflict had started ended before the minimum runtime."""
     CONFLICT_COOL_DOWN = "ConflictCoolDown"
     """The run was itself cut within its pool's cool-down."""
     CONFLICT_UNSTARTED = "ConflictUnstarted"
-    """The last start of the run was refused by its executor, after it had its GPUs."""
+    """The executor refused the last start of the run, after the run had its GPUs."""
     CONFLICT_RATE_ZERO = "ConflictRateZero"
-    """The pool has a disruption rate of 0: no conflict is called in it."""
+    """The pool has a disruption rate of 0, so no conflict may be called in it."""
     CONFLICT_NOT_COVERED = "ConflictNotCovered"
     """The disruption account of the owner in the pool does not cover the possible cost."""
     CONFLICT_SOFT_QUOTA = "ConflictSoftQuota"
     """The owner has used up its budget, or the run would exceed its target share."""
     CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
-    """Nothing is short any more in the place that it was to start in."""
+    """No GPUs are missing any more in the place of the planned start."""
     CONFLICT_NO_ROOM = "ConflictNoRoom"
     """Ending all work that may be ended in its domains would not make room now."""
     CONFLICT_NO_LOTTERY = "ConflictNoLottery"
-    """The committed chain has no link left to draw by."""
+    """The committed chain has no link left for a draw."""
     LOANS_RECALLED = "LoansRecalled"
-    """It starts sooner: loans of its owner were recalled for it."""
+    """The run starts sooner, because loans of its owner were recalled for it."""
     FOUND_AGAIN = "FoundAgain"
-    """It had no start, and has one again."""
+    """The run had no planned start, and has one again."""
     AS_RECORDED = "AsRecorded"
     """Ledgers before ``reservation-moved/2`` have the cause as a text in ``note``."""
 
@@ -656,7 +661,10 @@ class MoveCause(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ReservationMoved(Fact, frozen=True, tag="reservation-moved/2"):
-    """A reservation has another start, or none (``planned_start_ms`` None); ``cause`` says why."""
+    """A reservation has another start, or none if ``planned_start_ms`` is None.
+
+    ``cause`` says why.
+    """
 
     reservation: str
     status: ReservationStatus
@@ -669,18 +677,19 @@ class ReservationMoved(Fact, frozen=True, tag="reservation-moved/2"):
 
 
 class ReservationClosed(Fact, frozen=True, tag="reservation-closed/1"):
-    """A reservation is over: its run starts, or no longer needs it."""
+    """A reservation is over: its run starts, or no longer needs the reservation."""
 
     reservation: str
     outcome: ReservationOutcome
 
 
 class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
-    """GPUs will be freed in ``scope`` at ``due_ms``; the lottery's entrants are fixed from now on.
+    """GPUs will be freed in ``scope`` at ``due_ms``; the lottery's entrants are now fixed.
 
-    ``preimage_index`` is the link of the committed chain that will be revealed, and ``commitment``
-    (hex) the link before it, which it must hash to. ``short`` is how many GPUs are missing after
-    the structural cuts, and ``size_max`` the largest token that entered for them.
+    ``preimage_index`` is the number of the chain's link that will be revealed, and ``commitment``
+    (hex) is the link before it, to which that link must hash. ``short`` is how many GPUs are
+    missing after the structural cuts, and ``size_max`` is the size of the largest token in the
+    lottery.
     """
 
     conflict: str
@@ -698,10 +707,10 @@ class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
 
 
 class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
-    """A conflict was settled: which cuts were made, and every draw, in order.
+    """A conflict was settled. The event has the cuts that were made, and every draw, in order.
 
-    ``preimage`` and ``seed`` (hex) are empty if nothing was drawn. ``lost_gpu_ms`` is the estimated
-    work lost by the cuts.
+    ``preimage`` and ``seed`` (hex) are empty if no token was drawn. ``lost_gpu_ms`` is the
+    estimated work lost by the cuts.
     """
 
     conflict: str
@@ -715,10 +724,10 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
 
 
 class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
-    """A waiting run is not started by a conflict yet: its owner's account in ``pool`` is too low.
+    """A waiting run may not start by a conflict yet: its owner's account in ``pool`` is too low.
 
-    The account had ``has_gpu_ms``, below 0 if earlier conflicts cost more than it had. The
-    conflict might have cost ``costs_gpu_ms``, which the account covers at ``covered_ms``.
+    The account had ``has_gpu_ms``, which is below 0 if earlier conflicts cost more than the account
+    had. The conflict might have cost ``costs_gpu_ms``, which the account covers at ``covered_ms``.
     """
 
     run: str
@@ -731,9 +740,9 @@ class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
 class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
     """GPUs are planned to be freed in ``scope`` at ``due_ms``, for ``reservation``.
 
-    ``runs`` are the runs whose owners are notified. They are all runs that may be drawn when the
-    conflict is first planned, or when its instant or scope has changed; else those of owners whose
-    odds have changed.
+    ``runs`` are the runs whose owners are notified. When the conflict is first planned, or when its
+    instant or scope has changed, these are all runs that may be drawn. Otherwise they are the runs
+    of owners whose odds have changed.
     """
 
     reservation: str
@@ -743,7 +752,7 @@ class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
 
 
 class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
-    """An announced conflict is called off; ``runs`` are the runs it could have ended."""
+    """An announced conflict is called off; ``runs`` are the runs that it could have ended."""
 
     reservation: str
     due_ms: int
@@ -754,8 +763,8 @@ class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
 class RequestKept(Fact, frozen=True, tag="request-kept/1"):
     """A request with an idempotency key was carried out by the ``count`` events before this one.
 
-    ``digest`` identifies its content. ``changes`` and ``warnings`` were in the response in addition
-    to the events, so that a repeated request gets the same response.
+    ``digest`` identifies the content of the request. ``changes`` and ``warnings`` are the parts of
+    the response that no event has, so that a repeated request gets the same response.
     """
 
     key: str
@@ -766,10 +775,10 @@ class RequestKept(Fact, frozen=True, tag="request-kept/1"):
 
 
 class TokenIssued(Fact, frozen=True, tag="token-issued/1"):
-    """An access token was issued. Its secret is not recorded: ``digest`` is its SHA-256 in hex.
+    """An access token was issued. ``digest`` is the SHA-256 of its secret in hex.
 
-    ``token`` is its public id. A token without a ``tenant`` belongs to none; one without ``scopes``
-    allows everything that its role may do.
+    The secret itself is not recorded. ``token`` is the public id. A token without a ``tenant``
+    belongs to no tenant. A token without ``scopes`` may do everything that its role may do.
     """
 
     token: str
@@ -793,13 +802,13 @@ class RoundCode(Word):
     """Why a round differs from the answer of the pool's policy for all of its runs."""
 
     NO_POLICY = "NoPolicy"
-    """This installation has no policy of that name: all runs share by weight."""
+    """This installation has no policy of that name, so all runs share by weight."""
     TOO_MANY_RUNS = "TooManyRuns"
     """The policy takes too long for ``runs`` runs: at most ``limit`` are allowed."""
     TOO_CROWDED = "TooCrowded"
     """The policy takes too long for ``runs`` runs on ``gpus`` GPUs: at most ``limit`` per GPU."""
     FAILED = "Failed"
-    """The policy or its solver failed; the log of the service says how."""
+    """The policy or its solver failed; the log of the service has the error."""
     LEFT_OUT = "LeftOut"
     """The policy cannot plan ``runs`` runs, which get nothing; ``note`` is the policy's message."""
     UNSOLVED = "Unsolved"
@@ -808,11 +817,11 @@ class RoundCode(Word):
     """The policy could not compute in time, or exactly, how much ``runs`` runs may have beyond a
     level."""
     DEADLINES_MISSED = "DeadlinesMissed"
-    """The policy cannot keep the deadlines of ``runs`` runs beside the others."""
+    """The policy cannot keep the deadlines of ``runs`` runs."""
     NOTHING_RUNS = "NothingRuns"
-    """No run of the pool can start, or no envelope pays for one: every run keeps its GPUs."""
+    """No run of the pool can start, or no envelope pays for one, so every run keeps its GPUs."""
     NOT_CHOSEN = "NotChosen"
-    """The choice failed because of a bug: every run keeps its GPUs, and the log says more."""
+    """The choice failed because of a bug, so every run keeps its GPUs; the log has the error."""
     AS_RECORDED = "AsRecorded"
     """Ledgers before ``round-shared/2`` have the causes as a text in ``note``."""
 
@@ -820,8 +829,8 @@ class RoundCode(Word):
 class RoundCause(Part, frozen=True):
     """One cause of a round, by ``policy``.
 
-    ``runs`` is a count, as owners do not see each other's runs. ``note`` is empty unless the code
-    says what it contains; it names no run and no owner.
+    ``runs`` is a count, because owners do not see each other's runs. ``note`` is empty unless the
+    description of the code says what it contains. It names no run and no owner.
     """
 
     code: RoundCode
@@ -835,10 +844,11 @@ class RoundCause(Part, frozen=True):
 class RoundShared(Fact, frozen=True, tag="round-shared/3"):
     """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
-    ``gpus`` of each of ``flavors`` were shared; ``prices`` are the value to the policy of one more
-    GPU of each, in millionths of its objective, empty if it has no prices. ``causes`` say why runs
-    were left out, why ``policy`` is not the pool's own, or why nothing new was shared out.
-    ``owed_rounds_max`` is how many rounds of a flavor a run can be owed at the end of this one.
+    ``gpus`` has how many GPUs of each of ``flavors`` were shared. ``prices`` has how much one more
+    GPU of each flavor is worth to the policy, in millionths of its objective; it is empty if the
+    policy has no prices. ``causes`` say why runs were left out, why ``policy`` is not the pool's
+    own, or why every run kept its GPUs. ``owed_rounds_max`` is how many rounds of a flavor a run
+    can be owed at the end of this round.
     """
 
     pool: str

@@ -1,4 +1,4 @@
-"""Types of jobs: a model and its number of GPUs, as tables of rates write them."""
+"""Types of jobs: a model and its number of GPUs, as written in tables of rates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Final, NamedTuple
 
 ALONE_KEY: Final = "null"
-"""The key under which a table has the rate of a type that does not share its GPUs."""
+"""The key under which a table has the rate of a type that shares its GPUs with no other job."""
 
 _KEY: Final = re.compile(r"""\((?P<model>'.*'|".*"), (?P<scale>[1-9][0-9]{0,8})\)""")
 
@@ -20,7 +20,7 @@ class JobType(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The type as the table writes it."""
+        """The type as a table writes it."""
         return f"({self.model!r}, {self.scale})"
 
 

@@ -1,7 +1,7 @@
-"""Mail addresses: which are accepted, in documents and in settings.
+"""Mail addresses: which ones documents and settings may have.
 
-A plain address in ASCII, as ``ada@lab.example``: without a display name, quotes, comment or space.
-So an address can be put into a header and into an SMTP command unchanged.
+An address is plain and in ASCII, as ``ada@lab.example``: without a display name, quotes, comment or
+space. So an address can be put into a header and into an SMTP command unchanged.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ def is_address(text: str) -> bool:
 
 
 def domain_of(address: str) -> str:
-    """Return the domain of an address, in lower case, as domains are compared."""
+    """Return the domain of an address in lower case, because domains are compared without case."""
     return address.rpartition("@")[2].lower()

@@ -1,4 +1,4 @@
-"""The kinds of notices, by the words that documents, settings and requests name them with."""
+"""The kinds of notices, named as in documents, settings and requests."""
 
 from __future__ import annotations
 

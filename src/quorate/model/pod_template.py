@@ -1,8 +1,8 @@
 """A run's declarations about its pods, other than its command: volumes, tolerations, requests.
 
-A pool whose executor is Kubernetes runs the work of its runs in pods. Names are those of objects in
-the namespace of the run's owner. Nothing here gives a pod access to its machine: host paths, host
-networks and privileges cannot be declared.
+A pool whose executor is Kubernetes runs its work in pods. Names are names of objects in the
+namespace of the run's owner. No field gives a pod access to its machine: host paths, host networks
+and privileges cannot be declared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Medium(Word):
 class Volume(Spec, frozen=True, kw_only=True):
     """A volume at ``mount_path`` of every container of a run.
 
-    ``name`` is the object that it is filled from; for an empty volume it is the medium.
+    ``name`` is the name of the object with its content; for an empty volume it is the medium.
     """
 
     mount_path: str
@@ -55,7 +55,7 @@ class TaintEffect(Word):
 
 
 class Toleration(Spec, frozen=True, kw_only=True):
-    """A taint that the pods tolerate; without an ``effect``, every effect of it."""
+    """A taint that the pods tolerate; without an ``effect``, they tolerate all of its effects."""
 
     key: str
     operator: TolerationOperator = TolerationOperator.EQUAL

@@ -1,6 +1,6 @@
-"""Refusals: why something was not done, as a value with the numbers behind it.
+"""Refusals: why a request or a start was refused, as a value with the numbers behind it.
 
-Codes are public for ever: they appear in ledgers, in scripts and in people's alerts.
+Codes are public and never change, because they appear in ledgers, scripts and alerts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RefusalCode(Word):
 
 
 class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One place or payer that fell short: ``available`` of ``wanted``, bounded by ``limit``."""
+    """One place or payer with too few GPUs: ``available`` of ``wanted``, bounded by ``limit``."""
 
     where: str
     wanted: int = 0
@@ -56,14 +56,14 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     @property
     def short(self) -> int:
-        """How much was missing here; never negative."""
+        """How many GPUs are missing here; never negative."""
         return max(0, self.wanted - self.available)
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A reason not to act: its subject, and the numbers behind it.
+    """Why an action was refused: its subject, and the numbers behind it.
 
-    ``also`` is a second reason that would hold if the first one did not. The refusal of a quota has
+    ``also`` is a second reason that would hold if the first one did not. The refusal by a quota has
     ``current``, the amount in use, and its ``limit``; the quota's owner is the ``subject``.
     """
 
@@ -79,10 +79,10 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
 
 
 SHORTAGES_MAX = 12
-"""How many shortages a refusal keeps; the rest would only repeat them."""
+"""How many shortages a refusal keeps; further ones would add little information."""
 
 
-def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per code, nothing else
+def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per code
     """Return the refusal as one English sentence with its numbers."""
     wanted, short, subject = refusal.wanted, refusal.short, refusal.subject
     gpus = counted(wanted, "GPU")
@@ -128,9 +128,9 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
                 f"it would not end before the planned starts of {starts}: {short} of {gpus} short"
             )
         case RefusalCode.NOT_RESOLVABLE:
-            return f"ending all that may be ended for {subject} leaves {short} of {gpus} short"
+            return f"ending all work that may be ended for {subject} leaves {short} of {gpus} short"
         case RefusalCode.JUST_CUT:
-            return f"it was cut by conflict {subject}, made by hand, and stays away for one notice"
+            return f"conflict {subject}, called by hand, cut it; it waits for one notice period"
         case RefusalCode.START_REFUSED:
             times = counted(refusal.current, "time")
             return f"its start was refused {times} in a row, and is tried again later: {subject}"
@@ -160,7 +160,7 @@ NAMES_MAX: Final = 3
 
 
 def _first(names: Sequence[str]) -> str:
-    """Return the names as a list in words; a long list ends with a count."""
+    """Return the first names, with commas, and a count of the others."""
     more = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
@@ -172,9 +172,9 @@ _QUOTA_NAMES: Final = {
 
 
 def _rejected(refusal: Refusal, quota: str, unit: str) -> str:
-    """Return the text of a hard quota; a longer one if the limit is below the amount in use.
+    """Return the text for a hard quota; a longer one if the limit is below the amount in use.
 
-    Both texts are fixed: users' scripts match them word for word.
+    Both texts are fixed, because users' scripts match them word for word.
     """
     tenant = f'allocation rejected: tenant "{refusal.subject}"'
     if refusal.current > refusal.limit:

@@ -1,8 +1,8 @@
-"""Bounds of the values that a run that shares in rounds may declare.
+"""Bounds of the values that a run in a pool of rounds may declare.
 
-Within them every policy has an answer, whatever the other runs of the pool declare; each was tested
-at and beyond them. A document beyond a bound is refused. Ledgers from before a bound may hold any
-value: a round reads a value beyond a bound as the bound.
+Within these bounds every policy has an answer, whatever the other runs of the pool declare; each
+bound was tested at its value and beyond. A document beyond a bound is refused. A ledger from before
+a bound may have any value: a round uses the bound in place of a value beyond it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from typing import Final
 
 WEIGHT_MIN: Final = 0.001
 WEIGHT_MAX: Final = 1_000.0
-"""The largest ratio of two weights. At a million the lesser weight gets a few milliseconds of an
-hour, too little to share GPUs by."""
+"""The largest ratio of two weights.
+
+At a ratio of a million, the lesser weight would get a few milliseconds of an hour, which is too
+little to share GPUs.
+"""
 
 RATE_MIN: Final = 0.000_001
-"""The least rate above 0 that the ledger can record: a step in eleven days."""
+"""The least rate above 0 that the ledger can record: one step in eleven days."""
 RATE_MAX: Final = 1_000_000.0
-"""Steps per second: far beyond any real rate, and small enough for sums of rates to be exact."""
+"""The highest rate, in steps per second: far beyond real rates, but sums of rates stay exact."""
 
 COST_MIN: Final = 0.01
 COST_MAX: Final = 10_000.0
 """The highest price of a GPU for an hour, in any currency."""
 
 TOTAL_STEPS_MAX: Final = 10**12
-"""Eleven days at the highest rate; a larger number of steps in one report is not counted."""
+"""The steps of eleven days at the highest rate; a report with more steps is not counted."""

@@ -1,7 +1,7 @@
-"""Selectors: which places a budget line, a pool or a run selects.
+"""Selectors: the places that an envelope, a pool or a run selects.
 
-A selector is a sorted tuple of (label, value) pairs; a place matches when every label of the
-selector has that value there. ``*`` matches any value of a label that is present.
+A selector is a sorted tuple of (label, value) pairs. A place matches if it has every label of the
+selector with the selector's value. ``*`` matches any value, but the place must have the label.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ANY: Final = "*"
 
 
 def selector_of(labels: Mapping[str, str]) -> Selector:
-    """Return the selector that asks for exactly ``labels``."""
+    """Return the selector with exactly ``labels``."""
     return tuple(sorted(labels.items()))
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether a place with ``labels`` satisfies ``selector``; a missing label never does."""
+    """Return whether a place with ``labels`` matches ``selector``; it must have each label."""
     for label, value in selector:
         found = labels.get(label)
         if found is None or (value not in (found, ANY)):
@@ -34,7 +34,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def contradicts(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether no place that has ``labels``, and perhaps more, can satisfy ``selector``."""
+    """Return whether no place that has ``labels``, and perhaps more, can match ``selector``."""
     return any(
         value != ANY and label in labels and labels[label] != value for label, value in selector
     )

@@ -1,9 +1,9 @@
 """The values that users declare: nodes, owners, budgets, pools, runs.
 
-They are validated and in the core's units. ``documents`` makes them (from YAML or JSON), and they
-are stored inside events, so a field may be added with a default, and never renamed, retyped or
-removed: a new shape is a new event version (CONTRIBUTING.md, "A new event"). Times are Unix
-milliseconds, durations are milliseconds, budgets are GPU-milliseconds.
+``documents`` makes these values from YAML or JSON, validated and in the core's units. They are
+stored inside events. So a field may be added with a default, but never renamed, retyped or removed;
+a new shape is a new event version (CONTRIBUTING.md, "A new event"). Times are Unix milliseconds,
+durations are milliseconds, budgets are GPU-milliseconds.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
 from quorate.model.spec_base import Spec
 
 EnvelopeId = NewType("EnvelopeId", str)
-"""``budget/envelope``."""
+"""An envelope as ``BUDGET/ENVELOPE``."""
 CapId = NewType("CapId", str)
-"""``budget/cap``."""
+"""A cap as ``BUDGET/CAP``."""
 
 DEFAULT_POOL = "default"
 
@@ -39,9 +39,9 @@ class Node(Spec, frozen=True, kw_only=True):
 
     @property
     def domain_key(self) -> str:
-        """``region/cluster/domain``: the name of its fast-fabric domain.
+        """``region/cluster/domain``: the name of the node's domain.
 
-        Domains are ordered by it.
+        Domains are ordered by this name.
         """
         return f"{self.region}/{self.cluster}/{self.domain}"
 
@@ -55,7 +55,7 @@ class Node(Spec, frozen=True, kw_only=True):
 
 
 class Quota(Spec, frozen=True, kw_only=True):
-    """An owner's limits. Absent means unlimited, 0 means none."""
+    """An owner's limits. A limit of None means unlimited, and 0 means that nothing is allowed."""
 
     nodes_max: int | None = None
     concurrent_runs_max: int | None = None
@@ -66,12 +66,12 @@ class Quota(Spec, frozen=True, kw_only=True):
 
     @property
     def is_soft(self) -> bool:
-        """Whether it has a budget of hours, which orders the queue."""
+        """Whether the quota has a budget of hours, which affects the order of the queue."""
         return self.gpu_ms_budget is not None or self.node_ms_budget is not None
 
     @property
     def is_hard(self) -> bool:
-        """Whether it has a limit that holds at every instant."""
+        """Whether the quota has a limit that holds at every instant."""
         return self.nodes_max is not None or self.concurrent_runs_max is not None
 
 
@@ -91,10 +91,10 @@ class Sharing(Word):
 
 
 class Lending(Spec, frozen=True, kw_only=True):
-    """To which owners outside the family an envelope may be lent, how much, and on which terms.
+    """To which owners outside the family an envelope lends, how much, and on which terms.
 
-    With ``recall_notice_ms`` the lender may recall its loans with that notice when a run of its own
-    waits for nothing else; with None a loan runs to its end.
+    With ``recall_notice_ms`` the lender may recall its loans with that notice when one of its own
+    runs waits only for these GPUs. If it is None, a loan continues to its end.
     """
 
     allow: bool = False
@@ -104,7 +104,7 @@ class Lending(Spec, frozen=True, kw_only=True):
     recall_notice_ms: int | None = None
 
     def admits(self, borrower: str) -> bool:
-        """Return whether ``borrower`` is on the list; an empty list admits every owner."""
+        """Return whether ``borrower`` may borrow; an empty list ``to`` admits every owner."""
         if not self.allow:
             return False
         if not self.to:
@@ -132,7 +132,10 @@ class Envelope(Spec, frozen=True, kw_only=True):
 
     @property
     def gpu_ms_granted(self) -> int:
-        """The GPU-milliseconds it may pay in all; by default its full width for its window."""
+        """The GPU-milliseconds that the envelope may pay in all.
+
+        By default these are its full concurrency over its whole window.
+        """
         if self.gpu_ms_max is not None:
             return self.gpu_ms_max
         return self.concurrency * (self.end_ms - self.start_ms)
@@ -172,7 +175,7 @@ class Placement(Word):
 
 
 class PoolExecutor(Word):
-    """The executor of a pool: processes of the service's machine, or pods of a cluster."""
+    """The executor of a pool: processes on the service's machine, or pods of a cluster."""
 
     LOCAL = "local"
     KUBERNETES = "kubernetes"
@@ -181,8 +184,8 @@ class PoolExecutor(Word):
 class TypeRates(Spec, frozen=True, kw_only=True):
     """How fast a type of job is on one flavor, in millionths of a step per second of the whole job.
 
-    ``beside`` are the types that it can share GPUs with: (type, its own rate, the other's), sorted,
-    each pair under the first of its two types.
+    ``beside`` has the types with which it can share GPUs, sorted: (type, rate of this type, rate of
+    the other). Each pair is stored only with the first of its two types.
     """
 
     job_type: str
@@ -199,13 +202,13 @@ class FlavorRates(Spec, frozen=True, kw_only=True):
 
 
 class Pool(Spec, frozen=True, kw_only=True):
-    """A set of nodes under one discipline. Durations left unset follow ``notice_ms``.
+    """A set of nodes under one discipline. Durations that are not set follow from ``notice_ms``.
 
     ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
-    sets it: 0 forbade conflicts and still does; other values are ignored. Without an ``executor``
-    the service's own executor runs the work of the pool; ``cluster`` is for Kubernetes.
-    ``costs_micros`` is the price of a GPU of each flavor for an hour, in millionths of the unit of
-    currency.
+    sets it. Its value 0 forbade conflicts and still does; other values are ignored. Without an
+    ``executor`` the service's own executor runs the work of the pool. ``cluster`` is for
+    Kubernetes. ``costs_micros`` is the price of a GPU of each flavor for an hour, in millionths of
+    the unit of currency.
     """
 
     name: str
@@ -232,17 +235,17 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def executor_name(self) -> str:
-        """``local`` or ``kubernetes/CLUSTER``; empty if the service's own executor is meant."""
+        """``local`` or ``kubernetes/CLUSTER``; empty for the service's own executor."""
         if self.executor is None:
             return ""
         return self.executor if self.cluster is None else f"{self.executor}/{self.cluster}"
 
     @property
     def counts_gpus(self) -> bool:
-        """Whether a lease says how many GPUs of a node it has, and not which ones.
+        """Whether a lease says how many GPUs of a node it has, but not which ones.
 
         The device plugin of a cluster chooses the devices. The slots of such a lease are its share
-        of the node in the ledger, so that no GPU is given twice; they are no device numbers.
+        of the node in the ledger, so that no GPU is given twice; they are not device numbers.
         """
         return self.executor is PoolExecutor.KUBERNETES
 
@@ -253,10 +256,10 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def least_runtime_ms(self) -> int:
-        """How long a bundle runs before it may enter a lottery: by default four notices.
+        """How long a bundle runs before it may enter a lottery: by default four notice periods.
 
-        Never less than a second, and by default never less than a minute. ``pause_ms`` keeps two
-        runs from ending each other in turn.
+        It is never less than a second, and by default never less than a minute. ``pause_ms``
+        prevents that two runs end each other in turn.
         """
         if self.runtime_min_ms is None:
             return max(MINUTE_MS, 4 * self.notice_ms)
@@ -266,14 +269,15 @@ class Pool(Spec, frozen=True, kw_only=True):
     def pause_ms(self) -> int:
         """How long after a cut a run may not call a conflict itself: by default eight notices.
 
-        Never less than a minute: else two runs could end each other in turn without any progress.
+        It is never less than a minute. Otherwise two runs could end each other in turn without
+        progress.
         """
         stated_ms = 8 * self.notice_ms if self.cool_down_ms is None else self.cool_down_ms
         return max(MINUTE_MS, stated_ms)
 
 
 class System(Spec, frozen=True, kw_only=True):
-    """Settings of the whole installation that change decisions.
+    """Settings of the whole installation that affect decisions.
 
     ``instant_weight_ppm`` is the weight of an owner's present use in its share; the rest is the
     weight of its recent use.
@@ -286,7 +290,7 @@ class System(Spec, frozen=True, kw_only=True):
 
 
 class Malleable(Spec, frozen=True, kw_only=True):
-    """The widths a run can work at: ``gpus_min``, then steps, up to ``gpus_max``."""
+    """The widths at which a run can work: ``gpus_min``, then steps, up to ``gpus_max``."""
 
     gpus_min: int
     gpus_max: int
@@ -311,10 +315,10 @@ class UpstreamFailure(Word):
 
 
 class Follow(Spec, frozen=True, kw_only=True):
-    """Runs and arrays that must complete first, or with ``UpstreamFailure.START`` be over first.
+    """Runs and arrays that must complete first, or with ``UpstreamFailure.START`` only be over.
 
-    Those in ``after_any`` must be over, however they end. ``after_task`` are arrays: each task of
-    the following array follows their task of the same index.
+    Those in ``after_any`` must be over, however they end. ``after_task`` names arrays: each task of
+    the following array follows the task with the same index in each of these arrays.
     """
 
     after: tuple[str, ...]
@@ -325,7 +329,7 @@ class Follow(Spec, frozen=True, kw_only=True):
 
 
 class OnQuota(Word):
-    """What submit does with a run that exceeds its owner's hard quota now."""
+    """What a submission does with a run that exceeds its owner's hard quota now."""
 
     REFUSE = "refuse"
     WAIT = "wait"
@@ -347,7 +351,10 @@ class Replace(Word):
 
 
 class RoundsWork(Spec, frozen=True, kw_only=True):
-    """The declarations of a run in a ``rounds`` pool. Rates are steps per second and per flavor."""
+    """The declarations of a run in a ``rounds`` pool.
+
+    Rates are steps per second for each flavor.
+    """
 
     job_type: str | None = None
     throughputs: tuple[tuple[str, float], ...] = ()
@@ -357,9 +364,9 @@ class RoundsWork(Spec, frozen=True, kw_only=True):
 
 
 class TaskArray(Spec, frozen=True, kw_only=True):
-    """The array that runs are the tasks of: its indexes, as ``0-9,20``, and how many run at once.
+    """The array to which tasks belong: its indexes, such as ``0-9,20``, and how many run at once.
 
-    Without ``at_once_max`` as many run at once as there is room for.
+    Without ``at_once_max``, as many tasks run at once as there is room for.
     """
 
     name: str
@@ -377,8 +384,8 @@ class RunMail(Spec, frozen=True, kw_only=True):
 class Run(Spec, frozen=True, kw_only=True):
     """One piece of work.
 
-    With an ``array`` and no ``task`` it is the document of the whole array; the submitted runs are
-    its tasks (``model/task_arrays.py``).
+    A run with an ``array`` and no ``task`` is the document of the whole array; the submitted runs
+    are its tasks (``model/task_arrays.py``).
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Arrays of runs: their indexes, the names of their tasks, and which tasks wait for which. Pure.
 
-One document asks for an array. Task 3 of the array ``train`` is the run ``train_3``; the tasks are
-runs that differ only in their name and index, so one of them has the fields of all.
+One document asks for an array. Task 3 of the array ``train`` is the run ``train_3``. The tasks
+differ only in name and index, so the fields of one task are those of all tasks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from quorate.model.specs import Follow, Run, TaskArray, UpstreamFailure
 
 TASKS_MAX: Final = 1_000
-"""How many tasks one array has at most."""
+"""The most tasks that an array can have."""
 INDEX_MAX: Final = 4_000_000
 _RANGE: Final = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")
 _PARTS: Final = re.compile(r"(?P<array>[^\[\]]+?)_?\[(?P<tasks>[^\[\]]*)\]")
@@ -30,9 +30,9 @@ class Upstream(NamedTuple):
 
 
 def read_array(name: str, text: str) -> TaskArray:
-    """Return the array ``name`` of the tasks ``0-9``, ``1-10:2``, ``1,5,7`` or ``0-99%4``.
+    """Return the array ``name`` with tasks such as ``0-9``, ``1-10:2``, ``1,5,7`` or ``0-99%4``.
 
-    Raises ``ValueError``.
+    Raises ``ValueError`` for any other text.
     """
     listed, percent, limit = text.partition("%")
     if percent and (not limit.isdecimal() or not 1 <= int(limit) <= TASKS_MAX):
@@ -42,7 +42,7 @@ def read_array(name: str, text: str) -> TaskArray:
 
 
 def tasks_text(array: TaskArray) -> str:
-    """Return the tasks of ``array`` as ``read_array`` reads them: ``0-9%4``."""
+    """Return the tasks of ``array`` in the form that ``read_array`` reads, such as ``0-9%4``."""
     return array.tasks if array.at_once_max is None else f"{array.tasks}%{array.at_once_max}"
 
 
@@ -72,7 +72,7 @@ def _indexes(text: str) -> tuple[int, ...]:
 
 
 def indexes_text(indexes: Sequence[int]) -> str:
-    """Return ``indexes``, which go up, as Slurm writes them: ``1-3,7``."""
+    """Return ``indexes``, which are ascending, as Slurm writes them: ``1-3,7``."""
     parts: list[list[int]] = []
     for index in indexes:
         if parts and index == parts[-1][-1] + 1:
@@ -93,7 +93,7 @@ def task_names(array: TaskArray) -> Iterator[str]:
 
 
 def task_run(run: Run, index: int) -> Run:
-    """Return the task ``index`` of the array of ``run``, which is its document or a task."""
+    """Return the task ``index`` of an array; ``run`` is the array's document or any task of it."""
     array = run.array
     assert array is not None, run
     return replace(run, name=task_name(array.name, index), task=index)
@@ -102,7 +102,8 @@ def task_run(run: Run, index: int) -> Run:
 def task_runs(run: Run) -> tuple[Run, ...]:
     """Return the runs that a document asks for: the tasks of its array, or the run alone.
 
-    If the array has a limit, its tasks may have to wait for each other, so each has a ``follow``.
+    If the array has a limit, its tasks may have to wait for each other, so each task has a
+    ``follow``.
     """
     array = run.array
     if array is None:
@@ -115,7 +116,7 @@ def task_runs(run: Run) -> tuple[Run, ...]:
 
 
 def document_of(run: Run) -> Run:
-    """Return the submitted array of ``run``, a task, without the fields that ``task_runs`` adds."""
+    """Return the document of the array of ``run``, without the fields that ``task_runs`` adds."""
     assert run.array is not None, run
     follow = None if run.follow == Follow(after=()) else run.follow
     return replace(run, name=run.array.name, task=None, follow=follow)
@@ -143,7 +144,7 @@ def is_alike(first: Run, run: Run) -> bool:
 
 
 def upstreams_of(run: Run) -> tuple[Upstream, ...]:
-    """Return the upstreams of ``run`` by its document; a task follows tasks of its own index."""
+    """Return the upstreams of ``run`` by its document; a task follows tasks with its own index."""
     follow = run.follow
     if follow is None:
         return ()
@@ -157,7 +158,7 @@ def upstreams_of(run: Run) -> tuple[Upstream, ...]:
 
 
 def array_variables(run: Run) -> dict[str, str]:
-    """Return the environment variables with the task of ``run``; empty without an array."""
+    """Return the environment variables that name the task of ``run``; empty without an array."""
     if run.array is None or run.task is None:
         return {}
     indexes = indexes_of(run.array.tasks)
@@ -173,7 +174,7 @@ def array_variables(run: Run) -> dict[str, str]:
 def split_tasks(word: str) -> tuple[str, tuple[int, ...]] | None:
     """Return the array and the indexes of ``train[1-3]``; None if ``word`` names no tasks.
 
-    Raises ``ValueError``.
+    Raises ``ValueError`` for wrong indexes.
     """
     matched = _PARTS.fullmatch(word)
     if matched is None:
@@ -187,7 +188,7 @@ def split_tasks(word: str) -> tuple[str, tuple[int, ...]] | None:
 def named_runs(word: str) -> tuple[str, ...]:
     """Return the runs that ``word`` names: itself, or each task of ``train[1-3]``.
 
-    Raises ``ValueError``.
+    Raises ``ValueError`` for wrong indexes.
     """
     found = split_tasks(word)
     if found is None:

@@ -197,7 +197,7 @@ def test_a_refusal_tells_what_stays_short() -> None:
     (refusal,) = context.do(Resolve("default", "H100", ("r/c/A",), 10)).refusals
     assert (refusal.wanted, refusal.short) == (10, 2)
     assert sentence(refusal) == (
-        "ending all that may be ended for H100 in r/c/A leaves 2 of 10 GPUs short"
+        "ending all work that may be ended for H100 in r/c/A leaves 2 of 10 GPUs short"
     )
 
 

@@ -156,7 +156,7 @@ def test_a_window_does_not_begin_after_what_it_pays_for_unless_that_is_let_in_ea
     (refusal,) = decide(
         state, Apply((budget("b", "team", late),)), now_ms=NOW_MS, actor="t"
     ).refusals
-    assert "its flavor, selector or window leaves them out" in refusal.subject
+    assert "the flavor, selector or window excludes them" in refusal.subject
     early = replace(late, allow_admission=True)
     assert not decide(
         state, Apply((budget("b", "team", early),)), now_ms=NOW_MS, actor="t"

@@ -338,11 +338,11 @@ class TestComingBack:
     @pytest.mark.parametrize(
         ("change", "why"),
         [
-            (None, "its envelope cannot go"),
-            ({"selector": ((DOMAIN, "B"),)}, "leaves them out"),
-            ({"flavor": "A100"}, "leaves them out"),
-            ({"end_ms": LATER_MS}, "leaves them out"),
-            ({"start_ms": LATER_MS}, "leaves them out"),
+            (None, "the envelope cannot be removed"),
+            ({"selector": ((DOMAIN, "B"),)}, "excludes them"),
+            ({"flavor": "A100"}, "excludes them"),
+            ({"end_ms": LATER_MS}, "excludes them"),
+            ({"start_ms": LATER_MS}, "excludes them"),
         ],
     )
     def test_a_budget_does_not_change_so_that_a_spare_could_not_come_back(

@@ -252,7 +252,9 @@ def test_firm_starts_that_a_removed_budget_was_to_pay_are_planned_anew() -> None
     life.do(Submit(run("second", 8, expected_duration_ms=30 * MINUTE_MS)))
     assert len(life.state.reservations) == 1
     decision = life.do(remove(Removable.BUDGET, "b"))
-    assert "firm starts that it was to pay for are planned anew: second" in decision.warnings
+    assert (
+        "firm starts that the budget was to pay for are planned again: second" in decision.warnings
+    )
     moved = [e for e in decision.events if isinstance(e, ReservationMoved)]
     assert [each.cause.code for each in moved] == [MoveCode.BUDGET_CHANGED]
 

@@ -48,7 +48,7 @@ def _check_used(
     ``kept`` is None if the envelope is removed.
     """
     if account.gpus_active and kept is None:
-        yield _in_use(where, account.gpus_active, "its envelope cannot go")
+        yield _in_use(where, account.gpus_active, "so the envelope cannot be removed")
     elif account.gpus_reserved:
         yield from _spares_unpaid(view, where, account, kept)
     if kept is not None:
@@ -75,7 +75,7 @@ def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterat
     lent = account.lent_gpus_active
     had, has = account.spec.lending.recall_notice_ms, kept.lending.recall_notice_ms
     if lent and has is not None and (had is None or has < had):
-        what = "recall cannot be added" if had is None else "its notice cannot be shortened"
+        what = "so recall cannot be added" if had is None else "so its notice cannot be shortened"
         yield _in_use(f"{where}.lending.recall.notice", lent, what)
 
 
@@ -90,7 +90,7 @@ def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterato
     lending = spec.lending
     lent = account.lent_gpus_active
     if lent and not lending.allow:
-        yield _in_use(f"{where}.lending.allow", lent, "lending cannot stop")
+        yield _in_use(f"{where}.lending.allow", lent, "so lending cannot stop")
     if lending.gpu_ms_max is not None and account.lent_committed_gpu_ms > lending.gpu_ms_max:
         yield _spent(
             f"{where}.lending.maxGPUHours", account.lent_committed_gpu_ms, lending.gpu_ms_max
@@ -107,7 +107,7 @@ def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterato
         if late or not all(
             node.flavor == spec.flavor and matches(spec.selector, node.location) for node in nodes
         ):
-            yield _in_use(where, lease.gpus, "its flavor, selector or window leaves them out")
+            yield _in_use(where, lease.gpus, "but the flavor, selector or window excludes them")
             return
 
 
@@ -122,7 +122,7 @@ def _spares_unpaid(
     pledges = [p for p in view.pledges.values() if p.payer == account.envelope_id]
     gpus, was = sum(pledge.gpus for pledge in pledges), account.spec
     if kept is None:
-        yield _kept_spares(where, gpus, "its envelope cannot go")
+        yield _kept_spares(where, gpus, "so the envelope cannot be removed")
         return
     nodes = (view.nodes[node].spec for pledge in pledges for node, _ in pledge.slots)
     is_elsewhere = any(
@@ -132,12 +132,12 @@ def _spares_unpaid(
     is_closed = kept.end_ms < was.end_ms and view.at_ms + held_ms > kept.end_ms
     is_later = view.at_ms < kept.start_ms > was.start_ms and not kept.allow_admission
     if is_elsewhere or is_closed or is_later:
-        yield _kept_spares(where, gpus, "its flavor, selector or window leaves them out")
+        yield _kept_spares(where, gpus, "but the flavor, selector or window excludes them")
 
 
 def _kept_spares(where: str, gpus: int, why: str) -> Refusal:
     remedy = "end the runs that keep these spares first: quorate get runs -o wide"
-    return _gpus_depend(where, gpus, f"kept for spares that others use, {why}", remedy)
+    return _gpus_depend(where, gpus, f"kept for spares that other runs fill, {why}", remedy)
 
 
 def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
@@ -155,7 +155,7 @@ def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refu
 
 
 def _in_use(where: str, gpus: int, why: str) -> Refusal:
-    remedy = "end runs it pays for first: quorate get leases -o wide"
+    remedy = "end the runs that it pays for first: quorate get leases -o wide"
     return _gpus_depend(where, gpus, f"running on it, {why}", remedy)
 
 
