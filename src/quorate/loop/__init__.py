@@ -1,1 +1,1 @@
-"""The loop: read, decide, append, act, behind the ports."""
+"""The loop: the engine reads, decides, appends and acts, and reaches the outside through ports."""

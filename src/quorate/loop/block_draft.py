@@ -1,8 +1,8 @@
 """The block that an engine is making: decisions in order, and the state after them.
 
-The state after them is an overlay if the block is kept apart until it is in the store, and else the
-engine's own. In both cases events are applied before they are recorded, so that no block holds an
-event that cannot be applied.
+If the block is kept apart until it is in the store, the state after the decisions is an overlay.
+Else it is the engine's own state. In both cases events are applied before they are recorded, so
+that no block has an event that cannot be applied.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from quorate.model.state.state import State
 from quorate.ports.errors import BlockTooLargeError
 
 GROUP_BYTES_MAX: Final = 1_000_000
-"""How many bytes of events several commands may share as one block: a server accepts that many in
-one request."""
+"""How many bytes of events several commands may share as one block.
+
+A server accepts that many bytes in one request.
+"""
 
 
 class BlockDraft:
@@ -52,11 +54,11 @@ class BlockDraft:
         self.decided: list[tuple[Decision, int, Exception | None]] = []
 
     def deny(self, error: Exception) -> None:
-        """Add a command that is forbidden by ``error``."""
+        """Add a command that is forbidden, with the ``error`` that forbids it."""
         self.decided.append((Decision(), self.ahead.seq + 1, error))
 
     def room_for(self, events: Sequence[Event]) -> bytes | None:
-        """Return ``events`` as bytes; None if they do not fit in with the others.
+        """Return ``events`` as bytes; None if the block has no room for them beside the others.
 
         Raises ``BlockTooLargeError`` if they do not fit into any block.
         """
@@ -69,9 +71,9 @@ class BlockDraft:
         return encoded
 
     def add(self, decision: Decision, encoded: bytes, *, is_apart: bool) -> None:
-        """Add ``decision`` as ``room_for`` has ``encoded`` it.
+        """Add ``decision``, whose events ``room_for`` has returned as ``encoded``.
 
-        Unless ``is_apart``, the state itself is changed.
+        Unless ``is_apart``, the engine's own state changes.
         """
         self.decided.append((decision, self.ahead.seq + 1, None))
         if not decision.events:

@@ -1,7 +1,8 @@
 """The secrets of the lottery's chains on this machine, and when to record a secret.
 
-The first chain's secret is in a file beside the ledger. Those of later chains, and of the present
-one if several machines share the ledger, are in the ledger itself, sealed (docs/adr/0052).
+The secret of the first chain is in a file beside the ledger. The ledger itself has the encrypted
+(sealed) secrets of later chains, and also that of the present chain if several machines share the
+ledger (docs/adr/0052).
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ _LOG = logging.getLogger(__name__)
 
 
 class ChainSecrets:
-    """``secret`` is from the file; ``seal`` decrypts those in the ledger. Either may be None.
+    """``secret`` is from the file; ``seal`` decrypts the secrets in the ledger. Either may be None.
 
-    A secret that cannot be opened is logged once for each chain.
+    If a secret cannot be decrypted, this is logged once for each chain.
     """
 
     def __init__(self, secret: bytes | None, seal: LotterySeal | None) -> None:
         self._secret = secret
         self._seal = seal
-        # The last requested chain, whether it was sealed then, and the result.
+        # The last requested chain, whether its secret was in the ledger then, and the result.
         self._sought: tuple[str, bool] | None = None
         self._links: Preimages | None = None
         self._warned = ""
 
     @property
     def can_seal(self) -> bool:
-        """Whether this machine has a key by which secrets of chains are sealed."""
+        """Whether this machine has a key that encrypts secrets of chains."""
         return self._seal is not None
 
     def links(self, lottery: Lottery) -> Preimages | None:
-        """Return the links of the present chain; None if this machine has no secret of it."""
+        """Return the links of the present chain; None if this machine does not have its secret."""
         sought = (lottery.commitment, bool(lottery.sealed))
         if self._sought != sought:
             self._sought = sought
@@ -50,7 +51,7 @@ class ChainSecrets:
         """Return the command that records a chain now; None if none is due or this machine cannot.
 
         The command records the secret of the present chain if the ledger ``is_shared`` and lacks
-        it; else it records the next chain, if a renewal is due.
+        this secret. Else it records the next chain, if a renewal is due.
         """
         seal = self._seal
         if seal is None or not lottery.commitment:
@@ -67,12 +68,12 @@ class ChainSecrets:
         return None
 
     def _found(self, lottery: Lottery) -> Preimages | None:
-        what = "no secret was given"
+        what = "the service has no secret"
         if self._secret is not None:
             links = Preimages(self._secret, lottery.length)
             if links.link(0).hex() == lottery.commitment:
                 return links
-            what = "the secret is not the one that the ledger was made with"
+            what = "the secret is not that of the ledger's chain"
         if lottery.sealed and self._seal is not None:
             try:
                 links = Preimages(
@@ -83,7 +84,7 @@ class ChainSecrets:
             else:
                 if links.link(0).hex() == lottery.commitment:
                     return links
-                what = "the secret that is sealed in the ledger is not that of its chain"
+                what = "the encrypted secret in the ledger is not that of its chain"
         self._warn(lottery.commitment, f"conflicts that need a draw stay open: {what}")
         return None
 

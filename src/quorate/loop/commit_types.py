@@ -16,8 +16,8 @@ from quorate.model.events import Event
 class Made:
     """The head at which a command was made and allowed, and how to make it at a later head.
 
-    ``again`` returns the command at the engine's head, or raises the error that forbids it there: a
-    version has changed, or a permission or a token was revoked.
+    ``again`` returns the command for the engine's head, or raises the error that forbids it there.
+    It is forbidden if a version has changed, or a permission or a token was revoked.
     """
 
     at: Head
@@ -28,8 +28,8 @@ class Made:
 class Asked:
     """A command and its actor; the decision is abandoned if ``go_on`` returns False.
 
-    With ``made`` the command is made again if the engine's head has moved since. ``denied`` is the
-    error that forbids it at the engine's head.
+    If ``made`` is given and the engine's head has moved since, the command is made again.
+    ``denied`` is the error that forbids it at the engine's head.
     """
 
     command: Command
@@ -39,7 +39,7 @@ class Asked:
     denied: Exception | None = None
 
     def at_head(self, head: Head) -> Asked:
-        """Return the command to decide at ``head``, which is the engine's."""
+        """Return the command to decide at ``head``, the engine's head."""
         if self.made is None or self.made.at == head:
             return self
         try:
@@ -53,8 +53,9 @@ class Asked:
 class Receipt:
     """The result of a command: its decision, and the head under which it is recorded.
 
-    ``first_seq`` is the sequence of its first event; if it has none, the next sequence. ``denied``
-    is the error that forbids the command at that head; then nothing was decided.
+    ``first_seq`` is the sequence of its first event, or the next sequence if it has no event.
+    ``denied`` is the error that forbids the command at that head, if any; then no decision was
+    made.
     """
 
     decision: Decision
@@ -67,7 +68,8 @@ class Receipt:
 class Breach:
     """Invariants that do not hold after ``events``, the block after ``head``.
 
-    A block of this engine is not recorded then; a block of another writer ``is_recorded``.
+    If the block is from this engine, it is not recorded. If it is from another writer, it
+    ``is_recorded``.
     """
 
     head: Head
@@ -77,4 +79,4 @@ class Breach:
 
 
 OnViolation = Callable[[Breach], str]
-"""Keeps the evidence of broken invariants; returns why deciding has stopped."""
+"""Stores the evidence of broken invariants; returns the text that says why deciding has stopped."""

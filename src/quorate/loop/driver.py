@@ -1,8 +1,8 @@
-"""The driver: sleeps until something is due, and then has the engine do it.
+"""The driver: sleeps until an action is due, and then calls the engine.
 
-It commits the executor's reports, has the engine settle conflicts that are due, and ticks when a
-hold must be renewed or a planned start is due. The caller passes the wait function, so that a
-daemon may be woken early, and a simulation need not sleep at all.
+It commits the executor's reports, lets the engine settle conflicts that are due, and ticks when a
+hold must be renewed or a planned start is due. The caller passes the wait function. So a daemon can
+be woken early, and a simulation need not sleep at all.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ REPORTS_MAX: Final = 1_000
 """How many reports are committed together; the executor repeats the rest at the next step."""
 
 Wait = Callable[[int | None], bool]
-"""Wait until that instant of the clock, or until woken if None; return False to end the driver."""
+"""Waits until an instant of the clock, or until woken if None; returns False to end the driver."""
 
 
 class Driver:
-    """Drives one engine. Other code gives the engine commands only between two steps."""
+    """Drives one engine. Other code may give the engine commands only between two steps."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def step(self) -> int | None:
-        """Do everything that is due now, and return when to step again; None: only when woken.
+        """Carry out everything due now; return when to step again, or None to wait until woken.
 
         A second call at the same instant changes nothing.
         """

@@ -1,7 +1,8 @@
 """Due work after a commit: conflicts to settle, and rounds of pools to begin.
 
-Each is committed in a block of its own. With the lottery's secret, a conflict is settled after the
-block that declared it is durable: the link cannot have been known before the entrants were fixed.
+Each is committed in a block of its own. If the engine has the lottery's secret, a conflict is
+settled after the block that declared it is durable, so the link was not known before the entrants
+were fixed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 DRAWS_MAX: Final = 1_000
-"""How many conflicts are settled after one commit; the rest wait for the next."""
+"""How many conflicts are settled after one commit; the others wait for the next commit."""
 DRAW_ACTOR: Final = "lottery"
 """The actor that settles conflicts."""
 ROUND_ACTOR: Final = "rounds"
@@ -57,7 +58,7 @@ class Committing(Protocol):
         ...
 
     def now_ms(self) -> int:
-        """Return the time at which a command would be decided now."""
+        """Return the time that a decision would have now."""
         ...
 
     def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
@@ -66,9 +67,9 @@ class Committing(Protocol):
 
 
 class DueWork:
-    """Has one engine do the work that is due.
+    """Carries out the due work of one engine.
 
-    Without the secret of the present chain nothing is drawn.
+    Without the secret of the present chain no draw is made.
     """
 
     def __init__(
@@ -83,8 +84,9 @@ class DueWork:
     def settle(self) -> None:
         """Settle every conflict that is due, and begin every round that is due.
 
-        Raises no ``QuorateError``: the caller has commands that are recorded, and must not take an
-        error of due work for theirs. What is left is due after the next commit.
+        Raises no ``QuorateError``: the caller's own commands are recorded, so an error of due work
+        must not look like an error of those commands. Work that fails is due again after the next
+        commit.
         """
         try:
             if self._engine.view.open_conflicts:
@@ -94,12 +96,13 @@ class DueWork:
             if self._engine.view.in_rounds:
                 self._share_out_due()
         except QuorateError as error:
-            # After an append without an answer, reading the state asks the store again.
+            # If the last append had no answer, reading the state first asks the store whether the
+            # block is recorded.
             _LOG.warning("due work is left until the ledger can be read: %s", error)
 
     @property
     def round_waits(self) -> Mapping[str, int]:
-        """Pools whose round could not begin, each with the instant of the next attempt."""
+        """The pools whose round could not begin, each with the instant of the next attempt."""
         return self._waits.until_ms
 
     # --- Rounds ---
@@ -107,7 +110,7 @@ class DueWork:
     def _share_out_due(self) -> None:
         """Begin the next round of every pool whose last round is over, each in a block of its own.
 
-        A pool whose round cannot begin is tried again after a while.
+        A pool whose round cannot begin is tried again after a delay.
         """
         now_ms, waits = self._engine.now_ms(), self._waits
         dues = [
@@ -119,7 +122,7 @@ class DueWork:
             return
         missing = missing_part()
         if missing is not None:
-            _LOG.warning("no round begins: %s", install_text(missing))
+            _LOG.warning("no round can begin: %s", install_text(missing))
             for pool in due:
                 waits.failed(pool, now_ms)
             return
@@ -137,7 +140,8 @@ class DueWork:
         except Exception:  # noqa: BLE001 - a fault of ours is to end no service, and no other pool
             _LOG.exception("the next round of pool %s could not be made", pool)
             return False
-        # If others have changed the state since the round was computed, it is computed again.
+        # If other writers have changed the state since the round was computed, it is computed
+        # again.
         made = Made(head, lambda: self._round(pool))
         try:
             with collector_paused():
@@ -153,7 +157,8 @@ class DueWork:
 
     def _round(self, pool: str) -> Command:
         """Return the command that begins the next round of ``pool`` at the engine's head."""
-        # Policies need numpy; installations without such a pool must not wait for its import.
+        # Policies need numpy; an installation without a pool of rounds must not wait for its
+        # import.
         from quorate.loop.rounds import kept_answers  # noqa: PLC0415 - slow import
         from quorate.loop.rounds.round_loop import share_out  # noqa: PLC0415 - slow import
 
@@ -178,14 +183,15 @@ class DueWork:
             try:
                 (receipt,) = self._engine.commit_group([Asked(draw, DRAW_ACTOR)])
             except QuorateError as error:
-                # The requested commands are committed; the conflict is not lost with this attempt.
+                # The caller's commands are committed, and the conflict is tried again after the
+                # next commit.
                 _LOG.warning("conflict %s is not settled yet: %s", declared.conflict, error)
                 return
             if receipt.decision.refusals:
                 _LOG.info("conflict %s was settled by another writer", declared.conflict)
 
     def _link_of(self, declared: ConflictDeclared) -> str:
-        """Return the link, in hex, with which ``declared`` is drawn; empty if no run entered."""
+        """Return the link (hex) for the draw of ``declared``; empty if no run is in the lottery."""
         if not declared.tokens:
             return ""
         links = self._secrets.links(self._engine.view.lottery)
@@ -207,9 +213,10 @@ class DueWork:
     # --- Chains of the lottery ---
 
     def _seal_due(self) -> None:
-        """Record the sealed secret of the present chain, or the next chain, if that is due.
+        """Record the encrypted secret of the present chain, or the next chain, if that is due.
 
-        A ledger with one writer has its secret beside it, so only the next chain is sealed there.
+        A ledger with one writer has the secret of its first chain in a file, so only the next chain
+        is recorded.
         """
         chain = self._secrets.due(self._engine.view.lottery, is_shared=self._engine.is_shared)
         if chain is None:

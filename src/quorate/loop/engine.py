@@ -1,21 +1,21 @@
-"""The engine: one owned state over one store. Follow, decide, commit, act (docs/adr/0044).
+"""The engine: one state over one store. It follows, decides, commits and acts (docs/adr/0044).
 
-Commands that arrive together are decided one after the other, each on the state after the ones
-before it, and committed as one block with one flush: a group commit. No response is sent before
-that block is durable, and no block is appended whose events cannot be applied. When another writer
+Commands that arrive together are decided one after the other, each on the state after the previous
+ones. They are committed as one block with one flush: a group commit. No response is sent before
+that block is durable, and no block is appended whose events cannot be applied. If another writer
 committed first, the engine applies that writer's blocks and decides again.
 
-In a store that others write to, commands are decided on an overlay, and the state changes when the
-block is in the store: a commit that fails leaves the state as it was. The only writer of a store
-needs no overlay: its state runs ahead of the ledger during a commit, and is read again if the
-commit fails.
+If other programs write to the store, commands are decided on an overlay, and the state changes when
+the block is in the store: a commit that fails leaves the state unchanged. The only writer of a
+store needs no overlay. During its commit the state is ahead of the ledger, and if the commit fails
+the state is read again.
 
 With an executor, a stop is two events, and the engine sends the executor the orders of each commit.
-Orders that the executor missed because this program ended in between are sent when the ledger is
-opened again.
+If this program ends before it has sent the orders of a commit, it sends them when it opens the
+ledger again.
 
-If violations are reported, the invariants of everything a block touches are checked before it is
-appended; the first violation stops all deciding, and its block is not recorded.
+If violations are reported, the invariants of all records that a block changes are checked before
+the block is appended. The first violation stops all deciding, and its block is not recorded.
 
 Conflicts and rounds that a commit makes due are settled in blocks of their own (``due_work.py``).
 """
@@ -80,11 +80,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
-"""A snapshot is stored when this many events have come since the last one, unless set otherwise."""
+"""How many events after the last snapshot the next one is stored, unless set otherwise."""
 
 
 class Engine:
-    """Owns the state. One command or group at a time; not for use from several threads."""
+    """Owns the state. It carries out one command or group at a time, for one thread."""
 
     def __init__(  # noqa: PLR0913 - what an engine is made of
         self,
@@ -108,9 +108,9 @@ class Engine:
         self._snapshot_seq = snapshot_seq
         self._snapshots = Snapshots(store)
         self.is_shared = store.is_shared
-        # Whether the state is that at the head: False while a block is being applied.
+        # Whether the state is that at the head; False while a block is being applied.
         self._is_whole = True
-        # Whether the store may have blocks after the head: an append did not return.
+        # Whether the store may have blocks after the head, because an append did not return.
         self._is_behind = False
         self.snapshot_events = SNAPSHOT_EVENTS
         self.group_bytes_max = GROUP_BYTES_MAX
@@ -133,11 +133,11 @@ class Engine:
     ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        It stores a snapshot when ``snapshot_events`` have come since the last one. ``executor``
-        gets an order for every open lease and every stop that is under way. Without the secret that
-        the ledger was made with, and without a seal that opens the one in the ledger, conflicts
-        that need a draw stay open. Raises ``CorruptLedgerError`` if the log does not verify,
-        ``LedgerEmptyError`` if the ledger has no event.
+        The engine stores a snapshot when ``snapshot_events`` events were recorded since the last
+        one. It sends ``executor`` an order for every open lease and every stop that is under way.
+        Conflicts that need a draw stay open unless the caller gives the secret of the ledger, or a
+        seal that decrypts the secret in the ledger. Raises ``CorruptLedgerError`` if the log does
+        not verify, and ``LedgerEmptyError`` if the ledger has no event.
         """
         state, head, snapshot_seq = load_state(store, snapshot_events)
         if head == GENESIS:
@@ -172,8 +172,8 @@ class Engine:
     ) -> Self:
         """Return the engine of a new ledger in the empty ``store``.
 
-        With a secret its lottery is fixed from the first block on, for a fixed number of draws;
-        without one, nothing is ever drawn.
+        With a secret, the first block fixes the lottery for a fixed number of draws. Without a
+        secret, no draw is ever made.
         """
         engine = cls(store, clock, State(), store.head(), executor, lottery_secret=lottery_secret)
         assert engine._head == GENESIS, engine._head
@@ -201,28 +201,29 @@ class Engine:
         return self._view
 
     def taken_over(self, store: EventStore) -> Engine:
-        """Return an engine for reading with the state of this one, which is not used again.
+        """Return an engine for reading, with the state of this one, which must not be used again.
 
-        The log of ``store`` continues this one's. The engine has read nothing more of it yet.
+        The log of ``store`` continues this engine's log. The new engine has read nothing more of it
+        yet.
         """
         return Engine(store, self._clock, self._state, self._head)
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use first reads on, because the result of the last commit is unknown."""
+        """Whether the next use first reads the store, because the last append had no answer."""
         return self._is_behind or not self._is_whole
 
     @property
     def is_whole(self) -> bool:
-        """Whether the state is that of the head: not so after a block that was applied in part."""
+        """Whether the state is that of the head; False after a block that was applied in part."""
         return self._is_whole
 
     def follow(self) -> int:
         """Apply the blocks that other writers have appended after this engine's head.
 
-        Return their number. The work is in proportion to those blocks, whatever the length of the
-        ledger. The executor gets their orders. Raises ``CorruptLedgerError`` if the store no longer
-        continues the ledger that was read before.
+        Return how many there were. The work grows with these blocks, not with the ledger. The
+        executor gets their orders. Raises ``CorruptLedgerError`` if the store no longer continues
+        the ledger that was read before.
         """
         height = self._head.height
         self._reload_if_torn()
@@ -230,9 +231,9 @@ class Engine:
         return self._followed(height)
 
     def _catch_up(self, stale: StaleHeadError) -> int:
-        """Apply what made ``stale`` of an append, or of a look; return how many blocks.
+        """Apply the blocks that made an append or a read of the head stale; return how many.
 
-        The store is asked only for blocks that did not come with the error.
+        ``stale`` may carry these blocks; the store is read only for those that it does not carry.
         """
         height = self._head.height
         self._reload_if_torn()
@@ -252,7 +253,7 @@ class Engine:
             self._check_recorded(before, events)
 
     def _followed(self, height: int) -> int:
-        """Note that the state has reached the store's head; return its distance from ``height``."""
+        """Record that the state reached the store's head; return its distance from ``height``."""
         self._is_behind = False
         if self.is_shared and self._head.height > height:
             self._maybe_snapshot()
@@ -260,15 +261,15 @@ class Engine:
 
     @property
     def store(self) -> EventStore:
-        """The ledger itself.
+        """The store of the ledger.
 
-        If others write to it, it may be longer than the part that the state has.
+        If other programs write to it, it may have more blocks than the state has.
         """
         return self._store
 
     @property
     def seen(self) -> EventStore:
-        """The ledger, for reading, up to this engine's head."""
+        """The ledger for reading, up to this engine's head."""
         return SeenStore(self._store, lambda: self._head) if self.is_shared else self._store
 
     @property
@@ -279,11 +280,11 @@ class Engine:
     def lead(self, term: int, executor: Executor | None) -> None:
         """Decide, and send orders to ``executor``, as the leader of ``term`` from now on.
 
-        Without an executor it reads on, and decides. From its first answer on, the executor refuses
-        orders of older terms. Work that the previous leader had it start until then is recorded,
-        perhaps after this engine's head: so the engine reads on before it ends any work that it
-        does not know. Raises ``OldTermError`` if the executor has a newer leader; then this engine
-        does not lead.
+        Without an executor, the engine reads the new blocks and decides. From its first answer on,
+        the executor refuses orders of older terms. Work that the previous leader started until then
+        is recorded, perhaps after this engine's head. So the engine reads on before it ends any
+        work that it does not know. Raises ``OldTermError`` if the executor has a newer leader; then
+        this engine does not lead.
         """
         self.follow()
         if executor is not None:
@@ -300,13 +301,13 @@ class Engine:
     def halted(self) -> str:
         """Why no engine may decide, whether or not this one leads; empty if it may.
 
-        A violation, or a clock that stepped.
+        The reason is a violation, or a clock that stepped.
         """
         return self.violated or self.clock_trouble()
 
     @property
     def stopped(self) -> str:
-        """Why deciding has stopped: halted, or another engine leads; empty while it runs."""
+        """Why this engine does not decide, such as ``halted``; empty while it decides."""
         return self.halted or self.deposed
 
     @property
@@ -315,7 +316,7 @@ class Engine:
         return self._state.at_ms
 
     def now_ms(self) -> int:
-        """Return the time at which a command would be decided now; it never goes back."""
+        """Return the time that a decision would have now; it never goes back."""
         return max(self._clock.now_ms(), self._state.at_ms)
 
     def execute(
@@ -323,8 +324,8 @@ class Engine:
     ) -> Receipt:
         """Decide and commit one command.
 
-        Raises ``DecisionCutError`` if ``go_on`` returns False, and the error that forbids the
-        command if it is ``made`` again; then nothing is recorded.
+        Raises ``DecisionCutError`` if ``go_on`` returns False. If the command is ``made`` again,
+        raises the error that forbids it. In both cases nothing is recorded.
         """
         (receipt,) = self.execute_group([Asked(command, actor, go_on, made)])
         if receipt.denied is not None:
@@ -334,7 +335,8 @@ class Engine:
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
         """Decide ``commands`` in order and commit them, as one block if they fit into one.
 
-        If they do not, the blocks before an error stay recorded. See ``execute_group``.
+        If they need several blocks, the blocks before an error stay recorded. See
+        ``execute_group``.
         """
         asked = [Asked(command, actor) for command in commands]
         receipts: list[Receipt] = []
@@ -345,13 +347,13 @@ class Engine:
     def execute_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide the commands ``asked`` in order; return when they are durable, as one block.
 
-        When ``go_on`` returns False, or the block is full, the commands decided so far, one at
-        least, are committed. The commands after them are not decided and have no receipt.
+        When ``go_on`` returns False, or the block is full, the commands decided so far (at least
+        one) are committed. Later commands are not decided and have no receipt.
 
         A refused command records nothing and does not keep the others from being recorded. Raises a
-        ``StoreError`` when the block cannot be committed; then none of the commands is recorded.
-        Conflicts that are due are settled after the block, unless every command was refused or
-        repeats an earlier request: then nothing is recorded.
+        ``StoreError`` if the block cannot be committed; then none of the commands is recorded.
+        Conflicts that are due are settled after the block. If every command was refused or repeats
+        an earlier request, nothing is recorded and no conflict is settled.
         """
         receipts = self.commit_group(asked, go_on)
         if any(
@@ -368,15 +370,17 @@ class Engine:
     def commit_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide and commit one block, without settling conflicts that are due.
 
-        The commands in it are those that have a receipt; see ``execute_group``.
+        The block has the commands that have a receipt; see ``execute_group``.
 
         If another writer committed first, its blocks are applied and the commands are decided again
-        on the state after them. That ends: each lost attempt means that another writer's block was
-        recorded. Raises ``StaleHeadError`` if the store refuses the block and has no other block
-        after this engine's head; ``NotLeaderError`` if it takes blocks of another leader only,
-        after which nothing is decided until this engine leads; ``BlockTooLargeError`` if the events
-        of the first command do not fit into a block; and ``DecidingStoppedError`` while deciding is
-        stopped.
+        on the state after them. This ends, because each lost attempt means that another writer's
+        block was recorded.
+
+        Raises ``StaleHeadError`` if the store refuses the block although it has no other block
+        after this engine's head. Raises ``NotLeaderError`` if the store takes blocks of another
+        leader only; afterwards nothing is decided until this engine leads. Raises
+        ``BlockTooLargeError`` if the events of the first command do not fit into a block, and
+        ``DecidingStoppedError`` while deciding is stopped.
         """
         if self.stopped:
             raise DecidingStoppedError(self.stopped)
@@ -429,8 +433,9 @@ class Engine:
     def _check_is_at_end(self) -> None:
         """Raise ``StaleHeadError`` if the store has blocks after the engine's head.
 
-        An append detects that. An answer without an append, such as a refusal, must hold at the
-        store's head as well: another writer may have acknowledged a block that would change it.
+        An append detects such blocks by itself. A response without an append, such as a refusal,
+        must hold at the store's head as well: another writer may have acknowledged a block that
+        would change the response.
         """
         actual = self._store.head()
         if actual != self._head:
@@ -439,9 +444,9 @@ class Engine:
     def _check_draft(self, draft: BlockDraft, events: Sequence[Event]) -> None:
         """Stop deciding if ``events``, the last ones of ``draft``, break an invariant.
 
-        Raises ``DecidingStoppedError`` then, so that the block is not recorded. Each decision is
-        checked when it has been applied: its records are in the processor's cache then, and a check
-        of the whole block would fetch all of them again.
+        Raises ``DecidingStoppedError`` in that case, so that the block is not recorded. Each
+        decision is checked right after it was applied, while its records are in the processor's
+        cache. A check of the whole block would have to fetch all of them again.
         """
         if self.on_violation is None:
             return
@@ -455,7 +460,7 @@ class Engine:
             raise DecidingStoppedError(self.violated)
 
     def _check_recorded(self, head: Head, events: Sequence[Event]) -> None:
-        """Stop deciding if ``events``, a foreign block after ``head``, break an invariant."""
+        """Stop deciding if ``events``, another writer's block after ``head``, break a rule."""
         if self.on_violation is None:
             return
         violations = check_touched(self._state, events)
@@ -468,7 +473,8 @@ class Engine:
         """Return the receipt of the request in ``record``, read back from the store.
 
         It equals the receipt that was made when the request was carried out, whether or not the
-        caller received that one. Raises ``CorruptLedgerError`` when its block cannot be read.
+        caller received it. Raises ``CorruptLedgerError`` if the block of the request cannot be
+        read.
         """
         height = self._store.height_at(record.seq)
         block = next(self._store.blocks(from_height=height))
@@ -489,12 +495,12 @@ class Engine:
 
     @property
     def round_waits(self) -> Mapping[str, int]:
-        """Pools whose round could not begin, each with the instant of the next attempt."""
+        """The pools whose round could not begin, each with the instant of the next attempt."""
         return self._due.round_waits
 
     @property
     def policies(self) -> Mapping[str, PoolPolicy] | None:
-        """The policies that pools may share by; None means all that are installed."""
+        """The policies that pools may share by; None means all installed policies."""
         return self._due.policies
 
     @policies.setter
@@ -504,30 +510,31 @@ class Engine:
     def _recover(self) -> None:
         """Bring the state to the recorded one, after an append or an apply that did not return.
 
-        If that fails too, every use of the engine tries again first.
+        If this fails, every use of the engine first tries it again.
         """
         self._reload_if_torn()
         if self._is_behind:
             self.follow()
 
     def _try_to_recover(self, failed: BaseException) -> None:
-        """Recover after a commit that ``failed``; if that fails too, the next use does it.
+        """Recover after a commit that ``failed``; if recovery fails, the next use tries it again.
 
-        The block may be in the store after all; then its orders are sent. A store that has just
-        not answered is left to the next use: it would keep the caller waiting once more.
+        The block may be in the store after all; then its orders are sent. If the store has just not
+        answered, only the next use reads it, because the caller would have to wait for the store
+        once more.
         """
         if isinstance(failed, StoreDownError):
             return
         try:
             self._recover()
         except QuorateError as error:
-            _LOG.warning("it is not known yet what was recorded: %s", error)
+            _LOG.warning("whether the last block was recorded is not known yet: %s", error)
 
     def _reload_if_torn(self) -> None:
         """Read the state again from the store if applying a block to it did not return."""
         if not self._is_whole:
-            # Else a run that is being archived would be read neither from memory nor from the
-            # archive.
+            # Without this wait, a run that is being archived would be found neither in memory nor
+            # in the archive.
             self.wait_for_snapshot()
             self._state, self._head, _ = load_state(self._store, self.snapshot_events)
             self._view = read_only(self._state)
@@ -540,8 +547,8 @@ class Engine:
     def try_out(self, command: Command, *, actor: str, has_executor: bool = False) -> Decision:
         """Return the decision of ``command`` now; nothing is written and nothing changes.
 
-        ``has_executor`` says that an executor runs the work although this engine, which only reads,
-        has none.
+        ``has_executor`` is true if an executor runs the work although this engine, which only
+        reads, has no executor.
         """
         self._recover()
         return self._decide(self._state, command, actor, has_executor=has_executor)
@@ -565,9 +572,10 @@ class Engine:
         )
 
     def close(self, within_s: float = CLOSE_S_MAX) -> None:
-        """Close the store; wait ``within_s`` for a snapshot that is being written.
+        """Close the store; wait up to ``within_s`` seconds for a snapshot that is being written.
 
-        After that the snapshot is given up: the store changes nothing once it is closed.
+        After that time the snapshot is given up, because the store changes nothing once it is
+        closed.
         """
         if not self._snapshots.wait(within_s):
             _LOG.warning(
@@ -582,14 +590,14 @@ class Engine:
         self._snapshots.wait(within_s)
 
     def write_snapshots_beside(self) -> None:
-        """Have snapshots written on a thread of their own from now on."""
+        """Write snapshots on a thread of their own from now on."""
         self._snapshots.is_beside = True
 
     def _append(self, events: Sequence[Event], ahead: State, encoded: bytes = b"") -> None:
-        """Record ``events`` as one block after the head, and move the state to it.
+        """Record ``events`` as one block after the head, and move the state to the new head.
 
         ``ahead`` is the state including these events: an overlay, or the engine's own state.
-        ``encoded`` are the events as bytes, where they are known.
+        ``encoded`` are the events as bytes, if the caller has them.
         """
         block = seal(self._head, events, encoded)
         self._is_behind = True
@@ -601,7 +609,7 @@ class Engine:
         self._moved(events, block.head)
 
     def _moved(self, events: Sequence[Event], head: Head) -> None:
-        """Note that ``events`` have moved the state to ``head``, and send the executor's orders."""
+        """Record that ``events`` moved the state to ``head``, and send the executor's orders."""
         self._head = head
         self._is_whole = True
         if self.executor is not None:
@@ -620,7 +628,7 @@ class Engine:
 
     def _maybe_snapshot(self) -> None:
         snapshots = self._snapshots
-        # A snapshot that ends only now is stored after the next commit.
+        # A snapshot that is still being written is settled after a later commit.
         if not snapshots.settle() or self._state.seq - self._snapshot_seq < self.snapshot_events:
             return
         self._snapshot_seq = self._state.seq

@@ -1,4 +1,4 @@
-"""Orders and reports: the orders that follow from events, and the commands for reports."""
+"""Orders and reports: the orders that follow from events, and the commands that record reports."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _start(view: StateView, fact: LeaseStarted, bounds: LeaseBounds) -> StartLea
 
 
 def _wipes(view: StateView) -> list[WipeNode]:
-    """Return the nodes that a claim has left and that are not wiped; repeating one does no harm."""
+    """Return an order for each node that a claim has left unwiped; repeated orders do no harm."""
     return [
         WipeNode(name, node.claim)
         for name, node in view.unwiped.items()
@@ -72,9 +72,9 @@ def _wipes(view: StateView) -> list[WipeNode]:
 
 
 def standing_orders(view: StateView) -> list[Order]:
-    """Return the orders that hold in ``view``: every open lease, every stop under way.
+    """Return the orders that hold in ``view``: every open lease, and every stop under way.
 
-    A failed node is fenced even if no lease is left there: its work may still run.
+    A failed node is fenced even if no lease is left there, because its work may still run.
     """
     orders: list[Order] = []
     bounds = LeaseBounds(view)
@@ -92,9 +92,9 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
     """Yield the commands that record ``reports`` in the ledger.
 
     A report about a lease that is over in the ledger yields no command: the exit of an earlier
-    start of a run must not end the next one. Work that ends under a claim leaves the claim
-    unchanged, and a run that was cancelled or completed by hand stays so, however its work ends.
-    Ends of runs and leases are one command, because others may wait for several of them.
+    start of a run must not end the next start. Work that ends under a claim leaves the claim
+    unchanged. A run that was cancelled or completed by hand stays so, however its work ends. Ends
+    of runs and leases are one command, because waiting runs may need several of them.
     """
     for report in reports:
         if isinstance(report, WipeDone):
@@ -132,7 +132,7 @@ def _end_of(view: StateView, report: Report) -> Complete | Fail | NotStarted | C
 
 
 def _is_settled(view: StateView, run: str) -> bool:
-    """Return whether the exit of its work does not end ``run``, a claim or a stopping run."""
+    """Return whether ``run`` is a claim or is stopping, so that its work's exit does not end it."""
     record = view.runs[run]
     is_ending = record.stopping is not None and record.stopping.outcome is not None
     return record.spec.sensitive or is_ending

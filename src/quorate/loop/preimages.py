@@ -1,9 +1,9 @@
-"""The lottery's secret, and the links of the chain that it ends.
+"""The lottery's secret, and the links of the chain that ends with it.
 
-The cost of a link in hashes is its distance from the secret, so one link in every ``STRETCH`` is
-remembered: the first call costs the whole chain, each later one at most one stretch. The process
-remembers the chains that it used last, because a service that begins a ledger also checks its
-secret.
+The cost of a link, in hashes, is its distance from the secret. So one link in every ``STRETCH`` is
+remembered: the first call costs the whole chain, and each later one at most one stretch. The
+process remembers the last chains that it used, because a service that begins a ledger also checks
+its secret.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 from quorate.core.preemption.lottery import LINK_BYTES, chain_back
 
 STRETCH: Final = 1_000
-"""How many links lie between two that are remembered."""
+"""The number of links from one remembered link to the next."""
 _CHAINS_MAX: Final = 4
 
 
 class Preimages:
-    """The links of the chain that ``secret`` ends.
+    """The links of the chain that ends with ``secret``.
 
-    Link 0 is public, the others are revealed one by one.
+    Link 0 is public; the others are revealed one by one.
     """
 
     __slots__ = ("length", "secret")
@@ -41,7 +41,7 @@ class Preimages:
 
 @lru_cache(_CHAINS_MAX)
 def _remembered(secret: bytes, length: int) -> Mapping[int, bytes]:
-    """Return one link in every ``STRETCH`` of the chain that ``secret`` ends, by their numbers."""
+    """Return one link in every ``STRETCH`` of the chain that ends with ``secret``, by number."""
     number, link = length, secret
     found = {number: link}
     while number:

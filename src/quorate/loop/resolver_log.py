@@ -1,4 +1,4 @@
-"""The resolver's decisions in the program's log: which GPUs were short, and which runs made room.
+"""The resolver's decisions in the program's log: which GPUs were missing, and which runs made room.
 
 Each record has its values as ``fields``, so that a log in JSON can be searched by them.
 """
@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def log_conflicts(view: StateView, events: Iterable[Event]) -> None:
-    """Log every conflict that ``events``, which are recorded, declare or settle."""
+    """Log every conflict that the recorded ``events`` declare or settle."""
     for event in events:
         match event:
             case ConflictDeclared():

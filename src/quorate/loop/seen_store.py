@@ -1,7 +1,7 @@
 """A ledger up to the head that its engine has read, while other writers append to it.
 
-Code that reads blocks together with the state must not meet a block that the state does not have:
-its runs, nodes and owners would be unknown.
+Code that reads blocks together with the state must not meet a block that the state does not have,
+because the runs, nodes and owners of that block would be unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.ports.store_port import EventStore
 
 
 class SeenStore:
-    """Reads ``store`` up to the head that ``seen`` returns; it writes nothing."""
+    """Reads ``store`` up to the head that ``seen`` returns, and writes nothing."""
 
     def __init__(self, store: EventStore, seen: Callable[[], Head]) -> None:
         self._store = store
@@ -27,7 +27,7 @@ class SeenStore:
 
     @property
     def is_shared(self) -> bool:
-        """Whether others may append."""
+        """Whether other programs may append."""
         return self._store.is_shared
 
     def head(self) -> Head:
@@ -35,7 +35,7 @@ class SeenStore:
         return self._seen()
 
     def kept_end(self) -> Checkpoint | None:
-        """Return the last record of the log's end that is kept apart from the log."""
+        """Return the last record of the log's end that is stored apart from the log."""
         return self._store.kept_end()
 
     def verified_head(self) -> Head:

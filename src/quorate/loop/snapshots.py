@@ -1,8 +1,8 @@
 """Snapshots of an engine's state, written on its thread or on another one.
 
-With another thread, the thread that owns the state only copies the live part; the other thread
-encodes and writes it, and the next block does not wait. The runs that a snapshot has archived leave
-the state once the snapshot is stored, on the owner's thread.
+If there is another thread, the thread that owns the state copies only the live part. The other
+thread encodes and writes the copy, and the next block does not wait. Once the snapshot is stored,
+the owner's thread removes the archived runs from the state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLOSE_S_MAX: Final = 5.0
 
 @dataclass(slots=True)
 class _Writing:
-    """A snapshot that is being written: of which state, at which head, and why it failed."""
+    """A snapshot that is being written: its state and head, and the error if it failed."""
 
     state: State
     head: Head
@@ -39,7 +39,7 @@ class _Writing:
 class Snapshots:
     """Stores snapshots of a state; used by the state's owner only.
 
-    ``is_beside``: they are written on a thread of their own, one at a time.
+    If ``is_beside``, snapshots are written on a thread of their own, one at a time.
     """
 
     def __init__(self, store: EventStore) -> None:
@@ -53,8 +53,8 @@ class Snapshots:
         assert self._writing is None, "one snapshot at a time"
         writing = self._writing = _Writing(state, head, cut(state))
         if self.is_beside:
-            # A daemon thread: the program may end while it writes, for a snapshot is stored whole
-            # or not at all.
+            # The program may end while this daemon thread writes, because a snapshot is stored
+            # whole or not at all.
             self._thread = Thread(target=self._write, args=(writing,), name="snapshot", daemon=True)
             self._thread.start()
         else:
@@ -62,9 +62,9 @@ class Snapshots:
             self.settle()
 
     def settle(self) -> bool:
-        """Return, without waiting, whether the next snapshot may begin: none is being written.
+        """Return, without waiting, whether the next snapshot may begin: no other is being written.
 
-        If one was stored since the last call, the runs that it archived leave the state.
+        If a snapshot was stored since the last call, the runs that it archived leave the state.
         """
         writing = self._writing
         if writing is None:
@@ -84,7 +84,7 @@ class Snapshots:
         return self.settle()
 
     def keep_on_the_way(self, state: State, head: Head) -> bool:
-        """Store a snapshot of ``state``, which is being read from the log.
+        """Store a snapshot of ``state`` while the log is still being read.
 
         Return whether it is stored. A store that was opened for reading stores none.
         """
@@ -108,7 +108,7 @@ class Snapshots:
             writing.is_kept = True
 
     def _release(self, writing: _Writing) -> None:
-        """Remove the runs that a stored snapshot has archived from memory; else thaw the runs."""
+        """Drop the runs that a stored snapshot archived; if it is not stored, thaw the runs."""
         made, runs = writing.made, writing.state.runs
         if writing.is_kept and made.archived:
             archive = RunArchive(self._store, upto_seq=made.seq, size=made.archived)
@@ -120,7 +120,7 @@ class Snapshots:
 def _log_failure(writing: _Writing) -> None:
     """Log why a snapshot was not stored; an unexpected error is logged with its traceback.
 
-    Every command is committed nevertheless; without a snapshot the next start only takes longer.
+    Every command is committed nevertheless. Without a snapshot only the next start takes longer.
     """
     is_expected = isinstance(writing.error, QuorateError)
     _LOG.log(

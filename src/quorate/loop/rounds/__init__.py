@@ -1,4 +1,4 @@
-"""Rounds in the loop: the policy is called, runs are chosen, paid and placed.
+"""Rounds in the loop: the policy is called, and the runs of the next round are chosen.
 
 Start at ``round_loop.py``.
 """

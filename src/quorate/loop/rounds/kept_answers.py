@@ -1,7 +1,7 @@
 """The last answer of each pool's policy, so that an unchanged problem is not solved again.
 
-A policy is a function of its problem: a cached answer equals the one that a solver would find
-again. The cache belongs to one process, and no round depends on whether it is there.
+A policy is a function of its problem, so a cached answer equals the one that a solver would return
+again. The cache belongs to one process, and no round depends on whether an answer is cached.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Answer = Allocation | Unsolved
 class KeptAnswers:
     """For each pool: the policy that was called last, its problem, and its answer.
 
-    ``policies`` are those that pools can name: all that are installed, unless set otherwise.
+    ``policies`` are the policies that pools can name: all that are installed, unless set otherwise.
     """
 
     policies: Mapping[str, PoolPolicy] | None = None
@@ -32,12 +32,12 @@ class KeptAnswers:
     _last: dict[str, tuple[PoolPolicy, Problem, Answer]] = field(default_factory=dict)
 
     def policy(self, name: str | None) -> PoolPolicy | None:
-        """Return the policy of that name; None if there is none."""
+        """Return the policy called ``name``; None if there is none."""
         policies = known_policies().by_name if self.policies is None else self.policies
         return policies.get(name or "")
 
     def of(self, pool: str, policy: PoolPolicy, problem: Problem) -> Answer:
-        """Return the answer of ``policy``: the cached one, if it would be the same again."""
+        """Return the answer of ``policy``: the cached one if the problem has not changed."""
         if policy.reads_progress:
             return self.solve(policy, problem)
         last = self._last.get(pool)
@@ -45,14 +45,14 @@ class KeptAnswers:
             return last[2]
         found = self.solve(policy, problem)
         if isinstance(found, Unsolved) and found.code is UnsolvedCode.SOLVER_FAILED:
-            self._last.pop(pool, None)  # What failed may not fail again.
+            self._last.pop(pool, None)  # A failed call is repeated.
         else:
             self._last[pool] = (policy, problem, found)
         return found
 
 
 def asks_the_same(one: Problem, other: Problem) -> bool:
-    """Return whether two problems are equal but for the progress of their jobs."""
+    """Return whether two problems are equal, apart from the progress of their jobs."""
     return (
         one.flavors == other.flavors
         and one.jobs == other.jobs

@@ -1,9 +1,9 @@
 """The shares of a pool in a round: its policy's answer, or equal shares if it has none.
 
-Whatever a policy or the numbers of one run cause, the other runs are served. A run that the policy
-names as the reason why it has no answer is left out of the round, and the policy is called again.
-If that does not help, or not enough, all runs share by weight, which needs no solver: owners get
-their targets then, whatever the policy gave them.
+One run's numbers, or an error of the policy, must not cost the other runs their round. A run that
+the policy names as the reason why it has no answer is left out of the round, and the policy is
+called again. If the policy still has no answer, all runs share by weight, which needs no solver.
+Owners then get their targets, whatever the policy would have given them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from quorate.policy.policies.by_weight import BY_WEIGHT
 
 _LOG = logging.getLogger(__name__)
 ASKED_MAX: Final = 4
-"""How often a policy is called in a round; each time without the runs that it named before."""
+"""How often a policy is called in a round; each call leaves out the runs named before."""
 FLAVORS_USUAL: Final = 3
 """The number of flavors for which a policy's limits on jobs are stated."""
 
@@ -50,8 +50,8 @@ def answered(
 ) -> Answered:
     """Return the answer by which ``members`` share the next round of a pool.
 
-    An answer that is cached from an equal problem is not computed again. Errors of the equal shares
-    are raised; these have an answer for every run that can run.
+    A cached answer to an equal problem is used again. Errors of the equal shares are raised; equal
+    shares have an answer for every run that can run.
     """
     policy, kept = by
     if policy is None:
@@ -90,7 +90,7 @@ def _asked(
     by: tuple[PoolPolicy, KeptAnswers],
     now_ms: int,
 ) -> Allocation | Unsolved | RoundCause:
-    """Return the checked answer of a policy, its refusal, or why it is not called."""
+    """Return the checked answer of a policy, its refusal, or the cause why it is not called."""
     policy, kept = by
     too_many = _too_many(policy, members, floor)
     if too_many is not None:
@@ -109,7 +109,7 @@ def _asked(
 
 
 def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> RoundCause | None:
-    """Return a cause if ``policy`` would take too long: no run is served while it computes."""
+    """Return a cause if ``policy`` would take too long; no run is served while it computes."""
     runs, most, each = len(members), policy.jobs_max, policy.jobs_per_gpu_max
     if most is not None and len(floor.flavors) > FLAVORS_USUAL:
         most = most * FLAVORS_USUAL // len(floor.flavors)
@@ -135,7 +135,7 @@ def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]
 def _equal(
     view: StateView, floor: Floor, members: Sequence[Member], now_ms: int, why: RoundCause
 ) -> Answered:
-    """Return equal shares for all ``members``, for the cause ``why``."""
+    """Return equal shares for all ``members``, with the cause ``why``."""
     found = BY_WEIGHT.solve(problem_of(view, floor, members, BY_WEIGHT, now_ms))
     assert isinstance(found, Allocation), found
     return Answered(policy=BY_WEIGHT.name, members=members, allocation=found, causes=(why,))
@@ -144,8 +144,8 @@ def _equal(
 def _cause(policy: str, refusal: Unsolved) -> RoundCause:
     """Return the recorded form of a policy's refusal.
 
-    It names no run, because owners in a pool do not see each other's runs. The shares of the round
-    say which runs were left out, and the log says what a policy did wrong.
+    The record names no run, because owners in a pool do not see each other's runs. The shares of
+    the round say which runs were left out, and the log says what error a policy made.
     """
     if refusal.code is UnsolvedCode.SOLVER_FAILED:
         _LOG.error("the policy %s failed: %s", policy, refusal.message)

@@ -1,4 +1,4 @@
-"""Which runs get which flavor in the next round, among the runs that can start."""
+"""Which of the runs that can start get which flavor in the next round."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from quorate.policy.rounds.round_book import Row, Rules, Standing, turn_s
 from quorate.policy.rounds.row_choice import Candidate, choose, is_ahead
 
 SHARE_MIN: Final = 1e-6
-"""Shares of a policy are recorded in millionths; a smaller share counts as 0."""
+"""The least share that counts: shares are recorded in millionths."""
 
 
 def choose_rows(
@@ -33,14 +33,16 @@ def choose_rows(
 ) -> tuple[RoundGrant, ...]:
     """Return the grants of the next round, the most deserving run first.
 
-    The time that every run is owed comes from the ledger, so a choice needs no memory of its own.
-    If a run fits nowhere together with more deserving ones, or its owner's money or quotas are too
-    small for it, the next in turn is chosen in its place, and the run stays owed. GPUs left over go
-    first to chosen runs that are slower on the flavor they were chosen for, then to other runs that
-    can use them, whatever their shares; unless the policy has withheld them (``discounts``), so
-    that no run gains by misstating its rates. Then no run is given more than its share.
-    ``is_thrifty``: the policy considers prices, so no run is moved to a faster flavor that it did
-    not choose.
+    The time that every run is owed comes from the ledger, so a choice needs no memory of its own. A
+    run is skipped if it fits nowhere together with more deserving ones, or if its owner's money or
+    quotas are too small for it. The next run in turn is then chosen, and the skipped run is still
+    owed its time.
+
+    GPUs left over go first to chosen runs that are slower on the flavor chosen for them, then to
+    other runs that can use them, whatever their shares. If the policy has withheld GPUs on purpose
+    (``discounts``), so that no run gains by misstating its rates, no run gets more than its share.
+    ``is_thrifty`` is true if the policy considers prices; then no run is moved to a faster flavor
+    that the policy did not choose.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -76,14 +78,14 @@ def choose_rows(
         room, likely = floor.room, choices.rows
         choices = chosen(Seats(floor.view, room.over(), by_name, held, likely))
         if choices.rows != likely:
-            # Seats were kept for likely runs that were not chosen, and none for the runs chosen
-            # instead. Choose once more, and keep the seats of these.
+            # Nodes were kept for likely runs that were not chosen, and none for the runs chosen
+            # instead. The choice is repeated, and keeps the nodes of the chosen runs.
             choices = chosen(Seats(floor.view, room.over(), by_name, held, choices.rows))
     return tuple(_grant(each, choices.nodes(each)) for each in choices.rows)
 
 
 class _ChoicePass:
-    """One pass over the candidates in their order: admits those within all limits."""
+    """One pass over the candidates in order, which accepts those within all limits."""
 
     def __init__(self, limits: Limits, seats: Seats | None, held: HeldLeases) -> None:
         self._limits = limits
@@ -94,7 +96,7 @@ class _ChoicePass:
         """Runs that have to be paid by other payers than before."""
 
     def admits(self, candidate: Candidate) -> bool:
-        """Return whether ``candidate`` is within all limits and has a seat; if so, count it."""
+        """Return whether ``candidate`` is within all limits and has nodes; if so, count it."""
         bill, seats = self._limits.bill(candidate), self._seats
         if bill is None and seats is not None:
             seats.pass_over(candidate)
@@ -106,9 +108,9 @@ class _ChoicePass:
         return True
 
     def nodes(self, chosen: Candidate) -> Nodes:
-        """Return the nodes meant for a chosen run; empty if it stays, or any nodes will do.
+        """Return the nodes meant for a chosen run; empty if it stays, or if any nodes will do.
 
-        A run whose payers have to change starts again, on the nodes that it has.
+        A run whose payers have to change starts again, on its present nodes.
         """
         meant = () if self._seats is None else self._seats.nodes.get(chosen.row, ())
         if meant or chosen.row not in self.moved:
@@ -138,7 +140,7 @@ def _spare(
 
 
 def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:
-    """Return the grant; the two runs of a pair have the same order in every round."""
+    """Return the grant of ``chosen``; a pair names its two runs in the same order every round."""
     run, *others = sorted(chosen.row)
     return RoundGrant(run, chosen.flavor, partner=others[0] if others else None, nodes=nodes)
 
@@ -150,11 +152,11 @@ def round_candidates(
     rules: Rules,
     held: HeldLeases,
 ) -> Iterator[Candidate]:
-    """Yield a candidate for each row and each flavor that it has a share of and can run on.
+    """Yield a candidate for each row and each flavor on which the row has a share and can run.
 
-    Runs without a share get only GPUs that these leave over. Priority and deficit are those of
-    ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, the row that is
-    owed most over all flavors comes first, then the row that had least so far.
+    Runs without a share get only GPUs that these candidates leave over. Priority and deficit are
+    those of ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, the row
+    that is owed most over all flavors comes first, then the row that had least so far.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     idle = held.holders.isdisjoint
@@ -178,7 +180,7 @@ def round_candidates(
 class _Row(NamedTuple):
     """A run, or two that share GPUs: its shares, its flavors, and the time it is owed.
 
-    ``parts`` are the shares that ``owed_ms`` follows from: a run's shares alone and in all pairs.
+    ``parts`` are the shares from which ``owed_ms`` follows: those of a run alone and in all pairs.
     """
 
     names: Row
@@ -191,7 +193,7 @@ class _Row(NamedTuple):
 
 
 def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
-    """Yield the rows of ``answer``; a pair is owed the average of its two runs."""
+    """Yield the rows of ``answer``; a pair is owed the average of the amounts of its two runs."""
     shares, second = answer.shares.tolist(), answer.second.tolist()
     totals = run_shares(answer, len(members)).tolist()
     for at, first in enumerate(answer.first.tolist()):

@@ -1,8 +1,8 @@
 """Funds: the payers of a run, and how many GPUs of a flavor each can pay for during a round.
 
-A round should choose runs that can be paid, or GPUs are idle until the next round. This is an
-estimate that takes payers one after the other; whether a grant is really paid is decided as for
-every start. docs/adr/0024-rounds-pools.md.
+A round should choose runs that can be paid, because the GPUs of other runs are idle until the next
+round. This module only estimates: it considers each payer separately. Whether a grant is really
+paid is decided as for every start. docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LENDING: Final = "lending"
 _CAP: Final = "cap"
 _BORROWED: Final = Tier.BORROWED
 GPUS_MAX: Final = 2**62
-"""The number of GPUs left under a bound without a limit."""
+"""The number of GPUs left under a bound that has no limit."""
 
 
 class Payer(NamedTuple):
-    """A payer, how many GPUs each of its bounds leaves, and whether they would be borrowed."""
+    """A payer, how many GPUs each of its bounds leaves, and whether it would lend them."""
 
     bounds: tuple[tuple[Bound, int], ...]
     is_lent: bool
@@ -82,7 +82,7 @@ def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> 
 
 
 def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
-    """Return whether the bounds of the payers leave room for all of ``parts`` besides ``used``."""
+    """Return whether the bounds of the payers leave room for ``parts`` besides ``used``."""
     taken: dict[Bound, int] = {}
     for part in parts:
         for bound, most in part.payer.bounds:
@@ -138,7 +138,7 @@ class Funds:
         return known[flavor]
 
     def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
-        """Return who pays for ``leases`` of ``run`` now; None where a payer cannot continue."""
+        """Return who pays for ``leases`` of ``run`` now; None if a payer cannot continue."""
         payers = self._by_key(self.payers(run, flavor))
         found = []
         for lease in leases:
@@ -149,7 +149,7 @@ class Funds:
         return found if fit(found, {}) else None
 
     def _by_key(self, payers: tuple[Payer, ...]) -> Mapping[tuple[str, bool], Payer]:
-        """Return ``payers``, which ``payers`` has returned, by their keys."""
+        """Return the result of ``payers`` by key."""
         found = self._keyed.get(id(payers))
         if found is None:
             found = self._keyed[id(payers)] = {payer.key: payer for payer in payers}
@@ -180,8 +180,8 @@ class Funds:
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
         """Return how many GPUs a bound leaves for the next round, each held for ``hold_ms``.
 
-        GPUs that runs of the pool hold now are available to the chosen runs. The GPU-hours held for
-        them are not: the unused ones are returned too late for this round.
+        GPUs that runs of the pool have now are available to the chosen runs. The GPU-hours held for
+        these runs are not, because the unused hours are released too late for this round.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:
@@ -192,7 +192,7 @@ class Funds:
 
 
 class _Use(NamedTuple):
-    """How much may be used under a bound, in width and in time, and how much is used."""
+    """How much may be used under a bound, in GPUs and in GPU-milliseconds, and how much is used."""
 
     gpus_max: int | None
     gpu_ms_max: int | None

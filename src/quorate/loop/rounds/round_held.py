@@ -23,7 +23,7 @@ _NOTHING: Final = _Held("", [])
 
 
 class HeldLeases:
-    """The leases that rows of one round would keep; those of each row are looked for once.
+    """The leases that rows of one round would keep; those of each row are looked up once.
 
     ``members`` are all runs of the rows, by name; ``holders`` are those that have leases.
     """
@@ -35,18 +35,17 @@ class HeldLeases:
         self.holders = frozenset(name for name, each in members.items() if each.record.leases)
 
     def of(self, row: Row, flavor: str) -> list[Lease]:
-        """Return the leases that a row keeps if it stays; empty if it has none it can keep.
+        """Return the leases that a row keeps if it stays; empty if it can keep none.
 
-        In a pair, the run that is first by name has the leases, and the pair must be the same as
-        before.
+        In a pair, the first run by name has the leases, and the pair must be the same as before.
         """
         found = self._held(row)
         return found.leases if found.flavor == flavor else _NOTHING.leases
 
     def may_stay_on(self, row: Row) -> str:
-        """Return the flavor of which a row has GPUs that it gives back within a round; "" for none.
+        """Return the flavor on which a row has GPUs that it can give back within a round, or "".
 
-        A run whose grace is longer holds its GPUs for rounds that are no longer its own.
+        A run whose grace is longer than a round would keep its GPUs during rounds of other runs.
         """
         found = self._held(row)
         if not found.leases:
@@ -55,7 +54,7 @@ class HeldLeases:
         return found.flavor if all(each.grace_ms <= round_ms for each in found.leases) else ""
 
     def _held(self, row: Row) -> _Held:
-        """Return what ``row`` holds and may keep."""
+        """Return the leases that ``row`` has and may keep."""
         record = self._members[min(row) if len(row) > 1 else row[0]].record
         if not record.leases:
             return _NOTHING

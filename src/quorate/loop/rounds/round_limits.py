@@ -1,7 +1,7 @@
 """Limits: how much may be chosen for an owner in one round, by payers and by quotas of runs.
 
-Each choice is counted at once; if a run exceeds a limit, the next in turn is chosen. Whether a
-grant is within the limits is decided as for every start.
+Each choice is counted at once. If a run exceeds a limit, the next run in turn is chosen. Whether a
+grant is really within the limits is decided as for every start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quorate.policy.rounds.row_choice import Candidate
 class Bill(NamedTuple):
     """The cost of one choice: GPUs by payer, and runs that begin under the quotas ``bounds``.
 
-    ``is_moved``: the run has its GPUs already, but its payers are needed for a more deserving run,
+    ``is_moved`` is true if the run has its GPUs already, but a more deserving run needs its payers,
     so that other payers have to pay for it.
     """
 
@@ -35,8 +35,8 @@ class Limits:
     """The GPUs and runs chosen in one round so far, by payer and by owner.
 
     ``kept`` are all candidates with a share. The GPUs that a payer pays for at present, for a
-    candidate that would stay, are kept for it as long as the rest is enough for the runs that are
-    chosen before it.
+    candidate that would stay, are kept for that candidate, as long as the rest is enough for the
+    runs chosen before.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Limits:
             self._runs[tenant] = self._runs.get(tenant, 0) + bill.begins
 
     def _paid(self, leases: Sequence[Lease], flavor: str) -> list[Part] | None:
-        """Return who pays for the ``leases`` that a row keeps; None if they cannot continue."""
+        """Return who pays for the ``leases`` that a row keeps; None if a payer cannot continue."""
         spec = self._members[leases[0].fact.run].record.spec
         return self._funds.present(spec, leases, flavor)
 
@@ -114,7 +114,7 @@ class Limits:
         return sum([members[name].record.started_ms is None for name in chosen.row])
 
     def _runs_left(self, tenant: str) -> int | None:
-        """Return how many more runs may begin under ``tenant``; None if nothing limits them."""
+        """Return how many more runs may begin under ``tenant``; None means any number."""
         limit = self._view.owners[tenant].quota.concurrent_runs_max
         if limit is None:
             return None

@@ -1,8 +1,8 @@
-"""Rounds: the next round of a pool, from its policy's answer to the command.
+"""Rounds: from the answer of a pool's policy to the command that begins the next round.
 
 The state of the pool becomes a ``Problem``, its policy answers with shares, the mechanism of rounds
-chooses by them, and the choice becomes a command of whole numbers. ``decide`` then checks quotas,
-money and room, as for any other start.
+chooses runs by these shares, and the choice becomes a command of whole numbers. ``decide`` then
+checks quotas, money and room, as for any other start.
 
 Importing this module imports numpy, so an installation without rounds pools does not import it.
 """
@@ -41,11 +41,11 @@ def share_out(
     steps: Mapping[str, int],
     kept: KeptAnswers,
 ) -> ShareOut:
-    """Return the command that begins the next round of ``pool``, by one of the policies ``kept``.
+    """Return the command that begins the next round of ``pool``, with the policies in ``kept``.
 
-    If the policy has no answer all runs share by weight, and the round says why. Runs keep their
-    GPUs only if no run can run, or the choice fails because of a bug: a round that ended the
-    service would be due again as soon as the service is back.
+    If the policy has no answer all runs share by weight, and the round says why. All runs keep
+    their GPUs if no run can run, or if the choice fails because of a bug. In the latter case an
+    error that ended the service would occur again as soon as the service is back.
     """
     funds = Funds(view, pool, now_ms)
     policy = kept.policy(view.pools[pool].policy)
@@ -78,7 +78,7 @@ def _answer(
 
 
 def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, int]) -> ShareOut:
-    """Return the round that follows from a policy's answer, as far as there are funds."""
+    """Return the round that follows from a policy's answer, as far as payers have money."""
     answer = by_what.allocation
     grants = choose_rows(floor, by_what.members, answer, funds, is_thrifty=by_what.is_thrifty)
     return ShareOut(
@@ -98,7 +98,7 @@ def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, i
 def _counted(
     view: StateView, pool: str, now_ms: int, steps: Mapping[str, int]
 ) -> dict[str, RoundsRun]:
-    """Return the records of runs as the command will find them once it has counted ``steps``."""
+    """Return the records of runs as they will be once the command has counted ``steps``."""
     found = {}
     for count in step_counts(view, pool, steps.items(), now_ms):
         member = found[count.run] = view.in_rounds[count.run].copy()
@@ -120,9 +120,9 @@ def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tupl
 
 
 def _micro(amounts: Floats) -> list[Any]:
-    """Return ``amounts`` in whole millionths: only here a policy's figures are rounded.
+    """Return ``amounts`` in whole millionths; a policy's numbers are rounded only here.
 
-    An amount too large to be recorded becomes the largest that can be.
+    An amount that is too large to be recorded becomes the largest possible one.
     """
     bounded = np.clip(amounts * MICRO, -_MICRO_MAX, _MICRO_MAX)
     whole: list[Any] = np.rint(bounded).astype(np.int64).tolist()

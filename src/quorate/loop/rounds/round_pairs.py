@@ -19,8 +19,11 @@ from quorate.model.state.state_view import StateView
 from quorate.policy.problem import Pairs
 
 PAIRS_MAX: Final = 20_000
-"""How many pairs a policy is called with, unless it allows fewer: those of 200 runs of one owner.
-If there are more, each owner has its part, and its newest runs are considered without pairs."""
+"""The most pairs that a policy is called with, unless it allows fewer.
+
+These are the pairs of 200 runs of one owner. If there are more pairs, each owner has its part, and
+its newest runs are considered without pairs.
+"""
 
 _Both = tuple[float, float]
 _Kind = tuple[str, int]
@@ -34,7 +37,7 @@ def pairs_of(
 
     On some flavor both runs make progress and an envelope pays for each. Two runs are not a pair if
     a limit of their owner keeps them from running at the same time, or if one of them is still
-    stopping: no run has to wait for another.
+    stopping, so that no run has to wait for another.
     """
     table = _Table(floor.pool, floor.flavors)
     pairs: list[tuple[int, int]] = []
@@ -53,7 +56,7 @@ def pairs_of(
 
 
 class _Table:
-    """The rates that a pool has for types on its flavors; each result is cached."""
+    """The rates of types on the flavors of a pool; each result is cached."""
 
     def __init__(self, pool: Pool, flavors: Sequence[str]) -> None:
         self._pool = pool
@@ -69,7 +72,7 @@ class _Table:
         return self._alone[kind]
 
     def paired(self, kind: _Kind, other: str) -> list[tuple[int, int]]:
-        """Return the rates of a type and another one on the same GPUs, by flavor."""
+        """Return the rates of ``kind`` and ``other`` on the same GPUs, by flavor."""
         key = (kind, other)
         if key not in self._paired:
             name, gpus = kind
@@ -100,8 +103,8 @@ def _parts(
 ) -> list[tuple[int, int]]:
     """Return at most ``pairs_max`` pairs of runs that may share GPUs, in the order of their owners.
 
-    If there are more, the owners take turns, so that each has as many pairs as any other, or all
-    of its own. Pairs of older runs come first.
+    If there are more, the owners take turns, so that each has as many pairs as any other, or all of
+    its own. Pairs of older runs come first.
     """
     of_owner: dict[str, list[int]] = {}
     for row in free:
@@ -143,8 +146,8 @@ def _alike(
 def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     """Return the rates of two runs that share GPUs, by flavor, in steps per second.
 
-    The rate that was measured for a run alone, relative to its rate in the table, scales its rate
-    when it shares GPUs.
+    If a run's rate alone was measured, the ratio of that rate to the rate in the table also scales
+    its rate in the pair.
     """
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one

@@ -19,16 +19,18 @@ from quorate.policy.problem import Entity, Floats, Ints, Problem
 
 MICRO: Final = float(PPM)
 
-# The input of a policy is kept within bounds in which all policies have answers. Documents are
-# bounded already; reports of runs, and values in old ledgers, are not.
+# The input of a policy is kept within bounds in which all policies have answers. Values in
+# documents have bounds already, but reports of runs and values in old ledgers have none.
 FLAVORS_APART: Final = 10_000.0
-"""The largest ratio of a run's rates on two flavors; a smaller rate is raised to it."""
+"""The largest ratio of a run's rates on two flavors; a smaller rate is raised to this ratio."""
 WORK_MAX: Final = 200_000_000
 """How much work a policy that can stop early may do: about a second (``work_count``)."""
 SECONDS_MIN: Final = 1.0
 SECONDS_MAX: Final = 100_000_000.0
-"""The most work a run may have left, or have done, in seconds on its fastest flavor: three
-years."""
+"""The most work that a run may have left, or have done: three years.
+
+It is in seconds on the run's fastest flavor.
+"""
 
 
 class PoolPolicy(Asked, Protocol):
@@ -39,7 +41,7 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def reads_entities(self) -> bool:
-        """Whether it divides by owner first, and then among their runs."""
+        """Whether it divides first among owners, and then among the runs of each."""
         ...
 
     @property
@@ -76,10 +78,10 @@ class PoolPolicy(Asked, Protocol):
 def problem_of(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
 ) -> Problem:
-    """Return the problem for ``policy``: owners are the entities, with the targets of their quotas.
+    """Return the problem for ``policy``, with owners as entities that have their quotas' targets.
 
-    A run's own weight only divides its owner's part among the owner's runs. If the policy reads
-    no entities, the weights of an owner's runs are scaled to add up to the owner's target.
+    A run's own weight only divides its owner's part among the owner's runs. If the policy reads no
+    entities, the weights of an owner's runs are scaled to add up to the owner's target.
     """
     specs = [member.record.spec for member in members]
     owners = list(dict.fromkeys(spec.owner for spec in specs))
@@ -129,7 +131,7 @@ def _weight(run: Run) -> float:
 def _bounded(rates: Floats) -> Floats:
     """Return ``rates`` of at most ``RATE_MAX``, those of one run at most ``FLAVORS_APART`` apart.
 
-    A measured rate comes from the run's own reports, and may be anything.
+    A measured rate comes from the run's own reports, and may have any value.
     """
     found = np.minimum(rates, RATE_MAX)
     least = found.max(axis=1, keepdims=True) / FLAVORS_APART
@@ -140,7 +142,7 @@ def _bounded(rates: Floats) -> Floats:
 def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Floats:
     """Return how long each run needs to its end on the flavor where it is fastest.
 
-    For a run without a number of steps, the pool's expected duration counts.
+    For a run without a number of steps, the pool's expected duration is used.
     """
     usual_s = pool.expected_duration_ms / SECOND_MS
     left = np.array([_steps_left(member) for member in members])
@@ -150,7 +152,7 @@ def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Flo
 
 
 def _steps_left(member: Member) -> float:
-    """Return how many steps a run has left, one at least; 0 where its number is not known."""
+    """Return how many steps a run has left, at least one; 0 if its total is not known."""
     work = member.record.spec.rounds
     assert work is not None, member
     total = work.total_steps
@@ -165,10 +167,10 @@ def _age_s(member: Member, now_ms: int) -> float:
 def _deadlines_s(
     members: Sequence[Member], seconds_left: Floats, pool: Pool, now_ms: int
 ) -> Floats:
-    """Return the time by which each run is to end.
+    """Return the time within which each run has to end.
 
-    That is a round before its deadline, if it can be as fast. Shares are given out in whole rounds,
-    so that a run may be one round behind its share.
+    It ends one round before the run's deadline, if the run can be that fast. Shares are given out
+    in whole rounds, so that a run may be one round behind its share.
     """
     due = np.array([_deadline_s(member, now_ms) for member in members])
     found: Floats = np.maximum(due - pool.round_ms / SECOND_MS, np.minimum(due, seconds_left))

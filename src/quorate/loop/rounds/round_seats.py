@@ -1,8 +1,8 @@
 """Seats: the nodes of every run that is chosen for a round, so that all of them have room.
 
 Candidates come in the order of rank. A run that has the flavor already keeps its nodes, unless a
-more deserving one fits nowhere else: then the least deserving make room, and are placed again in
-their turn, elsewhere if possible. A run that fits nowhere is left for the next round.
+more deserving one fits nowhere else. In that case the least deserving runs make room, and are
+placed again in their turn, elsewhere if possible. A run that fits nowhere waits for the next round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quorate.policy.rounds.row_choice import Candidate
 Nodes = tuple[tuple[str, int], ...]
 
 RISEN_MAX: Final = 20_000
-"""How often runs are moved to make room in one round; after that a run without room waits."""
+"""How often runs are moved to make room in one round; after that, runs without room wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class _Held:
     parts: tuple[Slots, ...]
     islands: frozenset[IslandKey]
     place: int
-    """Its rank: the most deserving row has the lowest number."""
+    """The rank of the row: the most deserving row has the lowest number."""
 
 
 class Seats:
     """The nodes of the runs that are chosen for one round.
 
-    ``likely`` are the runs that would be chosen if all GPUs were alike, the most deserving first:
-    their present nodes are kept for them until another run needs them.
+    ``likely`` are the runs that would be chosen if all GPUs were alike, the most deserving first.
+    Their present nodes are kept for them until another run needs them.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class Seats:
             return False
         plan = self._find(chosen) or self._find_for(chosen)
         if plan is None:
-            # All runs in its way were moved; the room that is taken for good only grows, so no run
-            # like it fits either.
+            # All runs in the way were moved, and later runs can only leave less room. So no other
+            # run of this shape fits.
             self._hopeless.add(shape)
             return False
         self._release(chosen.row)
@@ -108,7 +108,7 @@ class Seats:
     def _find(self, chosen: Candidate) -> PackPlan | None:
         """Return the placement of ``chosen`` together with all other runs, and take that room.
 
-        None if none.
+        None if there is no placement.
         """
         member = self._members[chosen.row[0]]
         nodes = self._view.nodes
@@ -122,8 +122,8 @@ class Seats:
     def _find_for(self, chosen: Candidate) -> PackPlan | None:
         """Return the placement of ``chosen`` if less deserving runs make room, and take that room.
 
-        At first one run makes room, the least deserving; each further try takes twice as many, so
-        that few more than necessary are tried. Runs that turn out not to be in the way stay.
+        First only the least deserving run makes room. Each further attempt moves twice as many
+        runs, so few more are moved than necessary. Runs that turn out not to be in the way stay.
         """
         others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
         risen: list[_Held] = []
@@ -146,7 +146,7 @@ class Seats:
     def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
         """Yield the runs whose kept room ``chosen`` could use.
 
-        They are in domains that it may use, or their nodes count for the same limit.
+        They are in domains that ``chosen`` may use, or their nodes count for the same limit.
         """
         spec = self._members[chosen.row[0]].record.spec
         bounds = self._bounds_of(spec.owner)
@@ -181,7 +181,7 @@ class Seats:
         return self._bounds[owner]
 
     def _release(self, row: Row) -> None:
-        """Release the nodes kept for the runs of ``row``, which got others."""
+        """Release the nodes kept for the runs of ``row``, which got other nodes."""
         for name in row:
             flavor, before = self._rows.get(name, ("", ()))
             held = self._kept.get(flavor, {}).pop(before, None)
@@ -189,7 +189,7 @@ class Seats:
                 self._rise(held)
 
     def _held(self, chosen: Candidate, place: int) -> _Held | None:
-        """Return the slots that a row would keep if it were chosen; None if it has none."""
+        """Return the slots that a row would keep if it were chosen; None if it would keep none."""
         leases = self._held_leases.of(chosen.row, chosen.flavor)
         if not leases:
             return None

@@ -18,16 +18,17 @@ from quorate.model.state.records import Lease, RoundsRun, RunRecord
 from quorate.model.state.state_view import StateView
 
 STEADY_PARTS: Final = 20
-"""A measured rate counts as changed if it differs by more than one part in this many."""
+"""A measured rate counts as changed if it differs by more than this fraction: one in 20."""
 
 
 class Member(NamedTuple):
     """A run that takes part in the next round, with its rates and the time it is owed so far.
 
-    ``rates`` are millionths of a step per second by flavor, 0 if it cannot start: no envelope pays
-    for it, it does not fit even in the empty pool, or its owner is at its limit of running runs.
-    ``owed_ms`` is by flavor the time that it was due and did not get, the round that ends included;
-    below 0 if it is ahead. ``had_ms`` is how long it had GPUs of any flavor so far.
+    ``rates`` are millionths of a step per second by flavor, and 0 if the run cannot start: no
+    envelope pays for it, it does not fit even in the empty pool, or its owner is at its limit of
+    running runs. ``owed_ms`` is, by flavor, the time that it was due and did not get, including the
+    round that ends; it is below 0 if the run is ahead. ``had_ms`` is how long it had GPUs of any
+    flavor so far.
     """
 
     record: RunRecord
@@ -43,8 +44,8 @@ class Floor:
     """A pool at the end of a round: the GPUs to share, and the runs that share them.
 
     ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` their
-    GPUs: neither can be chosen. ``room`` is the pool as if empty; None if all GPUs are alike, and
-    counting them is enough.
+    GPUs: neither can be chosen. ``room`` is the pool as if it were empty. It is None if all GPUs
+    are alike, because counting them is enough then.
     """
 
     view: StateView
@@ -70,7 +71,7 @@ def floor_of(  # noqa: PLR0913 - a pool at an instant, and what the caller found
     """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them.
 
     ``counted`` are the records of runs whose steps are counted with this round. With ``is_smooth``,
-    rates that have hardly changed are those of the last round.
+    rates that have hardly changed are taken from the last round.
     """
     there = dict(sorted(pool_flavors(view, pool).items()))
     taking_part = list(_taking_part(view, pool, counted or {}))
@@ -111,7 +112,7 @@ def _taking_part(
         spec = record.spec
         if record.stopping is not None:
             continue
-        is_free = spec.follow is None and spec.array is None  # The case of most runs.
+        is_free = spec.follow is None and spec.array is None  # True for most runs.
         if is_free or waits_for_upstream(view, spec) is None:
             yield record, counted.get(name, known)
 
@@ -164,11 +165,11 @@ def _used_rates(
 
 
 def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
-    """Return ``rates``; those that differ from the ``used`` ones by at most 5 % stay as they were.
+    """Return ``rates``, each replaced by its ``used`` rate if the two differ by at most 5 %.
 
-    No measurement repeats to the last digit. A policy gives the same answer for the same rates, so
-    that it does not have to be called. The difference is to the rates of the last round, so that
-    small changes do not add up unseen.
+    No measurement repeats exactly. With unchanged rates a policy's cached answer can be used again.
+    The comparison is with the rates used in the last round, so that small changes do not add up
+    unseen.
     """
     return tuple(
         [
@@ -179,7 +180,7 @@ def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _Doors:
-    """The flavors that each run can use; cached once for all equal runs."""
+    """The flavors that each run can use; computed once for all equal runs."""
 
     def __init__(
         self, view: StateView, there: Mapping[str, int], funds: Funds, room: Room | None

@@ -1,8 +1,8 @@
 """Spare GPUs: meant by a policy for runs that cannot use them, given to others for one round.
 
 A policy does not know how much owners can pay together, how many nodes they may have, or which
-domains runs may use. GPUs that it gives to runs that are then skipped would be idle, again and
-again.
+domains runs may use. So it may give GPUs to runs that are then skipped. Without this module these
+GPUs would be idle in every round.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.model.specs import Run
 from quorate.policy.rounds.row_choice import Candidate
 
 RATE_MIN: Final = 0.1
-"""The least rate, as a part of a run's fastest one: GPUs are paid for, however little they do."""
+"""The least useful rate, as a fraction of a run's fastest: slow GPUs cost as much as fast ones."""
 
 
 FASTER_MIN: Final = 1.2
@@ -30,9 +30,9 @@ def spare_candidates(
 ) -> Iterator[Candidate]:
     """Yield the runs that could use the GPUs ``left`` and are not ``taken``, fastest flavor first.
 
-    The owner that had least for its target comes first; GPUs it gets here count. Of its runs, the
-    one that is owed most comes first, then the one that had least. The caller changes ``taken`` and
-    ``left`` meanwhile.
+    The owner that had least for its target comes first; GPUs that it gets here count. Of its runs,
+    the one that is owed most comes first, then the one that had least. The caller changes ``taken``
+    and ``left`` between two results.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())
@@ -69,11 +69,12 @@ def faster_candidates(
     chosen: Sequence[Candidate],
     free: Mapping[str, int],
 ) -> list[Candidate]:
-    """Return ``chosen`` runs on other flavors that would be idle and on which they are much faster.
+    """Return candidates that move ``chosen`` runs to idle flavors on which they are much faster.
 
     A policy gives each run time on several flavors, and in one round a run has one of them. A run
     may have its turn on a slow flavor while GPUs of a fast one are free. The most deserving run
-    chooses first; each keeps its rank, and takes nothing from a run with a share of that flavor.
+    chooses first. Each run keeps its rank, and takes nothing from a run with a share of that
+    flavor.
     """
     left = dict(free)
     for each in chosen:
@@ -89,14 +90,15 @@ def faster_candidates(
         if fitting:
             flavor = max(fitting, key=lambda f: rates[places[f]])
             left[flavor] -= each.gpus
-            # Just before the same run on its slower flavor, which it gets if this one fails.
+            # This candidate comes just before the same run on its slower flavor, which the run gets
+            # if this one fails.
             deficit_s = nextafter(each.deficit_s, inf)
             found.append(each._replace(flavor=flavor, deficit_s=deficit_s))
     return found
 
 
 def _had(members: Sequence[Member]) -> dict[str, int]:
-    """Return the GPU-milliseconds that every owner's runs had so far."""
+    """Return the GPU-milliseconds that the runs of every owner had so far."""
     found: dict[str, int] = {}
     for member in members:
         spec = member.record.spec

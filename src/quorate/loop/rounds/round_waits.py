@@ -1,4 +1,4 @@
-"""The pools that wait before their next round is tried again, because it could not begin."""
+"""The pools whose next round could not begin, and when each is tried again."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from quorate.model.amounts import MINUTE_MS, SECOND_MS
 
 RETRY_MIN_MS: Final = SECOND_MS
 RETRY_MAX_MS: Final = MINUTE_MS
-"""How long a pool waits after the first failure, and at most; each wait is twice the previous one.
+"""How long a pool waits after its first failure (``RETRY_MIN_MS``), and at most.
 
-Only time is lost: runs keep the GPUs that they have.
+Each wait is twice the previous one. Only time is lost, because runs keep the GPUs that they have.
 """
 
 
 class RoundWaits:
     """Until when each pool waits.
 
-    Kept in memory only, because a restarted service may try at once.
+    This is kept in memory only, because a restarted service may try at once.
     """
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class RoundWaits:
         self._wait_ms: dict[str, int] = {}
 
     def failed(self, pool: str, now_ms: int) -> None:
-        """Note that the round of ``pool`` could not begin at ``now_ms``."""
+        """Record that the round of ``pool`` could not begin at ``now_ms``."""
         wait_ms = min(2 * self._wait_ms.get(pool, RETRY_MIN_MS // 2), RETRY_MAX_MS)
         self._wait_ms[pool] = wait_ms
         self.until_ms[pool] = now_ms + wait_ms
 
     def began(self, pool: str) -> None:
-        """Note that a round of ``pool`` began."""
+        """Record that a round of ``pool`` began."""
         self.until_ms.pop(pool, None)
         self._wait_ms.pop(pool, None)
