@@ -1,4 +1,4 @@
 """The ledger: events as bytes, blocks joined by hashes, signed checkpoints, and the fold.
 
-Pure: nothing here reads a clock, a file or a random number. Stores are adapters.
+This code is pure: it reads no clock, file or random number. Stores are adapters.
 """

@@ -1,9 +1,9 @@
 """The archive of ended runs: the part of a snapshot that is written once and read a run at a time.
 
-A snapshot has the runs that are not over; each run that was over when the snapshot was taken is a
-row of the archive, written with it. Both are caches: events fold to them, and ``ledger verify
---deep`` compares them. A row never changes, and names the snapshot that archived it, so that a
-reader of an earlier snapshot is not disturbed (docs/adr/0033).
+A snapshot has the runs that are not over. Each run that was over when the snapshot was taken is a
+row of the archive, written with the snapshot. Both are caches: the same data follows from the
+events, and ``ledger verify --deep`` compares the two. A row never changes, and names the snapshot
+that archived it, so that a reader of an earlier snapshot does not see later rows (docs/adr/0033).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from quorate.model.state.records import Phase, RunRecord, Unstarted
 from quorate.model.state.run_table import RunQuery
 
 PAGE_ROWS: Final = 512
-"""How many rows are read at a time when all are read."""
+"""How many rows are read at a time when all rows are read."""
 READ_KEPT_MAX: Final = 2_048
-"""How many of the archived runs that were read last are kept decoded."""
+"""How many archived runs stay decoded in memory: those that were read last."""
 
 
 class PackedRun(Struct, array_like=True, gc=False):
@@ -60,7 +60,7 @@ class PackedRun(Struct, array_like=True, gc=False):
 
 
 def pack_run(record: RunRecord) -> PackedRun:
-    """Return the stored form of ``record``; its open leases are stored apart."""
+    """Return the stored form of ``record``; its open leases are stored separately."""
     return PackedRun(
         record.spec,
         record.seq,
@@ -138,7 +138,7 @@ class ArchivedRow(NamedTuple):
 
     @classmethod
     def of(cls, record: RunRecord) -> ArchivedRow:
-        """Return the row of ``record``, which is over."""
+        """Return the row of ``record``, a run that is over."""
         spec = record.spec
         payload = _ENCODER.encode(pack_run(record))
         return cls(record.seq, spec.name, spec.owner, record.phase.value, spec.sensitive, payload)
@@ -190,7 +190,7 @@ class RunArchive:
         self._rows = rows
         self.upto_seq = upto_seq
         self._size = size
-        # The records that were read last; None for a name that is not archived.
+        # The records that were read last, by name; None for a name that is not archived.
         self._read: OrderedDict[str, RunRecord | None] = OrderedDict()
 
     def get(self, name: str) -> RunRecord | None:
@@ -212,9 +212,9 @@ class RunArchive:
         return self._rows.archived_count(owner, self.upto_seq)
 
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
-        """Yield (sequence of the submission, name) of the runs that satisfy ``query``, in order.
+        """Yield (sequence of the submission, name) of the runs that match ``query``, in order.
 
-        Each owner is queried separately, with the index that has its runs in order.
+        Each owner is queried separately, because the index of runs by owner has them in order.
         """
         owners = [None] if query.owners is None else sorted(query.owners)
         each = [self._names_of(query, owner) for owner in owners]
@@ -259,7 +259,10 @@ def _paged(
 
 
 def _record(row: ArchivedRow) -> RunRecord:
-    """Return the record of ``row``, which must match the row's columns."""
+    """Return the record of ``row``.
+
+    Raises ``ArchiveError`` if the record cannot be read, or differs from the row's columns.
+    """
     try:
         run = _RUN.decode(row.payload)
     except msgspec.DecodeError as error:

@@ -1,9 +1,9 @@
 """Blocks: events sealed together and joined by SHA-256.
 
-A block's body is MessagePack ``[format, height, first_seq, [events...]]`` and its hash covers the
-previous block's hash and the whole body. So if any bit of an event, or its place, changes, the hash
-no longer fits. The chain alone cannot show that the holder of a ledger has cut it short or
-rewritten it from some block on: that takes a checkpoint kept elsewhere.
+A block's body is MessagePack ``[format, height, first_seq, [events...]]``. Its hash covers the
+previous block's hash and the whole body. So if any bit of an event changes, or an event moves, the
+hash no longer matches. The chain alone cannot show that the holder of a ledger has cut it short or
+rewritten it from some block on. A checkpoint that another party keeps can show that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT: Final = 1
 HASH_BYTES: Final = 32
 EVENTS_PER_BLOCK_MAX: Final = 1_000_000
 BLOCK_BYTES_MAX: Final = 32 * 1024 * 1024
-"""How many bytes the events of a new block take at most; older blocks may have more."""
+"""The most bytes that the events of a new block may have; older blocks may have more."""
 _DOMAIN: Final = b"quorate-block/1\0"
 
 
@@ -41,7 +41,10 @@ GENESIS: Final = Head(height=0, seq=0, hash=bytes(HASH_BYTES))
 
 
 class Block(Struct, frozen=True, kw_only=True):
-    """Events sealed together. All fields but ``body`` and the hashes repeat values in ``body``."""
+    """Events sealed together.
+
+    The fields other than ``body`` and the hashes repeat values in ``body``.
+    """
 
     height: int
     first_seq: int
@@ -65,7 +68,7 @@ class Verified(Struct, frozen=True, kw_only=True):
 
 
 class Broken(Struct, frozen=True, kw_only=True):
-    """The first fault of a chain: in block ``height``; events before ``seq`` are sound."""
+    """The first fault of a chain: it is in block ``height``; events before ``seq`` are sound."""
 
     height: int
     seq: int
@@ -73,7 +76,7 @@ class Broken(Struct, frozen=True, kw_only=True):
 
 
 class _Body(Struct, array_like=True, forbid_unknown_fields=True):
-    """The part of a block that its hash covers besides the previous hash."""
+    """The part of a block that its hash covers in addition to the previous hash."""
 
     format: int
     height: int
@@ -82,7 +85,7 @@ class _Body(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
-    """A block's body whose events are separated but not decoded, which is enough to count them."""
+    """A block's body with its events separated but not decoded, which is enough to count them."""
 
     format: int
     height: int
@@ -91,7 +94,7 @@ class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyWhole(Struct, array_like=True, forbid_unknown_fields=True):
-    """A block's body whose events are decoded in the same pass; all must be of current shapes."""
+    """A block's body with its events decoded in the same pass; all must have current shapes."""
 
     format: int
     height: int
@@ -106,10 +109,10 @@ _BODY_PARTS: Final = Decoder(_BodyParts)
 
 
 def seal(head: Head, events: Sequence[Event], encoded: bytes = b"") -> Block:
-    """Return the block that follows ``head`` and holds ``events``, in their order.
+    """Return the block that follows ``head`` and has ``events``, in their order.
 
-    ``encoded`` are the events as ``encode_events`` makes them, where the caller has them. The
-    caller makes sure that times never decrease; ``open_block`` checks it.
+    ``encoded`` are the events as ``encode_events`` returns them, if the caller has them. The caller
+    makes sure that times never decrease; ``open_block`` checks this.
     """
     assert 0 < len(events) <= EVENTS_PER_BLOCK_MAX, len(events)
     height, first_seq = head.height + 1, head.seq + 1
@@ -125,11 +128,11 @@ def seal(head: Head, events: Sequence[Event], encoded: bytes = b"") -> Block:
 
 
 def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Event]:
-    """Return the events of ``block``, which must be the one that follows ``after``.
+    """Return the events of ``block``, which must be the block after ``after``.
 
-    ``not_before_ms`` is the time of the event before them. Raises ``CorruptLedgerError`` when the
-    block does not follow, when its hash does not fit, or when time runs back; and
-    ``NewerLedgerError`` when the block is sound but of a newer Quorate.
+    ``not_before_ms`` is the time of the event before these. Raises ``CorruptLedgerError`` if the
+    block does not follow ``after``, if its hash does not match, or if time goes back. Raises
+    ``NewerLedgerError`` if the block is sound but was written by a newer Quorate.
     """
     fault = _fault(block, after)
     if fault is not None:
@@ -143,7 +146,7 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
 
 
 def shapes_of(block: Block) -> list[tuple[Fact, ...]]:
-    """Return the events of ``block``, which is sound, in every shape since they were written."""
+    """Return the events of the sound ``block``, each in its stored shape and in all later ones."""
     return event_shapes(_BODY.decode(block.body).events, first_seq=block.first_seq)
 
 
@@ -179,9 +182,9 @@ def _body_closely(block: Block) -> _BodyWhole:
 def open_blocks(
     blocks: Iterable[Block], *, after: Head = GENESIS, not_before_ms: int = 0
 ) -> Iterator[tuple[Head, list[Event]]]:
-    """Yield each block's events with the head after them, checking everything on the way.
+    """Yield each block's events with the head after them, and check everything on the way.
 
-    Raises as ``open_block`` does, at the first block that is wrong.
+    Raises the errors of ``open_block`` at the first block that is wrong.
     """
     for block in blocks:
         events = open_block(block, after=after, not_before_ms=not_before_ms)
@@ -194,9 +197,9 @@ def open_blocks_naming(
 ) -> Iterator[tuple[Head, list[Event]]]:
     """Yield the events of those ``blocks`` in which one of ``names`` is written, with their heads.
 
-    The bodies of other blocks are hashed, and not decoded: text is stored unencoded, so a block
-    that has a name contains its bytes. The caller may add to ``names`` meanwhile. Raises as
-    ``open_block`` does, except for times that run back.
+    The bodies of other blocks are hashed but not decoded. Text is stored unencoded, so a block that
+    has a name contains the bytes of the name. The caller may add to ``names`` meanwhile. Raises the
+    errors of ``open_block``, except for times that go back.
     """
     for block in blocks:
         body = block.body
@@ -212,11 +215,12 @@ def open_blocks_naming(
 def verify_blocks(
     blocks: Iterable[Block], *, after: Head = GENESIS, deep: bool = False
 ) -> Verified | Broken:
-    """Return whether ``blocks`` are a sound chain from ``after`` on, reading each once.
+    """Return whether ``blocks`` are a sound chain from ``after`` on, reading each block once.
 
-    Checks hashes, order and counts; ``deep`` also decodes every event and checks that time never
-    runs back. One block at a time is held in memory. A store's ``CorruptLedgerError`` while reading
-    is returned as ``Broken``; other errors of a store are raised, as is ``NewerLedgerError``.
+    Checks hashes, order and counts. With ``deep``, it also decodes every event and checks that time
+    never goes back. One block at a time is in memory. If the store raises ``CorruptLedgerError``
+    while it reads, that fault is returned as ``Broken``. Other errors of a store are raised, as is
+    ``NewerLedgerError``.
     """
     head, at_ms, blocks_read = after, 0, 0
     try:
@@ -246,7 +250,7 @@ def sound_end(blocks: Iterable[Block]) -> Head:
 
 
 def _check_sealed(block: Block, after: Head) -> None:
-    """Raise unless ``block`` follows ``after`` and its body fits its hash and its other fields."""
+    """Raise unless ``block`` follows ``after`` and its body matches its hash and its fields."""
     fault = _fault(block, after)
     if fault is None:
         try:
@@ -261,7 +265,7 @@ def _check_sealed(block: Block, after: Head) -> None:
 
 
 def _fault(block: Block, after: Head) -> str | None:
-    """Return why ``block`` cannot follow ``after``, or None. Its body is hashed, not decoded."""
+    """Return why ``block`` cannot follow ``after``, or None. The body is hashed but not decoded."""
     if block.height != after.height + 1:
         return f"block {after.height + 1} is missing: block {block.height} is in its place"
     if block.first_seq != after.seq + 1:
@@ -274,7 +278,7 @@ def _fault(block: Block, after: Head) -> str | None:
 
 
 def _disagreement(block: Block, height: int, first_seq: int, count: int) -> str | None:
-    """Return how the block's fields differ from its body, or None."""
+    """Return how the block's fields differ from its body, or None if they agree."""
     if count == 0:
         return "the block holds no event"
     if (block.height, block.first_seq, block.count) == (height, first_seq, count):
@@ -308,5 +312,5 @@ def _check_times(block: Block, events: Sequence[Event], not_before_ms: int) -> N
 
 
 def _hash(prev_hash: bytes, body: bytes) -> bytes:
-    """Return the hash of a block; the leading name keeps it apart from other uses of SHA-256."""
+    """Return the hash of a block; the leading name distinguishes it from other uses of SHA-256."""
     return sha256(_DOMAIN + prev_hash + body).digest()

@@ -1,9 +1,9 @@
 """Checkpoints: a ledger's head, signed, small enough to keep elsewhere.
 
-The holder of a ledger can cut it short or rewrite it and give it new hashes; the chain alone would
-fit. A checkpoint kept by another party records the ledger's head at some time, and its Ed25519
-signature proves that the holder of this ledger's key made it. ``cryptography`` costs tens of
-milliseconds to import, so only the functions that need it do.
+The holder of a ledger can cut the ledger short, or rewrite it with new hashes, and its chain still
+verifies. A checkpoint kept by another party records the ledger's head at some time. Its Ed25519
+signature proves that the holder of this ledger's key made it. ``cryptography`` takes tens of
+milliseconds to import, so only the functions that need it import it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 class Disagreement(StrEnum):
-    """How a ledger and a checkpoint differ; stable names."""
+    """How a ledger and a checkpoint differ. The names never change."""
 
     BAD_SIGNATURE = "bad-signature"
     CHAIN_BROKEN = "chain-broken"
@@ -57,7 +57,7 @@ class Disagreement(StrEnum):
 
 
 class Agrees(Struct, frozen=True, kw_only=True):
-    """The ledger is sound and is, or continues, the one that the checkpoint was made of."""
+    """The ledger is sound, and its head is the checkpoint's head or comes after it."""
 
     verified: Verified
 
@@ -93,7 +93,7 @@ class CheckpointSigner:
         self.public_key = self._key.public_key().public_bytes_raw()
 
     def sign(self, head: Head, at_ms: int) -> Checkpoint:
-        """Return a signed checkpoint of the ledger that ends at ``head``, which is not empty."""
+        """Return a signed checkpoint of the ledger that ends at ``head``, not ``GENESIS``."""
         assert head.height > 0, head
         unsigned = unsigned_checkpoint(self._ledger_id, head, at_ms, self.public_key)
         return msgspec.structs.replace(unsigned, signature=self._key.sign(signed_bytes(unsigned)))
@@ -115,14 +115,14 @@ def unsigned_checkpoint(
 
 
 def sign_checkpoint(*, ledger_id: str, head: Head, at_ms: int, private_key: bytes) -> Checkpoint:
-    """Return a signed checkpoint of a ledger that ends at ``head``, which is not empty."""
+    """Return a signed checkpoint of a ledger that ends at ``head``, which is not ``GENESIS``."""
     return CheckpointSigner(ledger_id, private_key).sign(head, at_ms)
 
 
 def signed_bytes(checkpoint: Checkpoint) -> bytes:
     """Return the bytes that the signature covers.
 
-    They have all other fields, in a fixed order and encoding.
+    They contain all other fields, in a fixed order and encoding.
     """
     fields = (
         checkpoint.ledger_id,
@@ -136,7 +136,7 @@ def signed_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def verify_signature(checkpoint: Checkpoint) -> bool:
-    """Return whether ``checkpoint`` was signed by the key it names, whatever key that is."""
+    """Return whether ``checkpoint`` was signed by the key that it names, whatever key that is."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow import
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
         Ed25519PublicKey,
@@ -155,9 +155,9 @@ def compare(
 ) -> Agrees | Disagrees:
     """Return whether ``blocks``, a whole ledger, contain the head that ``checkpoint`` signs.
 
-    Reads each block once. The chain is verified on the way (``deep`` as in ``verify_blocks``). A
-    fault of the signature is reported first, then of the chain, then a wrong ledger or key, then a
-    ledger too short, then another history.
+    Each block is read once, and the chain is verified on the way (``deep`` as in
+    ``verify_blocks``). If there are several faults, the first of this list is reported: the
+    signature, the chain, another ledger or key, a ledger that is too short, another history.
     """
     if not verify_signature(checkpoint):
         detail = "the checkpoint's signature does not fit; it was changed after it was signed"
@@ -175,7 +175,7 @@ def compare(
 
 
 class _Witness:
-    """Remembers the two blocks a comparison needs while all of them pass by."""
+    """Remembers the two blocks that a comparison needs while it iterates over all blocks."""
 
     def __init__(self, height: int) -> None:
         self._height = height
@@ -212,7 +212,7 @@ def _origin_difference(checkpoint: Checkpoint, first: Block | None) -> Disagrees
 
 
 def _history_difference(checkpoint: Checkpoint, there: Head | None, end: Head) -> Disagrees | None:
-    """Return how the ledger at the checkpoint's height differs from it, or None."""
+    """Return how the ledger at the checkpoint's height differs from the checkpoint, or None."""
     if there is None:
         detail = (
             f"the ledger ends at block {end.height}, sequence {end.seq}; the checkpoint covers "
@@ -263,7 +263,7 @@ def write_checkpoint(checkpoint: Checkpoint) -> str:
 def read_checkpoint(text: str | bytes) -> Checkpoint:
     """Return the checkpoint that ``write_checkpoint`` wrote; its signature is not verified.
 
-    Raises ``CheckpointError`` naming the field.
+    Raises ``CheckpointError``, which names the wrong field.
     """
     try:
         fields = _TEXT.decode(text)

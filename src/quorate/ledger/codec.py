@@ -1,9 +1,9 @@
-"""Bytes <-> events: MessagePack for the ledger, named fields for export.
+"""Conversion of events: to and from MessagePack for the ledger, and named fields for exports.
 
-A tag such as ``lease-started/1`` names a shape for ever. When a shape must change, the new one gets
-the next number in ``model/events.py``; the old class moves here, keeps its tag, and gets an entry
-in ``UPCASTERS`` that converts it to the current event. Decoding checks every field's type, so the
-result is a whole event or an error.
+A tag such as ``lease-started/1`` names a shape for ever. When a shape must change, the new shape
+gets the next number in ``model/events.py``. The old class moves here, keeps its tag, and gets an
+entry in ``UPCASTERS`` that converts it to the current event. Decoding checks the type of every
+field, so the result is a whole event or an error.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from quorate.model.specs import EnvelopeId, Run
 from quorate.model.task_arrays import is_alike, task_run
 
 Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
-"""From an old shape to the function that makes the next newer, or the current, event of it."""
+"""For each old shape, the function that returns the event in the next newer or current shape."""
 
 
 _OWED_ROUNDS_MAX: Final = 10
-"""How many rounds a run could be owed before rounds stated it."""
+"""How many rounds a run could be owed before events of rounds stated this number."""
 
 
 class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
-    """A start of a lease in the form that does not record whether it was out of order."""
+    """A start of a lease that does not record whether the lease started out of order."""
 
     lease: str
     run: str
@@ -69,7 +69,7 @@ class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
 
 
 class _ReservationMoved1(Fact, frozen=True, tag="reservation-moved/1"):
-    """A move whose cause is a sentence."""
+    """A move of a reservation whose cause is a sentence."""
 
     reservation: str
     status: ReservationStatus
@@ -115,7 +115,7 @@ class TaskSubmitted(Fact, frozen=True, tag="task-submitted/1"):
     """The stored form of the submission of an array's task, for all tasks but the first.
 
     The run equals the first task except for its name and its index, so the document of an array is
-    stored once. It is read as a run-submitted event like any other.
+    stored once. The decoder returns it as an ordinary run-submitted event.
     """
 
     run: str
@@ -149,15 +149,15 @@ UPCASTERS: Final[Upcasters] = {
     _RoundShared1: _round_shared_1,
     _RoundShared2: _round_shared_2,
 }
-"""The old shapes, and how the current ones are made of them."""
+"""The old shapes, and the functions that convert them to the current ones."""
 
-# What msgspec raises on bytes of another shape: a bad string is a UnicodeDecodeError and bytes that
-# nest without end are a RecursionError, not a DecodeError.
+# The errors that msgspec raises for bytes of another shape. Besides DecodeError, a bad string
+# raises UnicodeDecodeError, and bytes that nest too deeply raise RecursionError.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EventDecoder:
-    """Reads every shape that was ever written and returns current events."""
+    """Reads every shape that was ever written, and returns current events."""
 
     def __init__(self, current: UnionType, upcasters: Upcasters) -> None:
         shapes: tuple[type[Fact], ...] = (*get_args(current), *upcasters, TaskSubmitted)
@@ -171,18 +171,18 @@ class EventDecoder:
         self._any: Decoder[Any] = Decoder()
 
     def decode(self, data: bytes | Raw, *, first_seq: int) -> list[Fact]:
-        """Return the events that ``data``, one MessagePack array, holds.
+        """Return the events in ``data``, one MessagePack array.
 
         ``first_seq`` is the first event's sequence number, for error texts. Raises
-        ``UnknownEventError`` for a tag of a newer Quorate and ``CorruptLedgerError`` for anything
-        else that is not an event.
+        ``UnknownEventError`` for a tag of a newer Quorate, and ``CorruptLedgerError`` for any other
+        data that is not an event.
         """
         return [shapes[-1] for shapes in self.shapes(data, first_seq=first_seq)]
 
     def shapes(self, data: bytes | Raw, *, first_seq: int) -> list[tuple[Fact, ...]]:
-        """Return each event of ``data`` in the shape it was written in, and in all later ones.
+        """Return each event of ``data`` in its stored shape, and in all later ones.
 
-        Raises as ``decode`` does.
+        Raises the errors of ``decode``.
         """
         try:
             events = self._many.decode(data)
@@ -200,7 +200,7 @@ class EventDecoder:
         return found
 
     def _since(self, event: Fact) -> tuple[Fact, ...]:
-        """Return ``event`` and its form in each later version; the last is current."""
+        """Return ``event`` in its own and each later shape; the last is current."""
         found = [event]
         while (lift := self._upcasters.get(type(found[-1]))) is not None:
             found.append(lift(found[-1]))
@@ -285,14 +285,14 @@ def decode_events(data: bytes | Raw, *, first_seq: int = 1) -> list[Event]:
 
 
 def event_shapes(data: bytes | Raw, *, first_seq: int = 1) -> list[tuple[Fact, ...]]:
-    """Return the events of ``data`` in every shape since they were written."""
+    """Return each event of ``data`` in its stored shape, and in all later ones."""
     return _DECODER.shapes(data, first_seq=first_seq)
 
 
 def event_to_json(seq: int, event: Fact) -> dict[str, Any]:
     """Return ``event`` with named fields for export: ``seq``, ``tag``, then the fields in order.
 
-    Slots are shown as ``{"node": name, "slots": [ordinals]}``; everything else is as stored.
+    Slots are shown as ``{"node": name, "slots": [ordinals]}``; all other fields are as stored.
     """
     shown: dict[str, Any] = {"seq": seq, "tag": tag_of(event)}
     for name in event.__struct_fields__:
@@ -304,7 +304,7 @@ def event_to_json(seq: int, event: Fact) -> dict[str, Any]:
 def event_from_json(shown: Mapping[str, Any]) -> tuple[int, Event]:
     """Return the sequence number and event of ``shown``, which ``event_to_json`` returned.
 
-    Raises ``UnknownEventError`` or ``CorruptLedgerError``, naming the field.
+    Raises ``UnknownEventError`` or ``CorruptLedgerError``, which names the wrong field.
     """
     fields = dict(shown)
     seq, tag = fields.pop("seq", None), fields.pop("tag", None)

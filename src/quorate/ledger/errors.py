@@ -1,6 +1,6 @@
 """Errors in a ledger's bytes. The whole tree of errors is in ``ports/errors.py``.
 
-``QuorateError`` is defined here because the ledger is the lowest layer that raises one.
+``QuorateError`` is defined here because the ledger is the lowest layer that raises an error.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ RESTORE: Final = (
 
 
 class QuorateError(Exception):
-    """The root of every error a user can cause or meet; its text is one or two clear sentences."""
+    """The root of all errors that users can cause or meet; its text is one or two sentences."""
 
 
 class CorruptLedgerError(QuorateError):
     """The stored bytes are not those that were written.
 
-    ``height`` and ``seq`` name the block and the first event in doubt, as far as is known;
-    ``source`` is the file, if there is one. ``remedy`` is what to do about it; a remedy other than
-    the usual one is part of the text.
+    ``height`` and ``seq`` name the block and the first event in doubt, as far as they are known.
+    ``source`` is the file, if there is one. ``remedy`` says how to repair the ledger; a remedy
+    other than the usual one is part of the text.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class CorruptLedgerError(QuorateError):
 
 
 class NewerLedgerError(QuorateError):
-    """The ledger is whole, but holds something that only a newer Quorate can read."""
+    """The ledger is whole, but has a part that only a newer Quorate can read."""
 
     def __init__(self, what: str, *, seq: int | None = None) -> None:
         place = "" if seq is None else f" at sequence {seq}"
@@ -62,7 +62,7 @@ class NewerLedgerError(QuorateError):
 
 
 class UnknownEventError(NewerLedgerError):
-    """An event's tag is not in this version's list."""
+    """The tag of an event is not known to this version."""
 
     def __init__(self, tag: str, *, seq: int | None = None) -> None:
         super().__init__(f"event {tag!r}", seq=seq)
@@ -74,7 +74,7 @@ class CheckpointError(QuorateError):
 
 
 class ArchiveError(QuorateError):
-    """The archive of ended runs cannot be read; the ledger, which it is derived from, is untouched.
+    """The archive of ended runs cannot be read; the ledger itself is not affected.
 
     ``place`` is the file, if there is one.
     """
@@ -82,7 +82,7 @@ class ArchiveError(QuorateError):
     def __init__(self, what: str, place: str = "") -> None:
         where = place or "LEDGER.archive"
         super().__init__(
-            f"{what}; the ledger is not affected: stop what has it open for writing, remove "
+            f"{what}; the ledger is not affected: stop the process that writes to it, remove "
             f"{where}, and start again, which derives it from the ledger"
         )
         self.what = what

@@ -1,6 +1,6 @@
 """Fold: computes the state from the events.
 
-Replaying checks the chain as it goes, so a state is never built from bytes that do not verify.
+A replay checks the chain as it goes, so a state is never built from bytes that do not verify.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 
 LONG_EVENTS: Final = 10_000
-"""From this many events on, a state that was read is excluded from cyclic garbage collection."""
+"""A state read from this many events or more is excluded from cyclic garbage collection."""
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Pause the cycle collector, which would walk the many objects of a replay repeatedly.
 
-    A replay makes no reference cycles, so it leaves no garbage; it is more than twice as fast.
+    A replay makes no reference cycles, so the collector would find nothing. Without it a replay is
+    more than twice as fast.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -55,15 +56,15 @@ def replay(
         for head, events in open_blocks(blocks, after=after, not_before_ms=state.at_ms):
             _apply_block(state, events, head)
         if head.seq >= LONG_EVENTS:
-            # The state stays: the garbage collector need not walk all of it each time.
+            # The state stays in memory, so the garbage collector need not walk it each time.
             gc.freeze()
     return state, head
 
 
 def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
-    """Fold the events of one block, and raise if they cannot have happened.
+    """Fold the events of one block, and raise an error if they cannot have happened.
 
-    Hashes show that no byte was changed since it was written, not that its writer was right: a
+    Hashes show that no byte was changed since it was written, but not that its writer was right. A
     ledger made by hand can free slots that were never taken.
     """
     try:
@@ -74,9 +75,9 @@ def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
 
 
 def replay_until(blocks: Iterable[Block], *, at_ms: int) -> tuple[State, Head]:
-    """Return the state at ``at_ms``, after every event recorded up to and at that instant.
+    """Return the state at ``at_ms``, after every event recorded until and at that instant.
 
-    The head is that of the block that holds the last of these events.
+    The returned head is that of the block with the last of these events.
     """
     state, last = State(), GENESIS
     for head, events in open_blocks(blocks):

@@ -1,8 +1,7 @@
-"""Segments: blocks that follow each other, packed into one file for an archive.
+"""Segments: consecutive blocks, packed into one file for an archive.
 
-A segment is named by its heights and by the SHA-256 of its file. Blocks are never changed, so a
-packed segment is the same for ever, and the chain goes through segments as through a store
-(docs/adr/0045).
+The name of a segment has its heights and the SHA-256 of its file. Blocks never change, so a packed
+segment never changes either. The chain of hashes continues from segment to segment (docs/adr/0045).
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from quorate.ledger.errors import CorruptLedgerError
 
 _MAGIC: Final = b"quorate-segment/1\n"
 _LEVEL: Final = 1
-"""The zlib level: the events of a ledger shrink to a fifth, and higher levels gain little."""
+"""The zlib level. The events of a ledger shrink to a fifth, and higher levels gain little."""
 
 
 class Segment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Blocks ``first_height`` to ``last_height`` in a file of ``size`` bytes with that hash."""
+    """Blocks ``first_height`` to ``last_height``, in a file with this ``size`` and ``sha256``."""
 
     first_height: int
     last_height: int
@@ -66,7 +65,7 @@ _DECODER: Final = Decoder(list[_StoredBlock])
 
 
 def pack(blocks: Sequence[Block]) -> tuple[Segment, bytes]:
-    """Return the segment of ``blocks``, one at least, and its file."""
+    """Return the segment of ``blocks``, at least one, and the bytes of its file."""
     first, last = blocks[0], blocks[-1]
     stored = [
         _StoredBlock(b.height, b.first_seq, b.count, b.prev_hash, b.hash, b.body) for b in blocks
@@ -88,7 +87,7 @@ def pack(blocks: Sequence[Block]) -> tuple[Segment, bytes]:
 def unpack(segment: Segment, data: bytes) -> list[Block]:
     """Return the blocks of ``segment``, whose file is ``data``.
 
-    Raises ``CorruptLedgerError`` unless the file has its hash and holds exactly those blocks. The
+    Raises ``CorruptLedgerError`` unless the file has the segment's hash and exactly its blocks. The
     hashes of blocks are checked by ``chain.py``, or by ``check``.
     """
     if sha256(data).digest() != segment.sha256:
@@ -115,7 +114,7 @@ def unpack(segment: Segment, data: bytes) -> list[Block]:
 
 
 def check(segment: Segment, data: bytes) -> None:
-    """Raise ``CorruptLedgerError`` unless ``data`` is ``segment`` and a sound chain to its head."""
+    """Raise ``CorruptLedgerError`` unless ``data`` is ``segment`` and its chain is sound."""
     found = verify_blocks(unpack(segment, data), after=segment.before)
     if isinstance(found, Broken):
         raise _damaged(segment, f"block {found.height}: {found.what}")

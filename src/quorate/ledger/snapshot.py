@@ -1,12 +1,12 @@
 """Snapshots: the state as bytes, so that opening a long ledger does not replay all of it.
 
-A snapshot is a cache and never the truth: it names the head it was taken at, it is dropped when its
-format is not this one, and ``restore(take(state))`` equals the state that events fold to. Indexes
-are not stored; they are rebuilt from the tables.
+A snapshot is a cache and never the truth. It names the head at which it was taken, and it is
+dropped if it has another format than this program's. ``restore(take(state))`` equals the state that
+events fold to. Indexes are not stored; they are rebuilt from the tables.
 
 A store keeps a ``Cut``: the state without the runs that are over, and those runs as rows of the
-archive (``archive.py``). So a snapshot grows with the live runs only. A cut is made on the thread
-that owns the state, and turned into bytes on any other.
+archive (``archive.py``). So a snapshot grows only with the live runs. The thread that owns the
+state makes the cut; any other thread can turn it into bytes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ from quorate.model.state.records import (
 from quorate.model.state.state import State
 
 SNAPSHOT_FORMAT: Final = 17
-"""Raised whenever the shape below or the meaning of a counter changes."""
+"""Raised whenever the structs below or the meaning of a counter change."""
 
 
 class _Envelope(Struct, array_like=True, gc=False):
@@ -201,18 +201,18 @@ _SNAPSHOT: Final = Decoder(_Snapshot)
 _ARRAY: Final = struct.Struct(">BI")
 """The first byte of an array (0xDD) or a map (0xDF) of any length in MessagePack."""
 _LONG_FIELD: Final = 256
-"""From this many entries on, a field is encoded an entry at a time."""
+"""A field with this many entries or more is encoded entry by entry."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A copy of a state at one instant: nothing in it changes when the state does.
+    """A copy of a state at one instant: it does not change when the state changes.
 
-    ``runs`` are the runs in memory; those named in ``returned`` are in the archive as well, as they
+    ``runs`` are the runs in memory. Those named in ``returned`` are in the archive as well, as they
     were before they changed. The archive has ``archived_before`` runs, and was last written with
     the snapshot at ``base_seq``, 0 if there is none. The runs of the state stay frozen until its
-    table has ``archived`` them or is thawed. Making a cut is quick; everything else takes longer
-    and may be done on another thread.
+    table has ``archived`` them or is thawed. Making a cut is quick. All other steps take longer and
+    may run on another thread.
     """
 
     packed: _Snapshot
@@ -228,7 +228,7 @@ class Cut:
 
     @cached_property
     def over(self) -> list[RunRecord]:
-        """The runs that are over, and are archived by this cut."""
+        """The runs that are over, which this cut archives."""
         returned = self.returned
         return [r for r in self.runs if r.ended_ms is not None and r.spec.name not in returned]
 
@@ -241,7 +241,7 @@ class Cut:
     def payload(self) -> bytes:
         """The state without the archived runs, as bytes.
 
-        Encoded one entry at a time, so that other threads can run: one call for all entries would
+        It is encoded entry by entry, so that other threads can run: one call for all entries would
         block them for its whole duration.
         """
         returned = self.returned
@@ -271,7 +271,7 @@ def cut(state: State) -> Cut:
 
 
 def _encoded(field: Any) -> bytes:
-    """Return ``field`` as bytes; a long one an entry at a time."""
+    """Return ``field`` as bytes; a long field is encoded entry by entry."""
     if not isinstance(field, list | dict) or len(field) < _LONG_FIELD:
         return _ENCODER.encode(field)
     encode = _ENCODER.encode
@@ -282,7 +282,7 @@ def _encoded(field: Any) -> bytes:
 
 
 def take(state: State) -> bytes:
-    """Return ``state`` as bytes, all that is in memory."""
+    """Return the part of ``state`` that is in memory, as bytes."""
     archive = state.runs.archive
     here = [record for _, record in state.runs.kept()]
     return _ENCODER.encode(_packed(state, here, 0 if archive is None else archive.count()))
@@ -321,9 +321,9 @@ def fingerprint(state: State) -> bytes:
 
 
 def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot:
-    """Return ``state`` with ``runs`` in place of its own; it shares no mutable value.
+    """Return ``state`` with ``runs`` in place of its own runs; it shares no mutable value.
 
-    Every table keeps its own order: a decision may name entries in that order.
+    Every table keeps its own order, because a decision may name entries in that order.
     """
     state.refresh()
     return _Snapshot(
@@ -355,7 +355,7 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
         list(state.pledges.values()),
         [(*key, *account) for key, account in state.disruption.items()],
         dict(state.deferred.items()),
-        # Never changed, but replaced.
+        # An announcement is never changed, but replaced.
         dict(state.announced.items()),
         dict(state.barred.items()),
         list(state.recalls.values()),
@@ -396,7 +396,7 @@ def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
             ValueError,
             AssertionError,
         ):
-            # If the cache is wrong in any way, the ledger itself has the answer.
+            # If the snapshot is wrong in any way, the state is computed from the ledger.
             return None
 
 
@@ -514,12 +514,12 @@ def _pack_reservation(record: ReservationRecord) -> _Reservation:
 
 
 def _sorted_odds(known: AnnouncedConflict) -> AnnouncedConflict:
-    """Return ``known`` with its runs sorted, whichever were announced first."""
+    """Return ``known`` with its runs sorted, whatever their order was."""
     return AnnouncedConflict(known.due_ms, known.scope, dict(sorted(known.runs.items())))
 
 
 def _by_flavor(known: RoundsRun) -> RoundsRun:
-    """Return ``known`` with its flavors sorted, whichever it had first."""
+    """Return ``known`` with its flavors sorted, whatever their order was."""
     return RoundsRun(
         known.pool,
         known.steps,
@@ -538,7 +538,7 @@ def _restore_run(state: State, run: PackedRun) -> None:
     if run.backfills:
         state.backfilled[name] = None
     if run.spec.rounds is not None:
-        return  # It is in no queue; the snapshot has what it received.
+        return  # The run is in no queue, and the snapshot has its record of rounds.
     if run.phase is Phase.PENDING:
         state.enqueue(record)
     elif run.phase is Phase.RUNNING and run.spec.malleable is not None:

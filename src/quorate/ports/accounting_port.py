@@ -1,8 +1,8 @@
 """The accounting port: another system that grants hours, records their use, and bills it.
 
-An owner is linked to a *resource* there. Each kind of hours is a *component* of it, with a name
-that the other system chooses. Use is reported as the absolute amounts of a month, so that a
-repeated report changes nothing (docs/adr/0022).
+An owner is linked to a *resource* of that system. Each kind of hours is a *component* of the
+resource, with a name that the other system chooses. Use is reported as the absolute amounts of a
+month, so that a repeated report changes nothing (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Amount:
 
     @property
     def hours_text(self) -> str:
-        """The amount in hours, exactly."""
+        """The amount in hours, as exact text."""
         return f"{self.hundredths // 100}.{self.hundredths % 100:02d}"
 
 
@@ -40,10 +40,10 @@ class Consumption:
 
 @dataclass(slots=True)
 class LinkStatus:
-    """The status of a link, for metrics and people; read from any thread.
+    """The status of a link, for metrics and operators; it may be read from any thread.
 
-    ``troubles`` says why an owner had no answer at the last request; ``trouble`` is a fault of this
-    service, with its remedy, which stops all reports.
+    ``troubles`` says why an owner had no answer at the last request. ``trouble`` is a fault of this
+    service, with its remedy, that stops all reports.
     """
 
     answered_ms: dict[str, int] = field(default_factory=dict)
@@ -64,9 +64,9 @@ class Accounting(Protocol):
         ...
 
     def report(self, consumption: Consumption) -> None:
-        """Record the report there, replacing the earlier report of that month, and return."""
+        """Record ``consumption`` there, in place of the earlier report of that month."""
         ...
 
     def close(self) -> None:
-        """Release everything. Closing twice is allowed."""
+        """Release all resources. A second call does nothing."""
         ...

@@ -1,6 +1,7 @@
 """The archive port: files with closed segments of a ledger, and its published snapshots.
 
-A folder that every machine sees, or an object store. Files are written once and never changed.
+An archive is a folder that every machine sees, or an object store. Each file is written once and
+never changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class FileArchive(Protocol):
     """
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep ``data`` as ``name``: all or nothing, durable on return."""
+        """Store ``data`` as ``name``, completely or not at all; it is durable on return."""
         ...
 
     def get(self, name: str) -> bytes:
@@ -24,7 +25,7 @@ class FileArchive(Protocol):
         ...
 
     def put_file(self, name: str, source: Path) -> None:
-        """Keep a copy of the file ``source`` as ``name``, as ``put`` does."""
+        """Store a copy of the file ``source`` as ``name``, with the promises of ``put``."""
         ...
 
     def get_file(self, name: str, target: Path) -> None:
@@ -34,7 +35,7 @@ class FileArchive(Protocol):
     def names(self, room: str) -> list[str]:
         """Return the names of the files in the folder ``room``, sorted.
 
-        None if there is no such folder.
+        Empty if there is no such folder.
         """
         ...
 

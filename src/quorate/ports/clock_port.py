@@ -10,16 +10,16 @@ class Clock(Protocol):
     """A clock."""
 
     def now_ms(self) -> int:
-        """Return Unix milliseconds. They may step back.
+        """Return Unix milliseconds, which may step back.
 
-        The loop never lets the ledger's time do so.
+        The loop never lets the ledger's time step back.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """A time that cannot be set: ``ms`` since the start of the boot called ``boot``."""
+    """A time that cannot be set: ``ms`` since the machine started the boot called ``boot``."""
 
     boot: str
     ms: int
@@ -30,7 +30,7 @@ class SteadyClock(Clock, Protocol):
     """A clock whose wall time can be compared with a monotonic one."""
 
     def steady(self) -> Steady:
-        """Return the time since the machine's boot, time asleep included."""
+        """Return the time since the machine's boot, including time asleep."""
         ...
 
 
@@ -39,7 +39,7 @@ class ClockStatus:
     """The wall clock compared with the steady one.
 
     ``trusted_ms`` is the time that decisions use; ``step_ms`` is how far the wall clock is from it.
-    ``why`` says why deciding has stopped, and is empty while it runs.
+    ``why`` says why deciding has stopped, and is empty while the service decides.
     """
 
     wall_ms: int
@@ -56,5 +56,5 @@ class ClockControl(Protocol):
         ...
 
     def accept(self, actor: str) -> ClockStatus:
-        """Use the wall clock as it is now, and decide again; ``actor`` is logged."""
+        """Trust the present time of the wall clock, and decide again; ``actor`` is logged."""
         ...

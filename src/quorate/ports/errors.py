@@ -111,7 +111,7 @@ class WorkFolderError(QuorateError):
 
 
 class ClusterError(QuorateError):
-    """A Kubernetes cluster did not carry out a request; the text says which and why."""
+    """A Kubernetes cluster did not carry out a request; the text says which one and why."""
 
 
 class ClusterAccessError(ClusterError):
@@ -119,7 +119,7 @@ class ClusterAccessError(ClusterError):
 
 
 class ClusterDownError(ClusterError):
-    """The API server cannot be reached, or cannot answer now: a later request may succeed."""
+    """The API server cannot be reached, or cannot answer now; a later request may succeed."""
 
 
 class ClusterRefusedError(ClusterError):
@@ -135,7 +135,7 @@ class GpusUnknownError(QuorateError):
 
 
 class DecidingStoppedError(QuorateError):
-    """Deciding has stopped; the text says why, and names the remedy. Reads continue."""
+    """No decision is made; the text says why, and names the remedy. Reads continue."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"nothing is decided: {why}")
@@ -155,7 +155,7 @@ class BlockTooLargeError(QuorateError):
 
 
 class OldTermError(QuorateError):
-    """An executor has accepted orders of a newer term: the sender of these no longer leads."""
+    """An executor has accepted orders of a newer term; the sender of these no longer leads."""
 
     def __init__(self, *, term: int, newest: int, remedy: str = "") -> None:
         super().__init__(
@@ -171,7 +171,7 @@ class AccountingError(QuorateError):
 
 
 class AccountingDownError(AccountingError):
-    """An accounting system cannot be reached, or did not answer in time; worth a retry."""
+    """An accounting system cannot be reached, or did not answer in time; a retry may succeed."""
 
 
 class StoreError(QuorateError):
@@ -182,10 +182,10 @@ class StoreError(QuorateError):
 
 
 class StaleHeadError(StoreError):
-    """The ledger is not at the head that the decision was made at; decide again at the new one.
+    """The ledger is no longer at the head for which the decision was made; decide again.
 
-    ``blocks`` are those after ``expected`` that the store was given with the refusal, as stored:
-    perhaps none, perhaps not all up to ``actual``.
+    ``blocks`` are blocks after ``expected`` that the store returned with the refusal. There may be
+    none, or not all up to ``actual``.
     """
 
     def __init__(self, *, expected: Head, actual: Head, blocks: tuple[Block, ...] = ()) -> None:
@@ -201,7 +201,7 @@ class StaleHeadError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The process that writes to a ledger, by its own description."""
+    """The process that writes to a ledger, as it describes itself."""
 
     pid: int
     command: str
@@ -238,7 +238,7 @@ class LedgerNotFoundError(StoreError):
 
 
 class LedgerExistsError(StoreError):
-    """A ledger was to be created at a path that has a file already."""
+    """A ledger was to be created at a path that already has a file."""
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(f"{path} exists already and was left alone; choose another path")
@@ -271,7 +271,7 @@ class LedgerMovedError(StoreError):
 
 
 class LedgerEmptyError(StoreError):
-    """The file is a ledger without its first event: creating it was interrupted."""
+    """The file is a ledger without its first event, because its creation was interrupted."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -320,7 +320,7 @@ class StoreDownError(StoreError):
 class UnsureAppendError(StoreDownError):
     """A block was sent, and neither an answer nor the head could be read since.
 
-    The block may be recorded, now or a moment later: read the head before anything is decided
+    The block may be recorded now or a moment later. The caller must read the head before it decides
     again.
     """
 
@@ -342,7 +342,7 @@ class NotLeaderError(StoreError):
 
 
 class SegmentError(StoreError):
-    """A segment of archived blocks cannot be read, or has other bytes than were written."""
+    """A segment of archived blocks cannot be read, or has other bytes than those written."""
 
 
 class OutboxError(StoreError):

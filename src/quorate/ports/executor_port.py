@@ -1,17 +1,19 @@
 """The executor port: a program that runs the work of open leases, and confirms its end.
 
-The loop gives orders when their events are durable, all orders of one commit together and in ledger
+The loop gives orders when their events are durable: all orders of one commit together, in ledger
 order. Orders are facts about leases, so receiving one twice changes nothing: a lease that has ended
-is not started again, and the earliest deadline of a stop holds. Only ``resume`` may name such a
-lease again: it has the content of a ledger, which may have been restored. Orders have the term of
-the leader that gives them, which is 0 if a ledger has one writer: an executor that has accepted
-orders of a term refuses those of older terms, from any service and however late. If an ``EndLease``
-and a ``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that
-takes a lost group's place), the work there goes on.
+is not started again, and the earliest deadline of a stop applies. Only ``resume`` may name an ended
+lease again, because the ledger may have been restored from a backup.
+
+Each order has the term of the leader that gives it; the term is 0 if a ledger has one writer. An
+executor that has accepted orders of a term refuses orders of older terms, from any service and
+however late. If an ``EndLease`` and a ``StartLease`` of one run in one batch name the same slots,
+the work there continues. This happens in a hand-over, in a swap, and if a step takes the place of a
+lost group.
 
 Ends are polled, not called back: ``reports`` returns each end until an ``EndLease`` shows that the
-ledger has it, so nothing is lost between a process and a commit. The end of a wipe is reported
-until the node takes work again.
+ledger has it, so no end is lost between a process and a commit. The end of a wipe is reported until
+the node takes work again.
 
 ``testing/executor_contract.py`` has these promises as tests, which every executor passes.
 """
@@ -30,13 +32,13 @@ from quorate.model.specs import Run
 
 @dataclass(frozen=True, slots=True)
 class StartLease:
-    """Run the work of ``run`` on the slots of ``lease``; the slots of a spare are only kept.
+    """Run the work of ``run`` on the slots of ``lease``; the slots of a spare are only reserved.
 
-    ``grace_ms`` is how long its work gets when it has to stop to continue elsewhere. ``partner`` is
-    another run, whose work runs on the same slots: each exits separately, and the lease has ended
-    when both have. ``executor`` is the executor that the pool of the run names, as
-    ``Pool.executor_name``. ``bounds`` are the steps and seconds of the round that each of ``runs``
-    starts in; empty outside pools that share in rounds.
+    ``grace_ms`` is how long the work gets to checkpoint when it has to stop. ``partner`` is another
+    run, whose work runs on the same slots. The two exit separately, and the lease has ended when
+    both have. ``executor`` is the executor that the run's pool names, as ``Pool.executor_name``.
+    ``bounds`` are the steps and seconds of the round in which each of ``runs`` starts; empty
+    outside pools that share in rounds.
     """
 
     lease: LeaseStarted
@@ -48,7 +50,7 @@ class StartLease:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs under this lease: one, or two that share."""
+        """The runs under this lease: one, or two that share the GPUs."""
         return (self.run,) if self.partner is None else (self.run, self.partner)
 
 
@@ -65,7 +67,7 @@ class StopLease:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """A lease has ended in the ledger: no process of it may be left.
+    """A lease has ended in the ledger: no process of the lease may be left.
 
     Its end is not reported again.
     """
@@ -76,7 +78,7 @@ class EndLease:
 
 @dataclass(frozen=True, slots=True)
 class WipeNode:
-    """A claim has left ``node``: wipe it, once, so that the next user finds no data of it."""
+    """A claim has left ``node``: wipe it once, so that the next user finds no data of the claim."""
 
     node: str
     claim: str
@@ -84,7 +86,7 @@ class WipeNode:
 
 @dataclass(frozen=True, slots=True)
 class FenceNode:
-    """``node`` has failed: work there under leases that are open now is ended at once."""
+    """``node`` has failed: end at once all work there under leases that are open now."""
 
     node: str
 
@@ -94,7 +96,7 @@ Order = StartLease | StopLease | EndLease | WipeNode | FenceNode
 
 @dataclass(frozen=True, slots=True)
 class RunExited:
-    """All the work of a run has ended by itself, with ``code``; ``lease`` is one it ran under.
+    """All the work of a run has ended by itself, with ``code``; ``lease`` is one of its leases.
 
     The lease identifies this start of the run among earlier and later ones.
     """
@@ -107,9 +109,9 @@ class RunExited:
 
 @dataclass(frozen=True, slots=True)
 class RunUnstarted:
-    """The work of a run has not begun for too long, for the reason in ``note``; see ``RunExited``.
+    """The work of a run has not begun for too long; ``note`` says why. See ``RunExited``.
 
-    It is reported until the leases of the run are told to stop.
+    It is reported until the leases of the run are ordered to stop.
     """
 
     run: str
@@ -126,7 +128,7 @@ class LeaseGone:
 
 @dataclass(frozen=True, slots=True)
 class WipeDone:
-    """Wiping a node after ``claim`` has ended; unless ``is_clean``, data may be left there."""
+    """Wiping a node after ``claim`` has ended; unless ``is_clean``, the node may have data."""
 
     node: str
     claim: str
@@ -141,7 +143,7 @@ Report = RunExited | RunUnstarted | LeaseGone | WipeDone
 class Readiness:
     """Whether the work of a run has begun on all of its nodes.
 
-    ``reason`` is one word, ``message`` a sentence; both are for people.
+    ``reason`` is one word and ``message`` a sentence; both are for users.
     """
 
     is_ready: bool
@@ -156,17 +158,17 @@ class Executor(Protocol):
         """Accept the orders of one commit, which is durable.
 
         Raises ``OldTermError`` if orders of a newer term than ``term`` were accepted before; then
-        none of these is.
+        no order is accepted.
         """
         ...
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Accept every open lease again, after a restart; work of other leases must end.
 
-        Unless ``is_whole``, that work continues: the ledger may have leases after those that were
-        read, and a new leader reads on before it resumes as a whole.
+        Unless ``is_whole``, work of other leases continues. The ledger may have leases after those
+        that were read; a new leader first reads them, and then resumes with ``is_whole``.
 
-        A stop follows the start of each lease that is ending; nodes that have failed or have to be
+        A stop follows the start of each lease that is ending. Nodes that have failed or have to be
         wiped are named again. Raises ``OldTermError`` as ``carry_out`` does.
         """
         ...
@@ -174,16 +176,16 @@ class Executor(Protocol):
     def reports(self) -> Sequence[Report]:
         """Return the ends that are not in the ledger yet.
 
-        Exits come first, oldest first, so that work which was done when it had to stop has exited
-        before its lease has gone; then runs that could not be started, leases that have gone, and
-        wipes.
+        Exits come first, oldest first. So the exit of work that was done when it had to stop comes
+        before the end of its lease. Then come runs that could not be started, leases that have
+        ended, and wipes.
         """
         ...
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that each of ``runs`` has reported.
 
-        Runs without one are left out.
+        Runs that reported no step are absent.
         """
         ...
 
@@ -193,39 +195,39 @@ class ServedExecutor(Executor, Protocol):
 
     @property
     def trouble(self) -> str:
-        """The fault that keeps work from being started and stopped; empty if there is none."""
+        """The fault that prevents work from being started and stopped; empty if there is none."""
         ...
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """The faults that keep the work of some pools from being started, by executor name.
+        """The faults that prevent the work of some pools from being started, by executor name.
 
-        Other pools go on, so this is no ``trouble``.
+        Other pools continue, so this is no ``trouble``.
         """
         ...
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
         """Return whether the work of each of ``runs`` has begun.
 
-        Runs not known here are left out.
+        Runs that this executor does not know are absent.
         """
         ...
 
     def belong_to(self, ledger_id: str) -> None:
-        """Work for one ledger from now on; called before any order of it.
+        """Work for one ledger from now on; called before any order of that ledger.
 
         Raises ``WorkFolderError`` if the folder has work of another ledger, or of another service.
         """
         ...
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Register ``wake``, which is called, on any thread, when there is something to report."""
+        """Register ``wake``, which the executor calls, on any thread, when it has a report."""
         ...
 
     def next_ms(self) -> int | None:
-        """Return when to read the reports even if ``wake`` was not called; None if never."""
+        """Return when to read the reports even if ``wake`` was not called; None means never."""
         ...
 
     def close(self) -> None:
-        """Finish the accepted orders, and accept no more; closing twice is allowed."""
+        """Finish the accepted orders, and accept no more. A second call does nothing."""
         ...

@@ -1,7 +1,7 @@
-"""The leader port: one of the programs that serve a ledger leads, and the others know which one.
+"""The leader port: one of the services of a ledger leads, and the others know which one.
 
-A store that several services share lets each of them become the leader. The leader appends; blocks
-of the others are refused. A term is a number that every election raises by one.
+A store that several services share lets each of them become the leader. The leader appends; the
+store refuses blocks of the others. A term is a number that every election increases by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.ledger.chain import Head
 class LeaderRecord:
     """The leader's name, its addresses for REST and gRPC, and its term.
 
-    ``grpc`` is empty if it serves REST only.
+    ``grpc`` is empty if the leader serves REST only.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Membership(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumStatus:
-    """The status of one service of a ledger: ``leader`` is the name of the leader.
+    """The status of one service of a ledger; ``leader`` is the name of the leader.
 
-    ``sequence`` is the last event that the service has, and ``lag_ms`` how old its state may be. A
-    service that has its ledger to itself ``is_alone``.
+    ``sequence`` is the last event that the service has, and ``lag_ms`` is how old its state may be.
+    ``is_alone`` is true for a service that has its ledger to itself.
     """
 
     name: str
@@ -63,14 +63,14 @@ class QuorumStatus:
 
 
 class QuorumControl(Protocol):
-    """The operations of an operator on the services of one ledger; for the ledger's thread."""
+    """The operations of an operator on the services of one ledger; for the ledger's thread only."""
 
     def status(self) -> QuorumStatus:
         """Return the status of this service."""
         ...
 
     def members(self) -> Sequence[MemberRecord]:
-        """Return the services that gave a sign of life lately, by name; none if it is alone."""
+        """Return the services that were alive lately, by name; empty if this service is alone."""
         ...
 
     def step_down(self) -> None:
@@ -83,7 +83,7 @@ class Candidacy(Protocol):
 
     @property
     def leader(self) -> LeaderRecord | None:
-        """The leader as this candidate knows it, which may be itself; None while there is none."""
+        """The leader that this candidate knows, which may be itself; None while there is none."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class Candidacy(Protocol):
         ...
 
     def start(self) -> None:
-        """Stand for leader from now on."""
+        """Take part in elections from now on."""
         ...
 
     def step_down(self) -> None:
@@ -104,7 +104,7 @@ class Candidacy(Protocol):
         ...
 
     def close(self) -> None:
-        """Stand no longer; another candidate can win at once."""
+        """Take no further part in elections, so that another candidate can win at once."""
         ...
 
 
@@ -113,11 +113,11 @@ class MovedStore(Protocol):
     """The methods of a store that several programs may write, for moving its ledger elsewhere."""
 
     def check_unserved(self) -> None:
-        """Raise ``LedgerServedError`` if services have this ledger at present."""
+        """Raise ``LedgerServedError`` if services use this ledger at present."""
         ...
 
     def mark_moved(self, head: Head, target: str) -> None:
-        """Let no program append from now on: the ledger, up to ``head``, is at ``target``.
+        """Refuse all appends from now on: the ledger, up to ``head``, is at ``target``.
 
         Raises a ``StoreError`` if the ledger does not end at ``head``, or a service leads.
         """
@@ -126,17 +126,17 @@ class MovedStore(Protocol):
 
 @runtime_checkable
 class LedStore(Protocol):
-    """The methods of a store, other than those for blocks, for several services with one leader."""
+    """The methods that a store for several services with one leader has in addition."""
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
-        """Return the head as soon as the log has event ``seq``; at the latest after ``within_s``.
+        """Return the head once the log has event ``seq``, or after ``within_s`` seconds.
 
         Safe from every thread. Raises a ``StoreError`` if the head is not known.
         """
         ...
 
     def look_at_head(self, *, within_s: float) -> Head:
-        """Return the head as it is now; raises a ``StoreError`` without an answer in time.
+        """Return the present head; raises a ``StoreError`` without an answer in time.
 
         Safe from every thread.
         """
@@ -152,17 +152,17 @@ class LedStore(Protocol):
     ) -> Candidacy:
         """Return a candidate called ``name``, reached at ``service``; the caller starts it.
 
-        From now on this store appends while the candidate leads, and at no other time.
-        ``on_change`` is called, on a thread of the candidate, when the leader has changed.
+        From now on this store appends only while the candidate leads. ``on_change`` is called, on a
+        thread of the candidate, when the leader has changed.
         """
         ...
 
     def act_within(self, left_s: Callable[[], float] | None) -> None:
-        """From now on let calls for blocks last no longer than ``left_s`` returns.
+        """Limit each call for blocks to the time that ``left_s`` returns, from now on.
 
-        Once that is 0, they raise ``NotLeaderError`` at once, without asking the servers of the
-        store. With None they last as long as they need. ``wait_for`` and ``look_at_head`` have
-        limits of their own.
+        When that time is 0, the calls raise ``NotLeaderError`` at once, without a request to the
+        servers of the store. With None, the calls have no limit. ``wait_for`` and ``look_at_head``
+        have limits of their own.
         """
         ...
 
@@ -171,5 +171,5 @@ class LedStore(Protocol):
         ...
 
     def members(self) -> Sequence[MemberRecord]:
-        """Return the services of this ledger that gave a sign of life lately, by name."""
+        """Return the services of this ledger that were alive lately, by name."""
         ...

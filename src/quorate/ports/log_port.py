@@ -19,9 +19,9 @@ class Stream(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line that the work of a run wrote on ``node``, without its end.
+    """One line that the work of a run wrote on ``node``, without its line end.
 
-    ``rank`` is the process that wrote it; None if the executor wrote it itself.
+    ``rank`` is the process that wrote the line; None if the executor itself wrote it.
     """
 
     at_ms: int
@@ -35,8 +35,8 @@ class Line:
 class Output:
     """Lines of one run, in the order in which they were kept.
 
-    ``first`` is the number of the first line, which is later than requested if older ones are no
-    longer kept. ``is_last`` says that there are no later lines now.
+    ``first`` is the number of the first line. It is higher than requested if older lines are no
+    longer kept. ``is_last`` is true if there are no later lines now.
     """
 
     lines: Sequence[Line]
@@ -45,13 +45,13 @@ class Output:
 
 
 class Logs(Protocol):
-    """Keeps output. A line always keeps its number."""
+    """Keeps the output of runs. The number of a line never changes."""
 
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
         """Return at most ``limit`` lines of ``run`` from number ``first`` on, counted from 0.
 
-        There may be fewer if lines are long; ``is_last`` says whether there are more. None if
-        nothing is kept for this run.
+        Fewer lines are returned if they are long; ``is_last`` says whether there are more. None if
+        no output of this run is kept.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The seal of the lottery: a chain's secret is in the ledger, readable by its machines only."""
+"""The seal of the lottery: encrypts a chain's secret, so that the ledger can contain it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class LotterySeal(Protocol):
-    """Encrypts secrets with a key that every machine of a ledger has, and its readers do not.
+    """Encrypts secrets with a key that every machine of a ledger has, but readers do not have.
 
     Methods raise ``KeyFileError`` if this machine does not have the key, or has another one.
     """
@@ -20,5 +20,5 @@ class LotterySeal(Protocol):
         ...
 
     def open(self, sealed: str, commitment: str) -> bytes:
-        """Return the secret that was sealed for the chain with link 0 ``commitment``."""
+        """Return the secret that was encrypted for the chain with link 0 ``commitment``."""
         ...

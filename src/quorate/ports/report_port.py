@@ -17,7 +17,7 @@ class ReportFile:
 
 
 class Reports(Protocol):
-    """Pages to be read; nothing is ever written through it."""
+    """Pages for reading; this port writes nothing."""
 
     def listed(self) -> Sequence[ReportFile]:
         """Return the pages, the newest first; raises ``OSError`` if they cannot be read."""

@@ -1,4 +1,4 @@
-"""The reports of a run's work while it runs."""
+"""The reports that a run's work makes while it runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class StepReport:
     """A run has done ``step`` at ``at_ms``, with figures such as ``loss``.
 
-    ``generation`` counts the starts of its processes: the steps of another start may be done again.
-    A figure is None if it is no number: a loss that is NaN or infinite.
+    ``generation`` counts the starts of the run's processes; a later start may repeat steps. A
+    figure is None if it is no finite number, such as a loss that is NaN.
     """
 
     step: int

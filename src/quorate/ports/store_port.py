@@ -1,6 +1,6 @@
 """The store port: an append-only log of blocks, a cached snapshot, an archive.
 
-``testing/store_contract.py`` has this text as tests; every adapter passes it.
+``testing/store_contract.py`` has these rules as tests, which every adapter passes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from quorate.ledger.checkpoint import Checkpoint
 class EventStore(Protocol):
     """A ledger's blocks. Methods raise ``StoreError`` and ``CorruptLedgerError`` only.
 
-    Those about archived runs also raise ``ArchiveError``.
+    Methods about archived runs also raise ``ArchiveError``.
     """
 
     @property
     def is_shared(self) -> bool:
-        """Whether others may append while this store is open for writing.
+        """Whether other programs may append while this store is open for writing.
 
-        An engine then decides so that losing a race costs little, and follows the blocks of others.
+        If true, an engine decides on an overlay, so that a lost race costs little, and it follows
+        the blocks of other programs.
         """
         ...
 
@@ -33,34 +34,34 @@ class EventStore(Protocol):
         ...
 
     def kept_end(self) -> Checkpoint | None:
-        """Return the last record of the log's end that is kept apart from the log.
+        """Return the last record of the log's end that is stored apart from the log.
 
-        None if none is kept: then a log whose end is missing looks whole. A store with a record
-        raises ``CorruptLedgerError`` when it is opened and ends before it.
+        None if there is none; then a log whose end is missing looks whole. If a store has such a
+        record and the log ends before it, opening the store raises ``CorruptLedgerError``.
         """
         ...
 
     def verified_head(self) -> Head:
-        """Return the head up to which this store vouches for the chain; ``GENESIS`` for nothing.
+        """Return the head up to which this store vouches for the chain; ``GENESIS`` for no block.
 
-        The store has verified those blocks, and compares the bytes it reads of them with a hash
-        that it keeps elsewhere. So a program that opens the ledger does not have to read them to
-        trust them.
+        The store has verified those blocks, and compares the bytes that it reads of them with a
+        hash that it keeps elsewhere. So a program can open the ledger without reading them.
         """
         ...
 
     def append(self, block: Block, *, expected: Head) -> None:
-        """Append ``block``, sealed at ``expected``, all or nothing; durable on return.
+        """Append ``block``, sealed at ``expected``, completely or not at all; durable on return.
 
-        A body has up to ``BLOCK_BYTES_MAX`` bytes, however little a server takes in one request.
-        Raises ``StaleHeadError`` if the log is not at ``expected``. After any error the log is
-        unchanged, and the store is usable; except after ``UnsureAppendError``: then ``block`` may
-        be the next one, become it, or never be recorded. The work does not grow with the log.
+        A body has up to ``BLOCK_BYTES_MAX`` bytes, even if a server takes fewer in one request.
+        Raises ``StaleHeadError`` if the log is not at ``expected``. After any error but
+        ``UnsureAppendError`` the log is unchanged, and the store is usable. After
+        ``UnsureAppendError``, ``block`` may be recorded already, be recorded later, or never be
+        recorded. The work does not grow with the log.
         """
         ...
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
-        """Append ``blocks``, a sound chain from the head on, all or nothing; return the head.
+        """Append ``blocks``, a sound chain from the head on, all or none; return the head.
 
         An error while iterating over ``blocks`` leaves the log unchanged.
         """
@@ -69,16 +70,16 @@ class EventStore(Protocol):
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` to the present head, in order.
 
-        Appending meanwhile is allowed and does not change the yielded blocks. Blocks come as
-        stored: ``ledger/chain.py`` verifies them. Raises ``CorruptLedgerError`` if one cannot be
-        read.
+        An append is allowed meanwhile and does not change the yielded blocks. Blocks are yielded as
+        stored, and ``ledger/chain.py`` verifies them. Raises ``CorruptLedgerError`` if a block
+        cannot be read.
         """
         ...
 
     def height_at(self, seq: int) -> int:
-        """Return the height of the block that holds event ``seq``, which must be in the log.
+        """Return the height of the block that has event ``seq``, which must be in the log.
 
-        Raises ``CorruptLedgerError`` if a block on the way cannot be read. Reads few blocks,
+        Raises ``CorruptLedgerError`` if a block on the way cannot be read. Few blocks are read,
         however long the log is.
         """
         ...
@@ -94,17 +95,17 @@ class EventStore(Protocol):
         """Store ``payload``, the state at ``head``, and drop the previous snapshot.
 
         Either both happen or neither. The runs ``ended`` are added to the archive of the snapshot
-        at ``base_seq``; at 0 they are all of it. Raises ``StoreError`` if the stored snapshot is
-        another one, and then changes nothing. May be called on another thread than the other
-        methods, one call at a time: no append waits for it.
+        at ``base_seq``. If ``base_seq`` is 0, they are the whole archive. Raises ``StoreError`` if
+        the stored snapshot is another one, and then changes nothing. It may run on another thread
+        than the other methods, one call at a time: no append waits for it.
         """
         ...
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
         """Return the stored snapshot, or None if there is none that can be trusted.
 
-        A snapshot is a cache: one that is damaged or not of this log is reported in the program's
-        log and ignored, never an error.
+        A snapshot is a cache. A snapshot that is damaged or from another log is reported in the
+        program's log and ignored; it is never an error.
         """
         ...
 
@@ -125,10 +126,10 @@ class EventStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Release everything; further calls are bugs. Closing twice is allowed.
+        """Release all resources; no other call may follow. A second call does nothing.
 
-        A snapshot that another thread is saving is abandoned, unless it is stored by then: after
-        this returns nothing changes, because another program may be the writer.
+        A snapshot that another thread is saving is abandoned unless it is stored by then. After
+        this call returns nothing changes, because another program may be the writer.
         """
         ...
 
