@@ -385,7 +385,7 @@ def _admitted(
 
 
 def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget) -> Refusal:
-    """Return the refusal by a node quota that prevented a placement, else the one least short."""
+    """Return the refusal by a node quota that prevented a placement, else the least short one."""
     over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
     if over:
         return min(over, key=lambda found: found.short)

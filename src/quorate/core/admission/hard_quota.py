@@ -58,8 +58,8 @@ class Headroom:
     def refuses(self, nodes: Iterable[str]) -> Refusal | None:
         """Return the refusal for the limit that taking ``nodes`` would exceed, or None.
 
-        While more nodes are in use than a lowered limit allows, the owner cannot take nodes that it
-        uses already either. In a plan, a node that present work leaves before the end of the new
+        While more nodes are in use than a lowered limit allows, the owner cannot even take nodes
+        that it already uses. In a plan, a node that present work leaves before the end of the new
         run counts as new from then on (``Holdings.kept_on``).
         """
         wanted = set(nodes)
@@ -71,8 +71,8 @@ class Headroom:
                 return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
             kept_on = holdings.kept_on
             later = sorted(kept_on[owner, node] for node in wanted if (owner, node) in kept_on)
-            # ``left`` is the least number of nodes left under the limit from when on a node counts;
-            # nodes with a smaller number count by then, too.
+            # A node counts as new once present work has left it, and at most ``left`` nodes may be
+            # kept then. The smaller ``left`` is, the earlier that is.
             for count, left in enumerate(later, new + 1):
                 if count > left:
                     return _over(RefusalCode.MAX_NODES, owner, limit - left, count, limit)
@@ -139,7 +139,7 @@ class Headroom:
         return new
 
     def refuses_at_least(self, run: Run) -> Refusal | None:
-        """Return the refusal for the limit that ``run`` exceeds on any nodes, or None.
+        """Return the refusal for the limit that ``run`` exceeds whatever nodes it gets, or None.
 
         Free GPUs on nodes that the owner holds already do not count as new nodes.
         """
@@ -189,7 +189,7 @@ def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) 
 
 
 def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
-    """Return the hard quota that forbids ``run`` now on any nodes; None if there is none."""
+    """Return the hard quota that forbids ``run`` now, whatever nodes it gets, or None."""
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
     if refusal is None and headroom is not None:
@@ -250,8 +250,8 @@ def woken(log: DecisionLog) -> Iterator[str]:
         return
     owners = _relieved(view, log.events)
     for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
-        # After a change of owners, a run parked with an owner may no longer be of its descendants,
-        # so all parked runs are woken.
+        # After a change of owners, an owner may no longer be above the runs that are parked with
+        # it, so all parked runs are woken.
         if owners is None or not _is_full(view, owner):
             yield from view.parked[owner]
 

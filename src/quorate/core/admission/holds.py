@@ -20,7 +20,7 @@ from quorate.model.state.state_view import StateView
 
 _ROUNDS: Final = Discipline.ROUNDS
 ROUND_SLACK_MS: Final = MINUTE_MS
-"""How late a round may end before the holds of the round before it have to be renewed."""
+"""How late the next round may begin before the holds of this round have to be renewed."""
 
 
 def expected_ms(run: Run, pool: Pool) -> int:
@@ -86,7 +86,7 @@ def _affordable_ms(view: StateView, lease: Lease, account: EnvelopeAccount, want
 
 
 def may_still_pay(view: StateView, lease: Lease) -> bool:
-    """Return whether the payer of ``lease`` may still pay for it.
+    """Return whether the payer of ``lease`` may still pay for this lease.
 
     Budgets, lending and families may have changed since the lease started. If the payer may no
     longer pay, the present hold stays valid but is not extended.

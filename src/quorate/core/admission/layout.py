@@ -15,7 +15,7 @@ from quorate.model.specs import Placement, Pool, Run
 
 
 class Bundle(Struct, frozen=True, gc=False):
-    """``gpus`` that start and end together; ``groups`` are their sizes, None if divisible."""
+    """``gpus`` that start and end together, in groups of sizes ``groups``; None if divisible."""
 
     index: int
     gpus: int

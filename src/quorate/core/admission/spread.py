@@ -25,8 +25,10 @@ from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.specs import Placement
 
 Payable = Callable[[Sequence[Demand]], bool]
-"""Returns whether some demands could be paid. Used for pruning: it may wrongly return True, never
-False."""
+"""Returns whether some demands could be paid; used for pruning.
+
+It may wrongly return True, but never wrongly False.
+"""
 
 DEPTH_MAX: Final = 200
 """The most pieces into which a search for payable placements divides a run before it gives up."""
@@ -168,7 +170,7 @@ class _InOneDomain:
     entered: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
     def run(self) -> Iterator[Spread]:
-        """Yield complete spreads, each total per node class only once."""
+        """Yield complete spreads; of those with equal totals per node class, only the first."""
         return self._rest(
             0, [node_class.gpus_free for node_class in self.domain_offer.node_classes], ()
         )

@@ -411,7 +411,7 @@ def _kept_of_queue(view: StateView) -> Iterator[Violation]:
     fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
     fresh.forget_waiting()
     if view.follower_index.entries() != fresh.follower_index.entries():
-        yield Violation("I8", "queue", "lists other upstreams than its followers wait for")
+        yield Violation("I8", "queue", "lists wrong upstreams for its followers")
     if view.waiting.entries() != fresh.waiting.entries():
         yield Violation("I8", "queue", "differs from the index of waiting runs")
     if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):

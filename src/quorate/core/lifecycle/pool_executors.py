@@ -18,7 +18,7 @@ DEVICE_VARIABLES: Final = frozenset(
         "ROCR_VISIBLE_DEVICES",
     }
 )
-"""Variables by which a pod may see more GPUs than its own: the device plugin sets them."""
+"""Variables with which a pod could see more GPUs than its own; the device plugin sets them."""
 
 
 def image_faults(run: Run, pool: Pool) -> list[Refusal]:

@@ -1,6 +1,6 @@
 """Spares: slots that a run keeps in addition to its work, and the pledges on filled ones.
 
-A pledge keeps the width and hours of a filled spare reserved on its payer. Each GPU has its own
+A pledge reserves the GPUs and GPU-hours of a filled spare on its payer. Each GPU has its own
 pledge: as soon as the filler has left that slot, a spare starts on the slot again. A pledge is
 given up if it is no longer useful, and the filler stays. That is the case if the pledge's run is
 over or has lost the group, if the node is lost, or if the payer's window has closed.
@@ -83,7 +83,7 @@ def pledges_of(view: StateView, run: str, path: str) -> list[PledgeRecord]:
 
 
 def close_pledges(log: DecisionLog, pledges: Iterable[PledgeRecord]) -> None:
-    """Give up ``pledges``, so that the room and money kept for them are free for others."""
+    """Give up ``pledges``, so that their room and money are free for other runs."""
     for pledge in pledges:
         log.write(PledgeClosed(at_ms=log.now_ms, actor=log.actor, pledge=pledge.pledge))
 

@@ -220,7 +220,7 @@ class Scores:
         return until_ms if left_ms == span_ms else self._now_ms + left_ms * 7 // 8
 
     def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
-        """Return whether bounds on the terms of ``line`` prove that ``rank`` lasts so long."""
+        """Return whether bounds prove that ``rank`` of ``line`` lasts to ``until_ms``."""
         view, (owner, flavors) = self._view, line
         if self.of(owner, flavors[0]).used is not None:
             spec = view.owners.get(owner) or Owner(name=owner)

@@ -99,7 +99,7 @@ class Queue:
         self._heap: list[tuple[Rank, Place, waiting_index.Line, int]] = []
         self.closed: set[str] = set()
         self.is_closed = False
-        """Whether every pool is closed, so that no run is called up any more."""
+        """Whether every pool is closed, so that no further run is taken."""
 
     def turns(self) -> Iterator[str]:
         """Yield the runs in the order in which they are to be tried."""

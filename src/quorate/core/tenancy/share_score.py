@@ -22,7 +22,10 @@ _PI: Final = 3_454_217_652_358
 _FLOOR: Final = ONE // 20
 """The part of the score that an owner keeps when it has used up a budget."""
 _EASY: Final = ONE * 8 // 10
-"""Two limits of 80 %: a budget used less costs no score; a fleet used less lets owners burst."""
+"""The part of a budget that costs no score when it is used: 80 %.
+
+It is also the utilisation of a flavor below which owners may burst.
+"""
 _TERMS: Final = 14
 
 

@@ -109,7 +109,7 @@ def _shares(owner: Owner) -> tuple[object, ...]:
 
 
 def _not_as_read(view: StateView, name: str, version: int | None) -> Refusal | None:
-    """Return a refusal if no such owner exists, or it has changed since ``version`` was read."""
+    """Return a refusal if the owner does not exist, or has changed since ``version`` was read."""
     if name not in view.owners:
         return Refusal(
             code=RefusalCode.UNKNOWN_NAME,

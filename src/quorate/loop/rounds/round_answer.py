@@ -1,9 +1,9 @@
 """The shares of a pool in a round: its policy's answer, or equal shares if it has none.
 
-One run's numbers, or an error of the policy, must not cost the other runs their round. A run that
-the policy names as the reason why it has no answer is left out of the round, and the policy is
-called again. If the policy still has no answer, all runs share by weight, which needs no solver.
-Owners then get their targets, whatever the policy would have given them.
+One run's numbers, or an error of the policy, must not cost the other runs their round. If a policy
+has no answer because of some runs, it names these runs. They are left out of the round, and the
+policy is called again. If the policy still has no answer, all runs share by weight, which needs no
+solver. Owners then get their targets, whatever the policy would have given them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from quorate.policy.problem import Pairs
 PAIRS_MAX: Final = 20_000
 """The most pairs that a policy is called with, unless it allows fewer.
 
-These are the pairs of 200 runs of one owner. If there are more pairs, each owner has its part, and
+200 runs of one owner have this many pairs. If there are more pairs, each owner has its part, and
 its newest runs are considered without pairs.
 """
 

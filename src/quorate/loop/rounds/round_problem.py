@@ -41,12 +41,12 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def reads_entities(self) -> bool:
-        """Whether it divides first among owners, and then among the runs of each."""
+        """Whether the policy divides first among owners, and then among the runs of each owner."""
         ...
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether it lets two runs share GPUs."""
+        """Whether the policy lets two runs share GPUs."""
         ...
 
     @property
@@ -56,22 +56,22 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def is_smooth(self) -> bool:
-        """Whether the share of each run changes little when rates change little."""
+        """Whether a small change of rates changes the share of each run only a little."""
         ...
 
     @property
     def pairs_max(self) -> int | None:
-        """The most pairs that a pool calls it with; None for any number."""
+        """The most pairs with which a pool calls the policy; None for any number."""
         ...
 
     @property
     def jobs_max(self) -> int | None:
-        """The most runs that a pool calls it with; None for any number."""
+        """The most runs with which a pool calls the policy; None for any number."""
         ...
 
     @property
     def jobs_per_gpu_max(self) -> int | None:
-        """The most runs per GPU that a pool calls it with; None for any number."""
+        """The most runs per GPU with which a pool calls the policy; None for any number."""
         ...
 
 
@@ -169,8 +169,8 @@ def _deadlines_s(
 ) -> Floats:
     """Return the time within which each run has to end.
 
-    It ends one round before the run's deadline, if the run can be that fast. Shares are given out
-    in whole rounds, so that a run may be one round behind its share.
+    The time ends one round before the run's deadline, if the run can be that fast. Shares are given
+    out in whole rounds, so that a run may be one round behind its share.
     """
     due = np.array([_deadline_s(member, now_ms) for member in members])
     found: Floats = np.maximum(due - pool.round_ms / SECOND_MS, np.minimum(due, seconds_left))

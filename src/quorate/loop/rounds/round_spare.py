@@ -30,9 +30,9 @@ def spare_candidates(
 ) -> Iterator[Candidate]:
     """Yield the runs that could use the GPUs ``left`` and are not ``taken``, fastest flavor first.
 
-    The owner that had least for its target comes first; GPUs that it gets here count. Of its runs,
-    the one that is owed most comes first, then the one that had least. The caller changes ``taken``
-    and ``left`` between two results.
+    The owner whose runs had the least GPU time for its target comes first, counting GPUs that it
+    gets here. Of its runs, the run that is owed most comes first, then the run that had least. The
+    caller changes ``taken`` and ``left`` between two results.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())

@@ -1,8 +1,8 @@
 """The effect of each event on the state: the only code that changes a state.
 
-``apply`` is total: every event a ledger can hold applies, or the ledger or this code is wrong and
-an assertion fails. It works the same on the owned state and on an overlay, because it gets every
-record that it changes with ``own``.
+``apply`` is total: every event that a ledger can have applies, and an assertion fails only if the
+ledger or this code is wrong. It works the same on the owned state and on an overlay, because it
+gets every record that it changes with ``own``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-# Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
+# Reading a member of an enumeration is slow in Python 3.11, and the inner loop reads these.
 _BORROWED: Final = e.Tier.BORROWED
 _GROW: Final = e.StartReason.GROW
 _PENDING: Final = Phase.PENDING
@@ -53,7 +53,7 @@ _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
 
 def apply(state: State, event: e.Event) -> None:
-    """Fold ``event``, whose sequence is the next one, into ``state``."""
+    """Fold ``event``, the next event by sequence, into ``state``."""
     _APPLY[type(event)](state, event)
     state.seq += 1
     assert event.at_ms >= state.at_ms, (state.seq, event.at_ms, state.at_ms)
@@ -65,7 +65,7 @@ def apply_all(state: State, events: Iterable[e.Event]) -> None:
     table = _APPLY
     seq, at_ms = state.seq, state.at_ms
     for event in events:
-        # Handlers that need their own sequence read it from the state.
+        # Handlers that need the sequence of the event read it from the state.
         state.seq = seq
         table[type(event)](state, event)
         seq += 1
@@ -129,7 +129,8 @@ def _node_marked(state: State, event: e.NodeMarked) -> None:
     if event.status is e.NodeStatus.CORDONED and (
         before is None or before.actor != event.actor or not cordoned_by
     ):
-        # An actor that takes its own failure back leaves the cordon that was there before.
+        # If an actor changes its own failed mark back to cordoned, the actor of the earlier cordon
+        # stays.
         cordoned_by = event.actor
     state.mark_node(event.node, event.status, NodeMark(event.actor, cordoned_by))
 
@@ -263,14 +264,14 @@ def _budget_removed(state: State, event: e.BudgetRemoved) -> None:
 
 
 def _retire_budget(state: State, old: Budget) -> None:
-    """Retire ``old``; its accounts stay, so that no spending is forgotten."""
+    """Retire ``old``; its accounts stay, so that no payment is forgotten."""
     names = tuple(b for b in state.owner_budgets[old.owner] if b != old.name)
     state.owner_budgets[old.owner] = names
     for envelope in old.envelopes:
         key = envelope_id(old.name, envelope.name)
         account = state.envelopes.own(key)
-        # A reservation or a pledge may still hold money or GPUs of the envelope; no cap counts them
-        # now.
+        # A reservation or a pledge may still hold money or GPUs of the envelope, but no cap counts
+        # these now.
         account.retired, account.caps = True, ()
         if envelope.lending.allow:
             state.lenders[envelope.flavor] = tuple(
@@ -291,7 +292,7 @@ def _list_lender(state: State, flavor: str, key: EnvelopeId) -> None:
 
 
 def _recount_caps(state: State, budget: Budget) -> None:
-    """Set each cap's counters to the sum over the envelopes that are under it now."""
+    """Set each cap's counters to the sums over the envelopes that are under it now."""
     for cap in budget.caps:
         account = state.caps.own(cap_id(budget.name, cap.name))
         members = [state.envelopes[envelope_id(budget.name, name)] for name in cap.envelopes]
@@ -301,7 +302,7 @@ def _recount_caps(state: State, budget: Budget) -> None:
 
 
 def rebuild_families(state: State) -> None:
-    """Derive families and lenders from the owners and budgets of ``state``."""
+    """Compute families and lenders again from the owners and budgets of ``state``."""
     for owner in state.owners.values():
         for parent in owner.parents:
             known = state.children.get(parent, ())
@@ -399,14 +400,14 @@ def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
         state.backfilled.pop(run.spec.name, None)
 
 
-def _use(  # noqa: PLR0913, PLR0917 - by position, which is the quickest
+def _use(  # noqa: PLR0913, PLR0917 - positional arguments are the fastest
     state: State, fact: e.LeaseStarted, owner: str, gpus: int, gpu_ms: int, at_ms: int
 ) -> EnvelopeAccount:
     """Count ``gpus`` more (negative: fewer) in use by ``owner`` under ``fact``; return the payer.
 
-    The payer and its caps are charged ``gpu_ms``, and its lending as well if the lease is
-    borrowed. The owner's meter changes as in ``Meter.add``, whose body is repeated here because a
-    replay runs this for every second event.
+    The payer and its caps are charged ``gpu_ms``, and its lending as well if the lease is borrowed.
+    The owner's meter changes as in ``Meter.add``, whose body is repeated here because a replay runs
+    it for every second event.
     """
     account = state.envelopes.own(fact.payer)
     account.gpus_active += gpus
@@ -475,7 +476,7 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
         state.count_claimed(fact.slots, -1)
     if run.spec.rounds is not None:
         round_ended(state, lease, end_ms)
-    # The name is taken from the account, so that the event's copy of the text can be freed.
+    # The payer's name is taken from the account, so that the event's copy of the text can be freed.
     payer = (account.envelope_id, fact.tier)
     charges = run.charges
     charges[payer] = charges.get(payer, 0) + used if charges else used
@@ -529,7 +530,7 @@ def _run_ended(  # noqa: C901 - a replay comes here for every run: no calls
     run.phase = _PHASES[event.outcome]
     if run.since_ms is not None and event.outcome is not _CANCELLED:
         _note_duration(state, run, event.at_ms)
-    # There are very many such events, so a field is written only if it changes.
+    # There are very many events of this kind, so a field is written only if it changes.
     if run.stopping is not None:
         run.stopping = None
     if run.via_conflict or run.backfills or state.recalls:
@@ -548,8 +549,8 @@ def _run_ended(  # noqa: C901 - a replay comes here for every run: no calls
 def _note_duration(state: State, run: RunRecord, ended_ms: int) -> None:
     """Add the duration of ``run`` to its owner's history, if it began once and ended by itself.
 
-    A requeued run may continue from a checkpoint; the end of a stopping run says nothing about how
-    long it would have taken; rounds and claims end at set times.
+    A requeued run may continue from a checkpoint. The end of a stopping run does not show how long
+    it would have taken. Rounds and claims end at set times.
     """
     spec, since_ms = run.spec, run.since_ms
     if since_ms is None or since_ms != run.started_ms or spec.rounds is not None or spec.sensitive:

@@ -1,6 +1,7 @@
-"""What plans and conflicts do to the state: reservations, filled spares, the lottery.
+"""The effect of events of plans and conflicts: reservations, filled spares, the lottery.
 
-Called by ``apply_event.py``; total, and the same for the owned state and an overlay.
+``apply_event.py`` calls these functions. They are total, and the same for the owned state and an
+overlay.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
 
 
 def mark_backfill(state: State, run: RunRecord, bundle: int) -> None:
-    """Record that a bundle of ``run`` started out of order, by the present event."""
+    """Record that the present event started a bundle of ``run`` out of order."""
     if all(known != bundle for known, _ in run.backfills):
         run.backfills = (*run.backfills, (bundle, state.seq + 1))
         state.backfilled[run.spec.name] = None
@@ -73,7 +74,7 @@ def _ends_changed(state: State, run: str, bundle: int) -> None:
 def recall_settled(state: State, run: RunRecord, bundle: int) -> None:
     """Forget the recall of a bundle when the last of its leases has ended for good.
 
-    The first bundle takes all others with it, so its recall lasts until no lease is left.
+    The end of the first bundle ends all others, so its recall lasts until no lease is left.
     """
     key = (run.spec.name, bundle)
     if key in state.recalls and not any(
@@ -185,7 +186,8 @@ def _conflict_declared(state: State, event: e.ConflictDeclared) -> None:
     if event.reservation:
         state.reservations.own(event.reservation).attempts += 1
     if event.tokens:
-        # Owners of entrants get a notice of the lottery; without one, the announcement ends.
+        # Owners of entrants get a notice of the lottery, so the announcement ends without a notice
+        # of its own.
         state.announced.pop(event.reservation, None)
 
 

@@ -1,4 +1,4 @@
-"""What requests with an idempotency key and access tokens do to the state."""
+"""The effect of events of access tokens, and of requests with an idempotency key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.model.state.state import State
 
 
 def _request_kept(state: State, event: RequestKept) -> None:
-    """Keep the request, and forget those that are too old by the time of this event.
+    """Keep the request, and forget those that are too old at the time of this event.
 
     Requests are in the order of their events, so the old ones come first.
     """
@@ -20,8 +20,8 @@ def _request_kept(state: State, event: RequestKept) -> None:
     old = takewhile(lambda entry: entry[1].is_forgotten(event.at_ms), requests.items())
     for key, _ in tuple(old):
         del requests[key]
-    # An expired request may be left: in an overlay a key that was used again keeps its old
-    # position, before requests that are older than it.
+    # Some expired requests may stay. In an overlay a key that was used again keeps its old
+    # position, so it comes before older requests.
     earlier = requests.pop(event.key, None)
     assert earlier is None or earlier.is_forgotten(event.at_ms), event
     requests[event.key] = RequestRecord(

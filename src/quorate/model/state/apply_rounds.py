@@ -1,4 +1,4 @@
-"""What rounds do to the state: shares, measured rates, and the GPU time of each run."""
+"""The effect of events of rounds: shares, measured rates, and the GPU time of each run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 MEASURED_MIN_MS: Final = SECOND_MS
-"""How long a run must have had GPUs before its steps give a rate."""
+"""How long a run must have had GPUs before its rate is computed from its steps."""
 
 
 def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
-    """Record that a lease of this round began for ``run`` and, where it has one, its partner."""
+    """Record that a lease of this round began for ``run`` and for its partner, if it has one."""
     state.owed_changed()
     if run.phase is Phase.PENDING:
         state.begin_rounds(run)
@@ -25,7 +25,7 @@ def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
             run.started_ms = fact.start_ms
     run.refusal, run.since_ms = None, fact.start_ms
     if run.backfills:
-        # The marks are of its earlier leases.
+        # The marks belong to the run's earlier leases.
         run.backfills = ()
         state.backfilled.pop(fact.run, None)
     nodes = tuple(node for node, _ in fact.slots)
@@ -55,7 +55,8 @@ def round_ending(state: State, lease: Lease) -> None:
 def round_ended(state: State, lease: Lease, end_ms: int) -> None:
     """Add the time that an ended lease held its GPUs to the received time of its runs.
 
-    The grace after a stop counts as well: no other run can have the GPUs until the lease has ended.
+    The grace after a stop counts as well, because no other run can have the GPUs until the lease
+    has ended.
     """
     state.owed_changed()
     fact, lease_ms = lease.fact, held_ms(lease, end_ms)
@@ -64,9 +65,9 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
     flavor = state.envelopes[fact.payer].spec.flavor
     for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
         if name not in state.in_rounds:
-            continue  # One run of a pair, over before the lease ended.
+            continue  # This run of a pair was over before the lease ended.
         member = state.in_rounds.own(name)
-        # Leases of one run with the same start are parts of that start: together they count once.
+        # Leases of one run with the same start are parts of that start, so their time counts once.
         more = _more(state, fact)
         if not more:
             received = member.received_ms.get(flavor, 0)
@@ -95,7 +96,7 @@ def _round_shared(state: State, event: RoundShared) -> None:
             own(name).entitled_ms = due_ms
     state.owed_changed()
     for share in event.shares:
-        # Refusals belong to the round before.
+        # The recorded refusal belongs to the previous round.
         if state.runs[share.run].refusal is not None:
             state.runs.own(share.run).refusal = None
     for grant in event.grants:
@@ -116,7 +117,7 @@ def _steps_counted(state: State, event: StepsCounted) -> None:
 
 
 def count_steps(view: StateView, member: RoundsRun, count: StepCount, at_ms: int) -> None:
-    """Add ``count`` to the record of its run, ``member``, and measure its rate by it."""
+    """Add ``count`` to the record of its run, ``member``, and compute the run's rate from it."""
     member.steps += count.steps
     flavor, ran_ms = count.flavor, count.ran_ms
     if not flavor:
@@ -125,13 +126,12 @@ def count_steps(view: StateView, member: RoundsRun, count: StepCount, at_ms: int
     counted = member.counted_ms
     member.counted_ms = {**counted, flavor: counted.get(flavor, 0) + ran_ms}
     if ran_ms >= MEASURED_MIN_MS:
-        # The rate counts all the time for which the run held GPUs, the grace included. Steps done
-        # in the grace are reported with the others; if that time did not count, the run would look
-        # faster than it is. A run that stops slowly is measured slower, as if it had idled at any
-        # other time.
+        # The rate counts all the time for which the run had GPUs, including the grace. Steps done
+        # in the grace are reported, too, so without that time the rate would be too high. A run
+        # that stops slowly gets a lower rate, as if it had idled at any other time.
         rate = count.steps * PPM * SECOND_MS // ran_ms
         before = member.rates.get(flavor)
-        # The rate measured before counts half, as in Gavel, section 5.
+        # The result is the average of the previous rate and the new one, as in Gavel, section 5.
         rate = rate if before is None else (before + rate) // 2
         member.rates = {**member.rates, flavor: rate}
 

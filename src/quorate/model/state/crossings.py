@@ -1,9 +1,10 @@
 """Crossings: the instant before which no owner's use of a budget of hours crosses a threshold.
 
 Between two events about an owner its use is known for all future time: it grows with the GPUs and
-nodes that the owner holds, and falls as past use leaves the rolling window. So each owner has an
-instant before which it crosses nothing, computed again only after an event about it or when that
-instant has come. A query reads the first few of them, however many owners there are.
+nodes that the owner has, and falls as past use leaves the rolling window. So each owner has an
+instant before which it crosses no threshold. This instant is computed again only after an event
+about the owner, or when it has passed. A query reads the first few instants, however many owners
+there are.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from quorate.model.state.meters import Meter, NodeMeter
 from quorate.model.state.records import ReportRecord
 
 PERCENTS: Final = (80, 100, 120)
-"""The thresholds."""
+"""The thresholds, in percent of a budget."""
 REARM_POINTS: Final = 5
-"""How far below a threshold use has to fall before it can be crossed again."""
+"""How many percentage points use has to fall below a threshold before it can cross it again."""
 _WHOLE: Final = 100
 """100 percent."""
 _AT_ONCE: Final = 0
-"""Earlier than any decision."""
+"""An instant before all decisions."""
 _OUTDATED_MAX: Final = 1_024
-"""How many outdated entries, beyond as many as there are names, a heap may carry."""
+"""How many more outdated entries than names a heap may have."""
 
 
 class UseView(Protocol):
-    """The part of a state that is read: owners, their quotas and their use."""
+    """The part of a state that this module reads: owners, their quotas and their use."""
 
     @property
     def at_ms(self) -> int:
@@ -85,13 +86,13 @@ def metered(view: UseView, owner: Owner) -> list[tuple[list[Meter], int]]:
 
 
 Counted = tuple[list[Meter], int, int]
-"""(meters, used beside them, budget): the use that counts towards a budget of hours."""
+"""(meters, other use, budget): the use that counts towards a budget of hours."""
 
 
 def counted(view: UseView, owner: Owner) -> list[Counted]:
     """Return the use that counts towards each budget of ``owner``: GPU-hours, then node-hours.
 
-    A report of an accounting system replaces the ledger's own figure, while it is valid.
+    A report of an accounting system replaces the ledger's own figure, while the report is valid.
     """
     record = view.reports.get(owner.name)
     if record is None or not record.answers:
@@ -118,7 +119,7 @@ def is_budgeted(view: UseView, name: str) -> bool:
 class Agenda:
     """Names in the order of their instants.
 
-    An entry of a layer hides the entry of that name below.
+    The entry of a layer hides the entry of the same name in the layer below.
     """
 
     __slots__ = ("below", "heap", "instants_ms")
@@ -174,10 +175,10 @@ class Agenda:
 
 
 class Crossings:
-    """For each owner the instants before which its use crosses nothing upwards, and downwards.
+    """For each owner, the instants before which its use crosses no threshold upwards or downwards.
 
-    The instants are computed as of the time of the state; they may be too early, but never too
-    late. Those of owners that changed since are computed again before any answer.
+    The instants are computed for the time of the state; they may be too early, but never too late.
+    The instants of owners that changed since are computed again before any query.
     """
 
     __slots__ = ("_falls", "_rises", "_touched")
@@ -198,7 +199,7 @@ class Crossings:
         self._touched[owner] = None
 
     def look(self, view: UseView) -> None:
-        """Compute the instants of the owners that were touched."""
+        """Compute the instants of the owners that ``touch`` named."""
         if self._touched:
             for name in self._touched:
                 self._find(view, name)
@@ -214,14 +215,14 @@ class Crossings:
                 if instant_ms > at_ms:
                     break
                 owners.add(name)
-        # Most of these instants were computed long ago; computed as of now they are later.
+        # Most of these instants were computed long ago, and are later if computed again now.
         again = ((name, self._find(view, name)) for name in owners)
         return {name for name, both in again if any(ms is not None and ms <= at_ms for ms in both)}
 
     def rising(self, view: UseView) -> Iterator[tuple[int, str]]:
         """Yield (instant, owner) of owners whose use may rise to a threshold, earliest first.
 
-        The first instant is exact as of the time of ``view``; the others may be too early.
+        The first instant is exact for the time of ``view``; the others may be too early.
         """
         while (first := next(self._rises.in_order(), None)) is not None:
             if self._find(view, first[1])[0] == first[0]:
@@ -229,7 +230,7 @@ class Crossings:
         return self._rises.in_order()
 
     def _find(self, view: UseView, name: str) -> tuple[int | None, int | None]:
-        """Return the instants of ``name`` as of the time of ``view``, and cache them."""
+        """Return the instants of ``name`` for the time of ``view``, and cache them."""
         rise_ms, fall_ms = found = next_crossings_ms(view, name)
         self._rises.put(name, rise_ms)
         self._falls.put(name, fall_ms)
@@ -239,7 +240,7 @@ class Crossings:
 def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]:
     """Return the instants before which the use of ``name`` does not cross upwards, and downwards.
 
-    None: the use never crosses without a further event about the owner.
+    An instant is None if the use never crosses without a further event about the owner.
     """
     owner, crossed = view.owners.get(name), view.thresholds.get(name, 0)
     budgets = [] if owner is None else counted(view, owner)
@@ -252,7 +253,7 @@ def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]
         used, rate = beside, 0
         for meter in meters:
             if meter.was_corrected(from_ms):
-                # As an hour with a negative correction leaves the window, use jumps.
+                # When an hour with a negative correction leaves the window, use jumps.
                 return None if percent is None else _AT_ONCE, _AT_ONCE if crossed else None
             used += meter.used(from_ms, now_ms)
             rate += meter.amount
@@ -269,7 +270,7 @@ def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]
 def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
     """Return how long it takes to use ``percent`` of ``budget`` if nothing leaves the window."""
     if not budget:
-        return 0 if percent <= _WHOLE else None  # A budget of 0 is used to 100 %, and never more.
+        return 0 if percent <= _WHOLE else None  # A budget of 0 counts as 100 % used.
     missing = percent * budget - used * _WHOLE
     if missing <= 0:
         return 0
@@ -277,11 +278,11 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 
 
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
-    """Return the start of the window, now ``from_ms``, at which ``percent`` is used.
+    """Return the start of the window at which only ``percent`` is used; ``from_ms`` is it now.
 
-    Assumes that nothing more is used. The result may be too early: at least one of the meters has
-    to lose an equal part of the excess, and this is the first start at which one of them has lost
-    it.
+    The result assumes that no further use is added. It may be too early: at least one of the meters
+    has to lose an equal part of the excess, and the result is the first start at which one meter
+    has lost it.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

@@ -1,7 +1,7 @@
 """Disruption accounts: how much of others' work an owner's conflicts may still cost in a pool.
 
-Kept as the amount that an account lacks to be full, so that an account that was never charged is
-full, whatever its size. It fills continuously: with a part of the pool's GPUs times the owner's
+An account is stored as the amount that it lacks to be full. So an account that was never charged is
+full, whatever its size. It fills continuously, with a part of the pool's GPUs times the owner's
 target share. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
@@ -13,13 +13,13 @@ from quorate.model.amounts import PPM
 from quorate.model.state.state_view import StateView
 
 PARTS: Final = PPM * PPM
-"""The parts of a GPU in which the filling of an account is counted."""
+"""The parts of a GPU in which the filling rate of an account is counted."""
 
 
 def target_share_ppm(view: StateView, owner: str) -> int:
     """Return the target share of ``owner``; if it states none, an equal part of the rest.
 
-    An owner that only budgets name has an equal part, too.
+    An owner that is named only in budgets has an equal part, too.
     """
     declared = view.owners.get(owner)
     stated = None if declared is None else declared.quota.fair_share_target_ppm
@@ -42,8 +42,8 @@ def filling(view: StateView, owner: str, pool: str) -> int:
 def lacking_gpu_ms(view: StateView, owner: str, pool: str, now_ms: int) -> int:
     """Return the amount that the account of ``owner`` in ``pool`` lacks to be full at ``now_ms``.
 
-    The pool's GPUs, its rate and the owner's share as they are in ``view`` count for all the time
-    since the account was last charged.
+    The values of ``view`` (the pool's GPUs, its rate and the owner's share) are used for the whole
+    time since the account was last charged.
     """
     known = view.disruption.get((owner, pool))
     if known is None:

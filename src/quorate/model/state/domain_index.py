@@ -1,8 +1,8 @@
 """The domains of one pool and flavor, by how many GPUs each has free.
 
 Domains are numbered in key order. ``levels`` has a bit for every free count that some domain has,
-and ``at`` the domains that have it, so "the least free domain that holds n, first by key" costs the
-same whether there are ten domains or ten thousand.
+and ``at`` has the domains with that count. So a search for the least free domain that has n GPUs,
+first by key, takes the same time for ten domains as for ten thousand.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.state.free_slots import IslandKey
 
 @dataclass(slots=True)
 class DomainIndex:
-    """Islands by free count. ``gpus_total`` is how many GPUs they have together, free or not."""
+    """Islands by free count. ``gpus_total`` is the number of all their GPUs, free or not."""
 
     keys: tuple[IslandKey, ...]
     numbers: dict[str, int]
@@ -25,7 +25,7 @@ class DomainIndex:
 
     @classmethod
     def build(cls, gpus_free: dict[IslandKey, int], *, gpus_total: int) -> DomainIndex:
-        """Return the index of islands with these numbers of free GPUs, and of all GPUs."""
+        """Return the index of islands with these numbers of free GPUs, ``gpus_total`` in all."""
         keys = tuple(sorted(gpus_free, key=lambda key: key.domain))
         numbers = {key.domain: number for number, key in enumerate(keys)}
         index = cls(keys, numbers, 0, {}, gpus_total)
@@ -39,11 +39,11 @@ class DomainIndex:
 
     @property
     def gpus_free(self) -> int:
-        """How many GPUs are free, added up over free counts and not over domains."""
+        """How many GPUs are free; the sum runs over free counts, not over domains."""
         return sum(free * domains.bit_count() for free, domains in self.at.items())
 
     def move(self, domain: str, *, was: int, now: int) -> None:
-        """Record that ``domain``, which had ``was`` GPUs free, has ``now``."""
+        """Record that the free GPUs of ``domain`` changed from ``was`` to ``now``."""
         number = self.numbers[domain]
         left = self.at[was] & ~(1 << number)
         if left:

@@ -1,17 +1,17 @@
 """Actual against declared durations of each owner's last runs.
 
 The declared duration of a run is the one that planning uses: the run's own, or its pool's if the
-run states none, and one hold quantum at least. The ratio of the actual duration to it is kept as
-the number of a bucket. There are 256 buckets, eight to an octave: bucket ``b`` holds the ratios
-above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). A ratio of exactly 1 is thus
-the upper bound of bucket 128; the first bucket ends at 1/65536 and has all lower ratios, the last
-one ends at about 60097 and has all higher ones. A bucket gives a ratio to within 9 %.
+run states none, and at least one hold quantum. The ratio of the actual to the declared duration is
+stored as the number of a bucket. There are 256 buckets, eight to an octave: bucket ``b`` has the
+ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). So a ratio of exactly 1
+is the upper bound of bucket 128. The first bucket ends at 1/65536 and has all lower ratios; the
+last one ends at about 60097 and has all higher ones. A bucket gives a ratio to within 9 %.
 
-An owner's history is the buckets of its last 256 runs, so that it follows the owner's present
-habits. Only integers are kept.
+An owner's history has the buckets of its last 256 runs, so that it follows the owner's present
+habits. Only integers are stored.
 
-The time that a run gets to checkpoint is here too: it is the other duration that a run states and
-its pool bounds.
+This module also has ``grace_ms``, the time that a run gets to checkpoint, because the run states
+that duration, too, and its pool limits it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.specs import Pool, Run
 
 BUCKETS: Final = 256
-"""The number of values of one byte."""
+"""The number of buckets: as many as one byte has values."""
 BUCKETS_PER_OCTAVE: Final = 8
 ON_TIME: Final = 128
 """The bucket whose upper bound is a ratio of exactly 1."""
@@ -50,7 +50,7 @@ RATIO_BOUNDS: Final = tuple(
 
 
 def declared_ms(run: Run, pool: Pool) -> int:
-    """Return how long planning expects ``run`` to take in ``pool``, which is of discipline bind."""
+    """Return how long planning expects ``run`` to take in ``pool``, which has discipline bind."""
     stated_ms = run.expected_duration_ms
     return max(pool.expected_duration_ms if stated_ms is None else stated_ms, HOLD_QUANTUM_MS)
 
@@ -61,14 +61,14 @@ def grace_ms(run: Run, pool: Pool) -> int:
 
 
 def bucket_of(actual_ms: int, expected_ms: int) -> int:
-    """Return the bucket of a run that took ``actual_ms`` when ``expected_ms`` were declared."""
-    # Rounded up, so that a ratio just above a bound does not count as the bound.
+    """Return the bucket of a run that took ``actual_ms`` and had declared ``expected_ms``."""
+    # The ratio is rounded up, so that a ratio just above a bound does not count as the bound.
     ratio = -((-actual_ms << RATIO_BITS) // expected_ms)
     return min(bisect_left(RATIO_BOUNDS, ratio), BUCKETS - 1)
 
 
 def bucket_end_ms(bucket: int, expected_ms: int) -> int:
-    """Return after how long runs in ``bucket`` have ended when ``expected_ms`` were declared."""
+    """Return the longest duration of runs in ``bucket`` that were declared as ``expected_ms``."""
     return -((-expected_ms * RATIO_BOUNDS[bucket]) >> RATIO_BITS)
 
 
@@ -78,15 +78,15 @@ class DurationHistory(Struct, frozen=True, gc=False):
     recent: bytes = b""
 
     def after(self, bucket: int) -> DurationHistory:
-        """Return the history with one more run; the oldest leaves it if it is full."""
+        """Return the history with one more run; if it was full, the oldest run leaves it."""
         return DurationHistory(self.recent[1 - RECENT_RUNS :] + _BYTES[bucket])
 
     def copy(self) -> DurationHistory:
-        """Return itself: it never changes."""
+        """Return the history itself, because it never changes."""
         return self
 
     def counts(self) -> dict[int, int]:
-        """Return the histogram: how many of the runs are in each bucket that has any, in order."""
+        """Return how many of the runs are in each bucket that has any, in the order of buckets."""
         return dict(sorted(Counter(self.recent).items()))
 
 

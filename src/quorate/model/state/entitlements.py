@@ -1,8 +1,8 @@
 """The time that runs of a rounds pool were due, and the time for which they had GPUs.
 
-A round reads it five times: for the choice, in the decision and when its event is applied, and
-twice for the steps that runs have done. It is computed once: the result is kept until a lease, a
-run or a budget changes (``owed_cache``).
+A round needs these times five times: for the choice, in the decision, when its event is applied,
+and twice for the steps that runs have done. They are computed once: the result is cached until a
+lease, a run or a budget changes (``owed_cache``).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Entitlement = tuple[dict[str, int], Mapping[str, int]]
 def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
     """Return the time that each run of the pool's present round was due and had by ``until_ms``.
 
-    Both count from a run's first round on. The time owed to a run is bounded, as the round's event
-    says, so that a long shortage is not made up all at once. The time by which a run is ahead is
-    bounded if it has a grant in this round: GPUs that no other run wanted are no debt. A run that
-    held GPUs without a grant, in a grace longer than a round, kept them from other runs, so that
-    its lead is not reduced.
+    Both times count from a run's first round on. The time owed to a run has a maximum, which the
+    round's event states, so that a long shortage is not made up all at once. The time by which a
+    run is ahead has a maximum if the run has a grant in this round, because GPUs that no other run
+    wanted are no debt. A run that had GPUs without a grant, in a grace longer than a round, kept
+    them from other runs, so its lead is not reduced.
 
-    The bound on the time owed to a run is lower by the time for which it had GPUs in this round.
-    Where more is due than can be given, every run is owed as much as its bound allows; a run that
-    has just had GPUs is then owed less than one that waits, and they take turns.
+    The maximum that a run can be owed is lower by the time for which it had GPUs in this round. If
+    more is due than can be given, every run is owed its maximum. A run that has just had GPUs is
+    then owed less than a run that waits, so the runs take turns.
     """
     cache = state.owed_cache
     found = cache.get((pool, until_ms))
     if found is None:
-        cache.clear()  # No earlier instant is read again.
+        cache.clear()  # Earlier instants are not needed again.
         found = cache[pool, until_ms] = _computed(state, pool, until_ms)
     return found
 
@@ -74,7 +74,7 @@ def _computed(state: StateView, pool: str, until_ms: int) -> dict[str, Entitleme
             had = {**had, working: had.get(working, 0) + open_ms}
         for flavor, ppm in zip(flavors, parts, strict=True):
             if not ppm and not is_granted and flavor in due:
-                continue  # It was due none, and its lead is not reduced.
+                continue  # Nothing was due, and the lead is not reduced.
             had_ms = had.get(flavor, 0)
             due_ms = due.get(flavor, 0) + ppm * lasted_ms // PPM
             most_ms = had_ms + owed_max_ms
@@ -96,7 +96,7 @@ def _add_waiting(
 ) -> None:
     """Add the time due to a run that waited for a whole round without a grant: its share.
 
-    ``bounds_ms`` are how long the round lasted, and the most that a run can be owed.
+    ``bounds_ms`` are the duration of the round, and the most that a run can be owed.
     """
     lasted_ms, owed_max_ms = bounds_ms
     for flavor, ppm in parts:
@@ -106,7 +106,7 @@ def _add_waiting(
 
 
 def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
-    """Return how long ``run`` had GPUs of each flavor up to ``now_ms``, open leases included."""
+    """Return how long ``run`` had GPUs of each flavor up to ``now_ms``, including open leases."""
     known = state.in_rounds[run]
     found = known.received_ms.copy()
     # A run's open leases are parts of one start, so the first one counts for all.

@@ -13,18 +13,18 @@ from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import IslandKey
 
 Curve = tuple[list[int], list[int]]
-"""Instants in order, and how many GPUs have come free by each of them."""
+"""(instants in order, how many GPUs have come free by each instant)."""
 
 End = tuple[int, int, str]
-"""(instant, GPUs, lease): the GPUs that come free when that lease ends, and when."""
+"""(instant, GPUs, lease): when the lease ends, and how many GPUs come free then."""
 
 
 @dataclass(slots=True)
 class Kept:
     """Ends in order, and their curves: as declared, and as last expected.
 
-    An overdue lease is expected to end later than declared. ``expected`` holds from ``from_ms``
-    until ``until_ms``, both included: until then no other lease becomes overdue.
+    An overdue lease is expected to end later than declared. ``expected`` is valid from ``from_ms``
+    to ``until_ms``, both included, because no other lease becomes overdue in this time.
     """
 
     said: list[End]
@@ -42,7 +42,7 @@ _NOTHING: Final = frozenset[str]()
 
 @dataclass(slots=True)
 class EndsBy(Generic[K]):
-    """Ends by island or by payer, and the leases of each that have changed since."""
+    """Ends by island or by payer, and the leases of each key that have changed since."""
 
     found: dict[K, Kept] = field(default_factory=dict)
     changed: dict[K, set[str]] = field(default_factory=dict)
@@ -89,16 +89,16 @@ class EndsBy(Generic[K]):
 
 @dataclass(slots=True)
 class Ends:
-    """The declared ends of leases, by island and by payer, in order; valid for any instant."""
+    """The declared ends of leases, by island and by payer, in order."""
 
     islands: EndsBy[IslandKey] = field(default_factory=EndsBy[IslandKey])
     payers: EndsBy[EnvelopeId] = field(default_factory=EndsBy[EnvelopeId])
 
     @property
     def is_asked(self) -> bool:
-        """Whether anything was read, here or below."""
+        """Whether any ends were read, in this layer or below."""
         return self.islands.below is not None or bool(self.islands.found or self.payers.found)
 
     def layer(self) -> Ends:
-        """Return a layer over this one: changes in it do not change this one."""
+        """Return a layer over this one; changes in the new layer do not change this one."""
         return Ends(self.islands.layer(), self.payers.layer())

@@ -1,6 +1,6 @@
 """The waiting runs that follow others, indexed by upstream and by the state of their wait.
 
-A decision examines only the followers of runs that have ended in it, however many wait.
+A decision examines only the followers of runs that have ended in it, however many runs wait.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from quorate.model.task_arrays import upstreams_of
 class FollowerIndex:
     """Every waiting run with a ``follow``, in a queue or in rounds.
 
-    ``after`` has the followers of each run and array; ``blocked`` those that an upstream, or the
-    limit of their array, keeps from starting; ``since`` the others, each with the instant since
-    when it may start. ``failing`` are those that fail because an upstream did, and ``dues`` has
-    them by the instant at which they do.
+    ``after`` has the followers of each run and array. ``blocked`` has the followers that may not
+    start yet because of an upstream or the limit of their array. ``since`` has the other followers,
+    with the instant from which each may start. ``failing`` has the followers that will fail because
+    an upstream failed, and ``dues`` has these by the instant at which they fail.
     """
 
     __slots__ = ("after", "blocked", "dues", "failing", "since")
@@ -33,7 +33,7 @@ class FollowerIndex:
 
     @classmethod
     def of(cls, view: UpstreamView, records: Iterable[RunRecord]) -> FollowerIndex:
-        """Return the index of those of ``records`` that follow others."""
+        """Return the index of the runs in ``records`` that follow others."""
         found = cls()
         for record in records:
             if record.spec.follow is not None:
@@ -85,7 +85,7 @@ class FollowerIndex:
         self._fails(name, None)
 
     def look_again(self, view: UpstreamView, record: RunRecord) -> bool:
-        """Read the upstreams of a follower again; return whether it may start only now."""
+        """Read the upstreams of a follower again; return whether it may start only from now on."""
         name = record.spec.name
         self._fails(name, failing_of(view, record))
         if name not in self.blocked:

@@ -1,8 +1,8 @@
 """The free-slot index of one flavor in one domain of one pool.
 
-Nodes are numbered in name order. For every count ``c`` the index keeps, as the bits of one
-integer, the nodes with exactly ``c`` free slots, so "the first node by name with the fewest free
-slots that still holds r" is a handful of integer operations however many nodes there are.
+Nodes are numbered in name order. For every count ``c``, the bits of one integer mark the nodes with
+exactly ``c`` free slots. So a search for the first node by name with the fewest free slots that has
+at least r takes a handful of integer operations, however many nodes there are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.specs import Node
 
 
 class IslandKey(NamedTuple):
-    """Which slots an island holds."""
+    """The pool, flavor and domain whose slots are in an island."""
 
     pool: str
     flavor: str
@@ -27,8 +27,8 @@ class Island:
     """Free slots by node, and nodes by free count.
 
     ``sizes`` has the nodes of each size. ``withheld`` has, for each node that must not take work,
-    the slots that would be free; ``free`` shows none there. ``stale`` says that ``gpus_free`` is
-    not in the index of domains yet.
+    the slots that would be free; ``free`` is 0 for such a node. ``stale`` is true if ``gpus_free``
+    is not yet in the index of domains.
     """
 
     key: IslandKey
@@ -74,14 +74,14 @@ class Island:
 
     @property
     def whole(self) -> int:
-        """The nodes of which no slot is taken."""
+        """The nodes whose slots are all free."""
         found = 0
         for size, nodes in self.sizes.items():
             found |= self.buckets[size] & nodes
         return found
 
     def slots_left(self, position: int) -> int:
-        """Return the slots of a node that no lease has, whether or not they are offered."""
+        """Return the slots of a node that no lease has, offered or withheld."""
         return self.withheld.get(position, self.free[position])
 
     def withhold(self, position: int) -> None:
@@ -110,7 +110,7 @@ class Island:
         return -mask.bit_count() if taking else mask.bit_count()
 
     def move(self, nodes: int, was: int, now: int) -> int:
-        """Record that each of ``nodes`` has ``now`` free slots, not ``was``; return the change."""
+        """Record that each of ``nodes`` went from ``was`` to ``now`` free slots; return the sum."""
         self.buckets[was] ^= nodes
         self.buckets[now] ^= nodes
         change = (now - was) * nodes.bit_count()

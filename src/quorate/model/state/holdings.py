@@ -1,8 +1,8 @@
-"""Holdings: the nodes and runs that owners with a hard quota hold, their descendants included.
+"""Holdings: the nodes and runs of owners with a hard quota, and of their descendants.
 
-Counted as they come and go: running runs, and the nodes on which an owner has a lease or a spare
-that another run fills, each node once. Owners without a hard quota, of their own or of an ancestor,
-cost nothing.
+Holdings count running runs, and the nodes on which an owner has a lease or a filled spare, each
+node once. They change with each event. Owners to whom no hard quota applies, neither their own nor
+one of an ancestor, cost no time.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class Holdings:
             if has_bounds is None
             else has_bounds
         )
-        """Whether any owner has a hard quota. Holdings are made again when owners change."""
+        """Whether any owner has a hard quota. Holdings are created anew when owners change."""
         self._bounds: dict[str, tuple[str, ...]] = {}
         self._uses: Table[tuple[str, str], int] = Table()
         self.nodes: Table[str, int] = Table()
         self.runs: Table[str, int] = Table()
         self.room: Table[str, int] = Table()
-        """GPUs of their nodes that they do not use themselves, used by others or not."""
+        """The GPUs of an owner's nodes that the owner does not use, free or used by others."""
         self.kept_on: Mapping[tuple[str, str], int] = {}
-        """Only where a start is tried beside a plan: how many nodes a start may keep for a quota.
+        """How many nodes a start may keep for a quota; only set if a start is tried against a plan.
 
-        By (owner, node), for the nodes that present work leaves before the start would end. A
-        start that takes the node may keep at most so many nodes from the instant at which that
-        work leaves it.
+        The key is (owner, node), for each node that present work leaves before the new run would
+        end. A start that takes this node may keep at most this many nodes from the instant at which
+        the work leaves it.
         """
 
     def layer(self, owners: Mapping[str, Owner]) -> Holdings:
@@ -66,7 +66,7 @@ class Holdings:
         return known
 
     def add_slots(self, owner: str, slots: Iterable[tuple[str, int, int]]) -> None:
-        """Count one more lease of ``owner``: (node, its GPUs, those taken) of each of its nodes."""
+        """Count one more lease of ``owner``; ``slots`` has (node, its GPUs, taken GPUs)."""
         for name in self.bounds_of(owner):
             for node, size, gpus in slots:
                 uses = self._uses.get((name, node), 0)
@@ -78,7 +78,7 @@ class Holdings:
                 self.room[name] = self.room.get(name, 0) + more
 
     def remove_slots(self, owner: str, slots: Iterable[tuple[str, int, int]]) -> None:
-        """Remove one lease of ``owner``, as it was added."""
+        """Remove one lease of ``owner``, with the ``slots`` of its ``add_slots``."""
         for name in self.bounds_of(owner):
             for node, size, gpus in slots:
                 uses = self._uses[name, node] - 1
@@ -97,11 +97,11 @@ class Holdings:
             self.runs[name] = self.runs.get(name, 0) + count
 
     def has(self, owner: str, node: str) -> bool:
-        """Return whether an owner with a quota holds anything on ``node``."""
+        """Return whether an owner with a quota has a lease or a filled spare on ``node``."""
         return (owner, node) in self._uses
 
     def held(self) -> dict[str, tuple[int, int]]:
-        """Return (nodes, running runs) of every owner with a quota that holds anything."""
+        """Return (nodes, running runs) of every owner with a quota that has any."""
         return {
             name: (self.nodes.get(name, 0), self.runs.get(name, 0))
             for name in sorted({*self.nodes, *self.runs})

@@ -1,8 +1,8 @@
 """The lines of waiting runs in the order of their ranks, kept from one decision to the next.
 
-A rank holds until an event about its owner or the first run of its line, or until an instant up to
-which its score stays within one step. Only lines whose rank may no longer hold are ranked again, so
-a walk does not visit every line. An overlay records its own changes and reads the rest below.
+A rank is valid until an event concerns its owner or the first run of its line, or until an instant
+up to which its score stays within one step. Only lines whose rank may be outdated are ranked again,
+so a walk does not visit every line. An overlay records its own changes and reads the rest below.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 from quorate.model.state.waiting_index import Line, Place, Waiting
 
 Rank = tuple[bool, int]
-"""(over budget, step of the score, negative): the lowest rank goes first."""
+"""(over budget, negative step of the score): the lowest rank goes first."""
 Lasting = tuple[Rank, int]
-"""A rank, and the instant before which it holds."""
+"""A rank, and the instant up to which it is valid."""
 Ranked = tuple[Rank, Place, Line]
-"""A line by its rank and its first run: the order in which lines are called up."""
+"""A line with its rank and its first run: the order in which lines are tried."""
 
 _OUTDATED_MAX: Final = 1_024
-"""Outdated instants are removed when there are more of them than lines plus this many."""
+"""How many more outdated instants than lines there may be before they are removed."""
 
 
 _NO_LINES: Final = frozenset[Line]()
@@ -32,7 +32,7 @@ Planned = tuple[str, int]
 
 
 class PlannedRank(NamedTuple):
-    """The rank that an owner has once GPUs are planned for it, and from when until when.
+    """The rank that an owner has once GPUs are planned for it, and when this rank is valid.
 
     ``until_ms`` is excluded.
     """
@@ -69,19 +69,19 @@ class LineRanks:
         self.until: dict[Line, int] = {}
         self.ends: list[tuple[int, Line]] = []
         self.owners: set[str] = set()
-        """The owners that have changed since."""
+        """The owners that have changed since the order was last read."""
         self.lines: set[Line] = set()
-        """The lines in which a run has begun or ceased to wait since."""
+        """The lines in which a run has begun or ceased to wait since then."""
         self.planned: dict[str, dict[Planned, PlannedRank]] = {}
         """By owner, the ranks that owners have once GPUs are planned for them."""
 
     def layer(self) -> LineRanks:
-        """Return a layer over this one, in which changes are recorded apart."""
+        """Return a layer over this one, which records its changes separately."""
         return LineRanks(self)
 
     @property
     def last_asked_ms(self) -> int:
-        """When the order was last read, here or below; -1 if it never was."""
+        """When the order was last read, in this layer or below; -1 if it never was."""
         return self.asked_ms if self.below is None else self.below.last_asked_ms
 
     def owner_changed(self, owner: str) -> None:
@@ -90,9 +90,9 @@ class LineRanks:
         self.planned.pop(owner, None)
 
     def planned_of(self, owner: str) -> dict[Planned, PlannedRank] | None:
-        """Return where the ranks of ``owner`` with planned GPUs are kept.
+        """Return the cache for the ranks of ``owner`` with planned GPUs.
 
-        None where the owner has changed in an overlay: such ranks are not kept.
+        None if the owner has changed in an overlay, because such ranks are not cached.
         """
         layer = self
         while layer.below is not None:
@@ -117,8 +117,8 @@ class LineRanks:
     ) -> list[Ranked]:
         """Return every line of ``waiting`` in order, ranked at ``now_ms``.
 
-        ``lasting`` computes ranks that are cached, and until when they hold; ``rank`` computes the
-        ranks of lines that changed in an overlay, which are not cached.
+        ``lasting`` computes ranks to be cached, and until when they are valid. ``rank`` computes
+        the ranks of lines that changed in an overlay, which are not cached.
         """
         base, above = self, list[LineRanks]()
         while base.below is not None:
@@ -169,7 +169,7 @@ class LineRanks:
         lasting: Callable[[Line], Lasting],
         elsewhere: set[Line],
     ) -> None:
-        """Rank the lines whose rank may have changed, but none that changed in an overlay."""
+        """Rank the lines whose rank may have changed, except those that changed in an overlay."""
         if self._is_anew(now_ms):
             lines: Iterable[Line] = waiting.lines
             self.order, self.known, self.until, self.ends = [], {}, {}, []
@@ -189,11 +189,11 @@ class LineRanks:
             heapify(self.ends)
 
     def _is_anew(self, now_ms: int) -> bool:
-        """Return whether every line has to be ranked: none was, or time went back."""
+        """Return whether every line has to be ranked: no line was ranked yet, or time went back."""
         return self.asked_ms < 0 or now_ms < self.asked_ms
 
     def _lines_of(self, owners: set[str], waiting: Waiting, now_ms: int) -> set[Line]:
-        """Return the lines of ``owners`` that are ranked here, or will be when it is read next."""
+        """Return the lines of ``owners`` that are ranked here, or will be at the next read."""
         if self._is_anew(now_ms):
             return {line for line in waiting.lines if line[1] in owners}
         found = {line for line in self.lines if line[1] in owners}
@@ -202,7 +202,7 @@ class LineRanks:
         return found
 
     def _ended(self, now_ms: int) -> Iterator[Line]:
-        """Yield the lines whose rank no longer holds."""
+        """Yield the lines whose rank is no longer valid."""
         while self.ends and self.ends[0][0] <= now_ms:
             at_ms, line = heappop(self.ends)
             if self.until.get(line) == at_ms:

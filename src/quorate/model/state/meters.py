@@ -1,8 +1,8 @@
 """Meters: how much of a flavor an owner used, recently and over a long time, in whole numbers.
 
-Time is cut into hours. The use of each past hour is kept, so that a rolling window can be added up,
-and is folded into one number that halves with every half-life. Both cost the same however much has
-happened.
+Time is divided into hours. The use of each past hour is kept, so that the use in a rolling window
+can be added up. All past use is also kept in one number, which halves with every half-life. The
+cost of both does not grow with the number of events.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from quorate.model.events import Slots
 KEPT_MS: Final = 366 * DAY_MS
 """How long hours are kept: the longest window that can be read."""
 ONE: Final = 1 << 40
-"""Decaying amounts are counted in parts of this."""
+"""Decaying amounts are counted in parts of this number."""
 _HALF_ROOTS: Final = 32
-"""How often the square root of a half is taken: the binary digits of an exponent."""
+"""How often the square root of a half is taken: the number of binary digits of an exponent."""
 _ROUNDED: Final = 24
 """The least number of binary digits to which decayed use is known."""
 
@@ -52,7 +52,7 @@ _ROOTS: Final = _roots()
 
 @lru_cache(maxsize=4_096)
 def halved(span_ms: int, half_life_ms: int) -> int:
-    """Return the part of ``ONE`` that is left after it decayed for ``span_ms``."""
+    """Return the part of ``ONE`` that is left after decay for ``span_ms``."""
     whole, rest = divmod(span_ms, half_life_ms)
     left = ONE >> min(whole, ONE.bit_length())
     for root in _ROOTS:
@@ -66,10 +66,10 @@ def halved(span_ms: int, half_life_ms: int) -> int:
 
 
 class Meter:
-    """The amount in use now, and the use in the hours before.
+    """The amount in use now, and the use in past hours.
 
     The total use until an instant after the last change is ``amount`` times that instant, less
-    ``moment``: the sum of each change's amount times its instant.
+    ``moment``. ``moment`` is the sum over all changes of the change's amount times its instant.
     """
 
     __slots__ = (
@@ -91,18 +91,21 @@ class Meter:
         """When the present hour ends."""
         self.hours = [hour]
         self.sums = [0]
-        """The total use before each of the ``known`` hours; hours between two of them had even
-        use."""
+        """The total use before each of the ``known`` hours.
+
+        Between two of these hours the use was even.
+        """
         self.known = 1
         self.looked_back = (0, 0, 0)
-        """(half-life, hours read, use before the last of them, decayed to its start): computed by a
-        query, and cached."""
+        """A cached query result: (half-life, hours read, use before the last of them).
+
+        The use is decayed to the start of that last hour.
+        """
         self.corrected = (1, 0)
-        """(hours read, the last of them that corrected more than was used before it): computed by a
-        query, and cached."""
+        """A cached query result: (hours read, the last of them with a correction above its use)."""
 
     def copy(self) -> Meter:
-        """Return a meter that may be changed alone. The past hours, which are fixed, are shared."""
+        """Return an independent copy; the past hours, which never change, are shared."""
         over = Meter.__new__(Meter)
         over.amount, over.moment, over.ends_ms = self.amount, self.moment, self.ends_ms
         over.hours, over.sums, over.known = self.hours, self.sums, self.known
@@ -123,7 +126,7 @@ class Meter:
         return self.amount, self.moment, self.ends_ms, hours, sums
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same stored form."""
+        """Return whether both meters have the same stored form."""
         return isinstance(other, Meter) and self.told() == other.told()
 
     __hash__ = None  # type: ignore[assignment]
@@ -131,7 +134,7 @@ class Meter:
     def add(self, amount: int, at_ms: int) -> None:
         """Record that ``amount`` more (negative: less) is in use since ``at_ms``.
 
-        If ``at_ms`` lies in a past hour, the correction is counted in the present one.
+        If ``at_ms`` is in a past hour, the correction is counted in the present hour.
         """
         if at_ms >= self.ends_ms:
             self.turn(at_ms)
@@ -139,10 +142,10 @@ class Meter:
         self.moment += amount * at_ms
 
     def turn(self, at_ms: int) -> None:
-        """Begin the hour of ``at_ms``: the hours before are over."""
+        """Begin the hour of ``at_ms``; earlier hours are over."""
         hour = at_ms // HOUR_MS
         hours, sums = self.hours, self.sums
-        if self.known < len(hours):  # Another copy has continued from here.
+        if self.known < len(hours):  # Another copy has added hours.
             self.hours, self.sums = hours, sums = hours[: self.known], sums[: self.known]
         ended = self.ends_ms // HOUR_MS
         hours.append(ended)
@@ -154,11 +157,11 @@ class Meter:
         self.ends_ms = (hour + 1) * HOUR_MS
 
     def _until(self, at_ms: int) -> int:
-        """Return the total use until ``at_ms``, which is not before the last change."""
+        """Return the total use until ``at_ms``, which must not be before the last change."""
         return self.amount * at_ms - self.moment
 
     def used(self, from_ms: int, until_ms: int) -> int:
-        """Return the use from ``from_ms`` until ``until_ms``, which is not in the past.
+        """Return the use from ``from_ms`` until ``until_ms``, which must not be in the past.
 
         The hour of ``from_ms`` counts in proportion.
         """
@@ -167,7 +170,7 @@ class Meter:
         return self._until(until_ms) - self._before(from_ms, until_ms)
 
     def _before(self, at_ms: int, now_ms: int) -> int:
-        """Return the use before ``at_ms``, which is past."""
+        """Return the use before ``at_ms``, an instant in the past."""
         place = bisect_right(self.hours, at_ms // HOUR_MS, hi=self.known)
         if not place:
             return 0
@@ -182,7 +185,7 @@ class Meter:
     def was_corrected(self, from_ms: int) -> bool:
         """Return whether an hour since ``from_ms`` has negative use.
 
-        That corrects a late record: the use counted before such an hour was too much.
+        Such an hour corrects a late record, so the use counted before it was too high.
         """
         place, last = self.corrected
         if place < self.known:
@@ -199,8 +202,8 @@ class Meter:
     def past_ms(self, from_ms: int, amount: int) -> int | None:
         """Return the first instant by which ``amount`` was used, counted from ``from_ms`` on.
 
-        Assumes that the present use continues; None if ``amount`` is then never reached. No hour
-        since ``from_ms`` may be corrected (``was_corrected``).
+        The result assumes that the present use continues; it is None if ``amount`` is then never
+        reached. No hour since ``from_ms`` may be corrected (``was_corrected``).
         """
         if from_ms >= self.ends_ms:
             return from_ms - amount // -self.amount if self.amount else None
@@ -217,7 +220,7 @@ class Meter:
         return begins_ms - (target - before) * (ends_ms - begins_ms) // (before - ended)
 
     def recent(self, at_ms: int, half_life_ms: int) -> int:
-        """Return the use until ``at_ms``, each part halved with every half-life since then."""
+        """Return the use until ``at_ms``, where each part has halved with every half-life since."""
         faded, before = self._faded_by(at_ms, half_life_ms)
         span_ms = at_ms % HOUR_MS
         left = faded * halved(span_ms, half_life_ms)
@@ -239,8 +242,8 @@ class Meter:
         """Return a lower and an upper bound of ``recent`` between two instants.
 
         None if the instants are not in one hour, or a correction made a sum negative. The bounds
-        are the values at both instants, widened by how far use and decay can bend the curve between
-        them.
+        are the values at both instants, widened by the most that use and decay can bend the curve
+        in between.
         """
         faded, before = self._faded_by(from_ms, half_life_ms)
         used, span_ms = self._until(from_ms) - before, until_ms - from_ms
@@ -273,9 +276,9 @@ class Meter:
 
 
 def _faded(before: int, area: int, hours: int, half_life_ms: int) -> int:
-    """Return ``before`` and ``area``, which was used evenly over ``hours``, decayed to their end.
+    """Return ``before``, and ``area`` used evenly over ``hours``, decayed to the end of ``hours``.
 
-    The use of an hour counts as of the middle of that hour.
+    The use of an hour counts as if it were in the middle of that hour.
     """
     if not hours:
         return before
@@ -289,7 +292,7 @@ def _faded(before: int, area: int, hours: int, half_life_ms: int) -> int:
 
 
 class NodeMeter:
-    """The distinct nodes that an owner has leases on, and their number over time."""
+    """The distinct nodes on which an owner has leases, and their number over time."""
 
     __slots__ = ("meter", "uses")
 
@@ -298,19 +301,19 @@ class NodeMeter:
         self.uses: dict[str, int] = {}
 
     def copy(self) -> NodeMeter:
-        """Return a meter that may be changed alone."""
+        """Return an independent copy."""
         over = NodeMeter.__new__(NodeMeter)
         over.meter, over.uses = self.meter.copy(), self.uses.copy()
         return over
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same stored form."""
+        """Return whether both meters have the same stored form."""
         return isinstance(other, NodeMeter) and (self.meter, self.uses) == (other.meter, other.uses)
 
     __hash__ = None  # type: ignore[assignment]
 
     def add(self, slots: Slots, at_ms: int) -> None:
-        """Note one more lease on the nodes of ``slots``."""
+        """Count one more lease on the nodes of ``slots``."""
         for node, _ in slots:
             uses = self.uses.get(node, 0)
             self.uses[node] = uses + 1
@@ -318,7 +321,7 @@ class NodeMeter:
                 self.meter.add(1, at_ms)
 
     def remove(self, slots: Slots, at_ms: int) -> None:
-        """Note one lease less on the nodes of ``slots``."""
+        """Count one lease less on the nodes of ``slots``."""
         for node, _ in slots:
             self.uses[node] -= 1
             if not self.uses[node]:

@@ -1,7 +1,8 @@
-"""A state for readers: its tables are handed out as mappings that refuse changes.
+"""A state for readers: its tables are returned as mappings that refuse changes.
 
-The engine hands its state out like this. The records in the tables are the state's own, because a
-copy of each would cost more than most answers; a caller that tries a change takes an overlay.
+The engine returns its state in this form. The records in the tables are the state's own, because a
+copy of each record would cost more than most responses. A caller that wants to try a change makes
+an overlay.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read_only(state: State) -> StateView:
-    """Return a view of an owned ``state``, which follows it and hands out no table to change.
+    """Return a view of an owned ``state`` that follows the state and returns read-only tables.
 
     An overlay needs no such view, because it belongs to the caller that made it.
     """
@@ -31,7 +32,7 @@ class _ReadOnly:
     """Reads attributes from the state, and wraps those that are tables."""
 
     def __init__(self, state: State) -> None:
-        # A state keeps its tables as long as it lives, so each is wrapped once.
+        # A state never replaces its tables, so each table is wrapped once.
         tables = {name: _wrapped(getattr(state, name)) for name in TABLES if name[0] != "_"}
         self.__dict__.update(tables, _state=state)
 
@@ -65,7 +66,7 @@ class _ReadOnlyRuns(Runs):
         return self._runs.is_kept(name)
 
     def is_returned(self, name: str) -> bool:
-        """Return whether the archive, too, has the run in memory."""
+        """Return whether a run in memory is also in the archive."""
         return self._runs.is_returned(name)
 
     def __getitem__(self, name: str) -> RunRecord:
@@ -88,11 +89,11 @@ class _ReadOnlyRuns(Runs):
         return iter(self._runs)
 
     def values(self) -> Any:
-        """Return the records, read a page at a time."""
+        """Return the records, which are read a page at a time."""
         return self._runs.values()
 
     def items(self) -> Any:
-        """Return names and records, read a page at a time."""
+        """Return names and records, which are read a page at a time."""
         return self._runs.items()
 
 

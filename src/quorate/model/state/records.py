@@ -1,6 +1,6 @@
 """The mutable records of the state: accounts, runs, leases, nodes.
 
-Only ``model/state/apply_event.py`` changes them, and only records that their table returned from
+Only ``model/state/apply_event.py`` changes them, and only after it got them from their table with
 ``own``.
 """
 
@@ -58,7 +58,7 @@ TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
 
 
 class Record(Struct, gc=False):
-    """A kind of record of which there are very many: quick to make, and never part of a cycle.
+    """The base of records that exist in very large numbers: quick to create, never part of a cycle.
 
     Accounts are few and change with every lease, so they are dataclasses, which are quick to
     change.
@@ -66,7 +66,7 @@ class Record(Struct, gc=False):
 
 
 class NodeRecord(Record):
-    """A node and where its slots are indexed."""
+    """A node, and the island and position at which its slots are indexed."""
 
     spec: Node
     island: IslandKey
@@ -80,7 +80,7 @@ class NodeRecord(Record):
 class NodeMark(Struct, frozen=True, gc=False):
     """Who marked a node that is not ready: the ``actor`` of its status.
 
-    ``cordoned_by`` is the actor of its cordon, which stays while the node is failed; empty if
+    ``cordoned_by`` is the actor of its cordon, which stays while the node is failed. It is empty if
     the node is not cordoned.
     """
 
@@ -89,9 +89,10 @@ class NodeMark(Struct, frozen=True, gc=False):
 
 
 class UnwipedNode(Record):
-    """A node that ``claim`` has, or that was not wiped since it had it; only its user may use it.
+    """A node that ``claim`` has, or had and that is not wiped since.
 
-    ``leases`` counts the open leases of the claim on the node. ``is_quarantined``: its wipe failed.
+    Only the claim's user may use the node. ``leases`` counts the open leases of the claim on it.
+    ``is_quarantined`` is true if its wipe failed.
     """
 
     claim: str
@@ -121,9 +122,10 @@ class EnvelopeAccount:
 
     ``committed_gpu_ms`` is spent + held: the cost of ended leases and the full holds of open
     leases. It does not depend on the time, because using a held GPU-millisecond turns it into a
-    spent one. A ``retired`` envelope is no longer in its budget: it pays nothing new, and its past
-    stays. ``metered`` is the key of the meter for the leases it pays, unless it shares or lends;
-    made once, because making it for every lease is a good part of the cost of a replay.
+    spent one. A ``retired`` envelope is no longer in its budget: it starts no new payments, and
+    past ones stay. ``metered`` is the key of the meter for the leases that it pays for, unless it
+    shares or lends. The key is stored, because creating it for every lease is a large part of the
+    cost of a replay.
     """
 
     envelope_id: EnvelopeId
@@ -164,14 +166,17 @@ class EnvelopeAccount:
 
     @property
     def gpus_left(self) -> int:
-        """How many more GPUs it can pay at once; negative if it was tightened below its use."""
+        """How many more GPUs the envelope can pay for at once.
+
+        The number is negative if the envelope's concurrency was lowered below its use.
+        """
         return self.spec.concurrency - self.gpus_active - self.gpus_reserved
 
     def spent_gpu_ms(self, now_ms: int) -> int:
-        """Return the GPU-milliseconds used up to ``now_ms``, running leases included.
+        """Return the GPU-milliseconds used up to ``now_ms``, including running leases.
 
-        ``started_gpu_ms`` is the sum of GPUs x start over open leases, so the running part needs no
-        walk over them.
+        ``started_gpu_ms`` is the sum of GPUs x start over open leases, so the running leases need
+        not be visited.
         """
         return self.ended_gpu_ms + self.gpus_active * now_ms - self.started_gpu_ms
 
@@ -182,7 +187,7 @@ class EnvelopeAccount:
 
 @dataclass(slots=True)
 class CapAccount:
-    """The promises of the envelopes under a cap together."""
+    """The sums of the promises of the envelopes under a cap."""
 
     cap_id: CapId
     spec: Cap
@@ -226,14 +231,14 @@ class Lease(Record):
 
     @property
     def renew_ms(self) -> int:
-        """The last instant at which it can be stopped and still end before its hold does."""
+        """The last instant at which a stop of the lease still ends before its hold does."""
         return self.hold_ends_ms - self.grace_ms
 
 
 class Unstarted(Struct, frozen=True, gc=False):
-    """The starts of a run that were refused one after the other: how often, and the last one.
+    """The refused starts of a run, one after the other: how many, and the last one.
 
-    ``at_ms`` is when its GPUs were released, ``why`` is the reason that its executor gave.
+    ``at_ms`` is when its GPUs were released, and ``why`` is the reason that its executor gave.
     """
 
     times: int
@@ -245,12 +250,14 @@ class RunRecord(Record):
     """A run: its spec, its phase, and its charges by payer.
 
     ``since_ms`` is when it last began to run; swaps, hand-overs and growth do not change it.
-    ``waiting_seq`` is the event by which it last began to wait. ``backfills`` are (bundle, event):
-    bundles that started out of order, and by which event. ``cut_ms`` and ``cut_by`` are the last
-    conflict that ended it, ``steps_cut_by`` is the last one that cut steps of it and left it
-    running, and ``via_conflict`` the one it started by. ``has_overstayed`` says that it was stopped
-    because it overstayed, and ``unstarted`` that it waits, or last waited, because its start was
-    refused.
+    ``waiting_seq`` is the event by which it last began to wait. ``backfills`` has (bundle, event)
+    for each bundle that started out of order, with the event that started it.
+
+    ``cut_ms`` and ``cut_by`` are the instant and the name of the last conflict that ended the run.
+    ``steps_cut_by`` is the last conflict that cut steps of the run and left it running.
+    ``via_conflict`` is the conflict by which it started. ``has_overstayed`` is true if the run was
+    stopped because it overstayed. ``unstarted`` is set if the run waits, or last waited, because
+    its start was refused.
     """
 
     spec: Run
@@ -281,16 +288,17 @@ class RunRecord(Record):
 
     @property
     def overstay_seq(self) -> int | None:
-        """Bundles that started after this event may be stopped for the run if they overstay.
+        """The event after which other runs' bundles must have started to be stopped for this run.
 
-        None if the run was itself stopped because it overstayed: otherwise runs that take longer
-        than they declare, and lose their work when they stop, could stop each other for ever.
+        A bundle is stopped for this run only if it overstays. None if this run itself was stopped
+        because it overstayed. Otherwise runs that take longer than declared, and lose their work
+        when they stop, could stop each other for ever.
         """
         return None if self.has_overstayed else self.waiting_seq
 
     @property
     def quota_blocker(self) -> str | None:
-        """The owner whose hard quota is all that the run waits for; None if it waits for more."""
+        """The owner whose hard quota is the run's only reason to wait; None if there are others."""
         refusal = self.refusal
         if refusal is None or refusal.code is not _WAITING_FOR_QUOTA or refusal.shortages:
             return None
@@ -328,12 +336,12 @@ class RunRecord(Record):
 
 
 class ArrayRecord(Record):
-    """The progress of an array: its first task, which has its document, and how its tasks ended.
+    """The progress of an array: its first task, which has its document, and its tasks' outcomes.
 
     ``open_tasks`` wait or run. ``uncompleted`` tasks have failed or were cancelled, the first of
-    them at ``failed_ms``; ``ended_ms`` is when the last of the ended tasks ended. If the array has
-    a limit, ``released`` are the open tasks that may run, each with the instant since when, and
-    ``next_position`` is that of the first task that was never released.
+    them at ``failed_ms``. ``ended_ms`` is when the last of the ended tasks ended. If the array has
+    a limit, ``released`` are the open tasks that may run, each with the instant of its release, and
+    ``next_position`` is the position of the first task that was never released.
     """
 
     first: str
@@ -402,9 +410,9 @@ class NextChain(Struct, frozen=True, array_like=True):
 
 
 class Lottery(Struct, frozen=True, array_like=True):
-    """The committed hash chain: the last link known (hex), and the number of the next one.
+    """The committed hash chain: its last known link (hex), and the number of the next link.
 
-    ``sealed`` is its secret, encrypted; empty if the ledger does not have it.
+    ``sealed`` is the encrypted secret of the chain; empty if the ledger does not have it.
     """
 
     commitment: str = ""
@@ -416,11 +424,11 @@ class Lottery(Struct, frozen=True, array_like=True):
 
     @property
     def links_left(self) -> int:
-        """How many lotteries the present chain can still be used for."""
+        """For how many more lotteries the present chain can be used."""
         return self.length + 1 - self.next_index
 
     def revealed(self, link: str) -> Lottery:
-        """Return the lottery after ``link``, the next one, was revealed."""
+        """Return the lottery after ``link``, the next link, was revealed."""
         chain = self.next_chain
         if chain is not None and self.links_left == 1:
             return Lottery(chain.commitment, chain.length, chain.commitment, 1, chain.sealed)
@@ -448,7 +456,7 @@ class AnnouncedConflict(Record):
 
 
 class PledgeRecord(Record):
-    """A filled spare, with all it needs to come back when ``filler`` has ended."""
+    """A filled spare, with all values that it needs to come back when ``filler`` has ended."""
 
     pledge: str
     run: str
@@ -467,14 +475,14 @@ class PledgeRecord(Record):
         return tuple((node, 0) for node, _ in self.slots)
 
     def copy(self) -> PledgeRecord:
-        """Return itself: it never changes."""
+        """Return the record itself, because it never changes."""
         return self
 
 
 class RequestRecord(Record):
-    """A request that was carried out: ``seq`` is that of its request-kept event.
+    """A request that was carried out; ``seq`` is the sequence of its request-kept event.
 
-    The ``count`` events that carried it out come right before that one.
+    The ``count`` events that carried it out come right before that event.
     """
 
     digest: str
@@ -485,7 +493,7 @@ class RequestRecord(Record):
     at_ms: int
 
     def copy(self) -> RequestRecord:
-        """Return itself: it never changes."""
+        """Return the record itself, because it never changes."""
         return self
 
     def is_forgotten(self, now_ms: int) -> bool:
@@ -496,9 +504,10 @@ class RequestRecord(Record):
 class ReportRecord(Record):
     """The report of an accounting system about the budget of an owner linked to it.
 
-    ``gpu`` and ``node`` are None if it reported no such hours. Both are None while it does not
-    answer; then ``note`` says why. ``since_ms`` is when it last began, or ceased, to answer.
-    ``resource`` is what the owner is linked to there; empty if that was not recorded.
+    ``gpu`` and ``node`` are None if the report has no such hours. Both are None while the system
+    does not answer; then ``note`` says why. ``since_ms`` is when the system last began, or ceased,
+    to answer. ``resource`` is the resource that the owner is linked to; empty if that was not
+    recorded.
     """
 
     source: str
@@ -511,11 +520,11 @@ class ReportRecord(Record):
 
     @property
     def answers(self) -> bool:
-        """Whether its report counts, instead of the ledger's own figures."""
+        """Whether the report counts, instead of the ledger's own figures."""
         return self.gpu is not None or self.node is not None
 
     def copy(self) -> ReportRecord:
-        """Return itself: it never changes."""
+        """Return the record itself, because it never changes."""
         return self
 
 
@@ -531,9 +540,9 @@ class TokenRecord(Record):
 
 
 class RoundRecord(Record):
-    """The current round of a pool, and the grants of it that wait for room.
+    """The current round of a pool, and its grants that wait for room.
 
-    ``leaving`` are the leases of its runs that are stopping.
+    ``leaving`` are the leases of the pool's runs that are stopping.
     """
 
     shared: RoundShared
@@ -548,12 +557,13 @@ class RoundRecord(Record):
 class RoundsRun(Record):
     """A run of a pool that shares in rounds, from its submission to its end.
 
-    ``steps`` were counted so far, and ``rates`` measured, in millionths of a step per second, by
-    flavor. Also by flavor: ``received_ms``, how long it had GPUs under leases that have ended;
-    ``entitled_ms``, how long it was due them by its shares; ``counted_ms``, how much of its time
-    lies before the last count of steps. ``lease`` is the lease that it shares as a partner, and
-    ``nodes`` are those that it was on last. The mappings by flavor are never changed, but replaced,
-    so that copies may share them.
+    ``steps`` is the number of steps counted so far. These fields are by flavor: ``rates`` are the
+    measured rates, in millionths of a step per second; ``received_ms`` is how long the run had GPUs
+    under leases that have ended; ``entitled_ms`` is how long it was due GPUs by its shares;
+    ``counted_ms`` is how much of its time lies before the last count of steps.
+
+    ``lease`` is the lease that it shares as a partner. ``nodes`` are its last nodes. The mappings
+    by flavor are never changed, but replaced, so that copies may share them.
     """
 
     pool: str

@@ -1,10 +1,11 @@
 """A cache between decisions: the domains that runs may use, and when leases leave room there.
 
-Sites are sets of domains that runs may use. For a site and a number of GPUs the index knows, for
-each domain, an instant before which it cannot have as many free. Such a bound holds until an event
-about the domain. As time passes, late leases are only expected to end later, so a bound in the past
-still holds; it is computed again, once, because otherwise every search would examine its domain. An
-overlay records which domains change in it and reads the rest below.
+A site is a set of domains that runs may use. For a site and a number of GPUs the index knows, for
+each domain, an instant before which the domain cannot have that many GPUs free. Such a bound is
+valid until an event concerns the domain. As time passes, late leases are only expected to end
+later, so a bound in the past is still valid. It is computed again, once, because otherwise every
+search would examine its domain. An overlay records which domains change in it and reads the rest
+below.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import IslandKey
 
 Bound = tuple[int, int]
-"""(instant before which a domain has not enough, number of the domain in its site)."""
+"""(instant before which a domain has too few GPUs free, number of the domain in its site)."""
 BoundOf = Callable[[IslandKey, int], int | None]
 """Returns when a domain has that many GPUs free if no start is planned; None means never."""
 
@@ -47,7 +48,7 @@ class Site(Struct, frozen=True, gc=False):
 
 
 class _Bounds:
-    """The bounds of one site for one number of GPUs, a heap, as of a number of ``changes``."""
+    """The heap of bounds of one site for a number of GPUs, after the first ``changes`` changes."""
 
     __slots__ = ("changes", "found", "site", "stale")
 
@@ -60,7 +61,7 @@ class _Bounds:
 
 
 class RoomIndex:
-    """Sites and bounds, as far as they were read."""
+    """The sites and bounds that were read so far."""
 
     __slots__ = (
         "asked_ms",
@@ -81,28 +82,28 @@ class RoomIndex:
         self.asked_ms = -1
         """The instant for which bounds were last read; -1 if they never were."""
         self.kept: dict[Hashable, Any] = {}
-        """Cached results that no lease changes: the domains a run may use, and the payers there."""
+        """Cached results that no lease changes: the domains that a run may use, and its payers."""
         self.sites = 0
         self.bounds: dict[tuple[int, int], _Bounds] = {}
         self.changes: list[IslandKey] = []
         self.changed: set[IslandKey] = set()
-        """The domains that are not as they are below."""
+        """The domains that differ from the layer below."""
         self.changed_payers: set[EnvelopeId] = set()
-        """The payers whose leases or GPU-hours are not as they are below."""
+        """The payers whose leases or GPU-hours differ from the layer below."""
         self.plan: Any = None
-        """The plan of the last walk, at the bottom; None if there was none."""
+        """The plan of the last walk; only the base index has it. None if there was no walk."""
         self.touched: set[IslandKey] = set()
         """The domains that have changed since that walk."""
         self.touched_payers: set[EnvelopeId] = set()
         """The payers whose leases or GPU-hours have changed since that walk."""
 
     def layer(self) -> RoomIndex:
-        """Return an index over this one, in which changes are recorded apart."""
+        """Return an index over this one, which records its changes separately."""
         return RoomIndex(self)
 
     @property
     def last_asked_ms(self) -> int:
-        """The instant for which bounds were last read, here or below; -1 if they never were."""
+        """The instant for which bounds were last read, in any layer; -1 if they never were."""
         return self.base.asked_ms
 
     @property
@@ -137,7 +138,7 @@ class RoomIndex:
                 self.changes, self.bounds = [], {}
 
     def payer_changed(self, payer: EnvelopeId) -> None:
-        """Record that a lease of ``payer`` has changed, or what it has promised."""
+        """Record that a lease of ``payer``, or the amount that it has promised, has changed."""
         if self.below is not None:
             self.changed_payers.add(payer)
         elif self.plan is not None:
@@ -152,7 +153,7 @@ class RoomIndex:
         return changed
 
     def payers_changed_above(self) -> set[EnvelopeId]:
-        """Return the payers that are not as they are at the bottom."""
+        """Return the payers that differ from the bottom layer."""
         changed, index = set[EnvelopeId](), self
         while index.below is not None:
             changed |= index.changed_payers
@@ -177,12 +178,12 @@ class RoomIndex:
     def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
         """Return a heap of (instant before which a domain cannot have ``gpus`` free, its number).
 
-        Instants may be past. Domains that never have so many GPUs free are left out.
+        Instants may be in the past. Domains that never have that many GPUs free are left out.
         """
         changed, base = self.changed_above(), self.base
         base._drop_some()  # noqa: SLF001 - another index, the same class
         if now_ms < base.asked_ms:
-            # Time went back: a lease that was overdue then may now be expected to end sooner.
+            # If time went back, a lease that was overdue before may now be expected to end sooner.
             base.bounds, base.changes = {}, []
         base.asked_ms = now_ms
         cached = base.bounds.get((site.number, gpus))
@@ -192,7 +193,7 @@ class RoomIndex:
         else:
             stale = cached.stale.union(base.changes[cached.changes :])
             cached.changes, cached.stale = len(base.changes), stale & changed
-            # Leases on which these bounds rest are overdue, and expected later now.
+            # These bounds depend on leases that are overdue by now, and are expected to end later.
             late = (number for at_ms, number in cached.found if 0 < at_ms < now_ms)
             stale.update(site.domains[number].key for number in late)
         _find(cached.found, site, gpus, stale - changed, bound_of)
@@ -201,7 +202,7 @@ class RoomIndex:
         return bounds
 
     def _drop_some(self) -> None:
-        """Empty the caches when one of them has too many entries."""
+        """Empty the caches if one of them has too many entries."""
         if len(self.bounds) > _KEPT_MAX or len(self.kept) > _KEPT_MAX:
             self.bounds, self.kept, self.changes = {}, {}, []
 

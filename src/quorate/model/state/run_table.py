@@ -1,8 +1,8 @@
 """The runs of a state: those in memory, and behind them the archive of runs that are over.
 
-``RunTable`` is one mapping over both, so a decision reads a run that ended a year ago as it reads
-one of today. Archived runs are read from the archive on demand. The archive only concerns storage:
-whether a run is in it changes no answer (docs/adr/0033).
+``RunTable`` is one mapping over both, so a decision reads a run that ended a year ago like a run of
+today. Archived runs are read from the archive on demand. The archive only affects storage: no
+answer depends on which runs are archived (docs/adr/0033).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from quorate.model.state.tables import LayeredTable, Table
 class RunQuery:
     """Which runs to list; None leaves a field open. ``owners`` are those that may be listed.
 
-    ``after_seq`` leaves out runs that were submitted by that event or earlier, ``before_seq`` those
-    by that event or later. The order is that of submission; ``is_newest_first`` reverses it.
+    ``after_seq`` excludes runs that were submitted by that event or earlier, and ``before_seq``
+    runs that were submitted by that event or later. The order is that of submission;
+    ``is_newest_first`` reverses it.
     """
 
     owners: frozenset[str] | None = None
@@ -34,7 +35,7 @@ class RunQuery:
     is_newest_first: bool = False
 
     def matches(self, record: RunRecord) -> bool:
-        """Return whether ``record`` satisfies the query."""
+        """Return whether ``record`` matches the query."""
         spec = record.spec
         return (
             record.seq > self.after_seq
@@ -57,9 +58,9 @@ class ArchivedRuns(Protocol):
         ...
 
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
-        """Yield (sequence of the submission, name) of the runs that satisfy ``query``, in order.
+        """Yield (sequence of the submission, name) of the runs that match ``query``, in order.
 
-        A run that has changed since it was archived is matched by its archived fields.
+        If a run has changed since it was archived, its archived fields are compared.
         """
         ...
 
@@ -82,7 +83,7 @@ class Runs(Mapping[str, RunRecord]):
     def kept(self) -> Iterable[tuple[str, RunRecord]]:
         """Return name and record of the runs in memory: all that are not over, and some that are.
 
-        Those that are not over come in the order of submission.
+        Runs that are not over come in the order of submission.
         """
 
     @abstractmethod
@@ -91,10 +92,10 @@ class Runs(Mapping[str, RunRecord]):
 
     @abstractmethod
     def is_returned(self, name: str) -> bool:
-        """Return whether the archive, too, has a run in memory, as it was before it changed."""
+        """Return whether a run in memory is also in the archive, as it was before it changed."""
 
     def listed(self, query: RunQuery) -> Iterator[str]:
-        """Yield the names of runs that satisfy ``query``, reading only as many as are consumed."""
+        """Yield the names of runs that match ``query``, reading only as many as are consumed."""
         found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
         here = sorted(found, reverse=query.is_newest_first)
         archive = self.archive
@@ -148,9 +149,9 @@ class _Items(ItemsView[str, RunRecord]):
 class RunTable(Table[str, RunRecord], Runs):
     """The base table: the runs in memory as a dict, and the archive below them.
 
-    A run that changes after it was archived comes back into memory, and stays: the record in memory
-    hides the archived one. While the table is frozen another thread reads its records, so a record
-    that changes is replaced by a copy.
+    A run that changes after it was archived comes back into memory and stays there. Its record in
+    memory hides the archived one. While the table is frozen another thread reads its records, so a
+    record that changes is replaced by a copy.
     """
 
     __slots__ = ("_archive", "_changed", "_returned")
@@ -176,11 +177,11 @@ class RunTable(Table[str, RunRecord], Runs):
 
     @property
     def returned(self) -> Collection[str]:
-        """The runs in memory that the archive has, too, with their state before they changed."""
+        """The runs in memory that are also in the archive, with their state before they changed."""
         return self._returned
 
     def freeze(self) -> list[RunRecord]:
-        """Return the records in memory, none of which changes until ``thaw``."""
+        """Return the records in memory; none of them changes until ``thaw``."""
         assert self._changed is None, "thawed before it is frozen again"
         self._changed = set()
         return list(dict.values(self))
@@ -190,7 +191,7 @@ class RunTable(Table[str, RunRecord], Runs):
         self._changed = None
 
     def archived(self, names: Iterable[str], archive: ArchivedRuns) -> None:
-        """Thaw, and drop the runs ``names``, which ``archive`` has; changed runs stay."""
+        """Thaw the table, and drop the runs ``names``, which ``archive`` has; changed runs stay."""
         changed, self._changed = self._changed, None
         assert changed is not None, "frozen first"
         self._archive = archive
@@ -209,7 +210,7 @@ class RunTable(Table[str, RunRecord], Runs):
         return dict.__contains__(self, name)
 
     def is_returned(self, name: str) -> bool:
-        """Return whether the archive has the run in memory, too."""
+        """Return whether a run in memory is also in the archive."""
         return name in self._returned
 
     def add(self, name: str, record: RunRecord) -> None:
@@ -290,7 +291,7 @@ class RunTable(Table[str, RunRecord], Runs):
 
 
 class LayeredRuns(LayeredTable[str, RunRecord], Runs):
-    """The runs of an overlay: reads fall through, to the archive in the end."""
+    """The runs of an overlay: reads fall through to the layers below, then to the archive."""
 
     __slots__ = ()
 
@@ -318,7 +319,7 @@ class LayeredRuns(LayeredTable[str, RunRecord], Runs):
         return name not in self._gone and cast("Runs", self._base).is_kept(name)
 
     def is_returned(self, name: str) -> bool:
-        """Return whether the archive has the run in memory, too."""
+        """Return whether a run in memory is also in the archive."""
         base = cast("Runs", self._base)
         if base.is_kept(name):
             return base.is_returned(name)
@@ -331,7 +332,7 @@ class LayeredRuns(LayeredTable[str, RunRecord], Runs):
         self[name] = record
 
     def layer(self) -> Table[str, RunRecord]:
-        """Return a further layer on top of this one, or of the table below if nothing is here."""
+        """Return a further layer on top of this one, or of the table below if this one is empty."""
         below = self if self._local or self._gone else self._base
         return cast("Table[str, RunRecord]", LayeredRuns(below))
 

@@ -1,9 +1,9 @@
-"""The live state: what the events up to now add up to, indexed for deciding.
+"""The live state: the result of all events up to now, indexed for deciding.
 
-Its tables are divided by subject: plans, fleet, work, money and tenancy (``state_plans.py``, ...),
-each of which may use those before it. There is one owned ``State``; ``apply_event.py`` changes it.
-``decide`` reads it through the ``StateView`` protocol and tries changes in an ``overlay``, which is
-a ``State`` whose tables read through to the one below and are dropped together.
+Its tables are divided by subject: plans, fleet, work, money and tenancy (``state_plans.py``, ...).
+Each subject may use the subjects before it. There is one owned ``State``, which ``apply_event.py``
+changes. ``decide`` reads it through the ``StateView`` protocol and tries changes in an ``overlay``.
+An overlay is a ``State`` whose tables read through to the tables below.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from quorate.model.state.tables import Table
 
 
 class State(TenancyState):
-    """All subjects together, at one sequence. Everything here can be rebuilt from the events."""
+    """All subjects together, at one sequence.
+
+    All its values can be computed again from the events.
+    """
 
     __slots__ = (
         "at_ms",
@@ -44,8 +47,8 @@ class State(TenancyState):
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
-        # Shared until a budget or an owner changes in the overlay: ``budgets_changed`` makes a new
-        # one.
+        # The cache is shared until a budget or an owner changes in the overlay; ``budgets_changed``
+        # makes a new one.
         over.family_cache = self.family_cache
         over.ask_cache = self.ask_cache
         over.owed_cache = self.owed_cache
@@ -56,7 +59,7 @@ class State(TenancyState):
         over._line_ranks = self._line_ranks.layer()  # noqa: SLF001
         over.lifted = self.lifted
         held = self.holdings
-        # Without a hard quota nothing is ever counted, so there is nothing to keep apart.
+        # Without a hard quota holdings count nothing, so the overlay needs no layer.
         over._holdings = held.layer(over.owners) if held.has_bounds else held  # noqa: SLF001
         over._stale = []  # noqa: SLF001
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
@@ -72,10 +75,10 @@ class State(TenancyState):
     def crossings(self) -> Crossings:
         """When owners may cross a threshold.
 
-        Computed on first use, so that a replay does not pay for it.
+        Computed on first use, so that a replay need not compute it.
         """
         self.refresh()
-        self._index_leases()  # From then on new leases are recorded here too.
+        self._index_leases()  # From now on new leases are recorded here, too.
         found = self._crossings
         if found is None:
             found = self._crossings = Crossings()
@@ -85,9 +88,9 @@ class State(TenancyState):
         return found
 
     def lift_lease(self, name: str) -> Lease:
-        """Remove a lease as if its work had ended; the promises of its payer stay.
+        """Remove a lease as if its work had ended; the commitments of its payer stay.
 
-        It stays in ``lifted``: its width comes free at its expected end, no later.
+        The lease stays in ``lifted``: its payer's GPUs come free at its expected end, no later.
         """
         lease = self.leases.pop(name)
         self.owed_changed()
@@ -103,10 +106,10 @@ class State(TenancyState):
         self.owed_changed()
         self.lifted = {other: held for other, held in self.lifted.items() if other != name}
         self.occupy(lease.fact.slots)
-        # A copy, because the lease may be the record of the state below.
+        # The copy is needed because the lease may be the record of the state below.
         lease = self.leases[name] = lease.copy()
         self.list_lease(name, lease)
-        self.list_hold(name, lease)  # Its entry may have been dropped while it was lifted.
+        self.list_hold(name, lease)  # The entry may be gone by now.
         self.runs.own(lease.fact.run).leases[name] = None
 
 
@@ -121,7 +124,7 @@ class _Overlay(State):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Return a table of the overlay, made when it is first used: most never are."""
+            """Return a table of the overlay, made on first use, as most are never used."""
             if name not in _LAYERED:
                 raise AttributeError(name)
             table = getattr(self._below, name).layer()
@@ -130,8 +133,8 @@ class _Overlay(State):
 
 
 SLOTS: Final = tuple(name for part in State.__mro__ for name in vars(part).get("__slots__", ()))
-"""Everything that a state keeps, of all subjects."""
+"""The names of all fields of a state, of all subjects."""
 _EMPTY: Final = State()
 TABLES: Final = tuple(name for name in SLOTS if isinstance(getattr(_EMPTY, name), Table))
-"""The slots that hold a table: an overlay lays a table of its own over each."""
+"""The slots that have a table; an overlay puts a table of its own over each."""
 _LAYERED: Final = frozenset(TABLES)

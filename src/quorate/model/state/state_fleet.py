@@ -46,21 +46,22 @@ class FleetState(PlanState):
         self.unwiped: Table[str, UnwipedNode] = Table()
         self.islands: Table[IslandKey, Island] = Table()
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
-        # The islands changed since the last refresh, with the free count that is still listed.
+        # The islands that changed since the last refresh, with the free count that the index still
+        # has.
         self._stale: list[tuple[IslandKey, int]] = []
-        # Nodes that wait to be placed (None: to be removed), and what is free on them.
+        # Nodes that wait to be placed (None: to be removed), and their free slots.
         self._pending_nodes: dict[str, Node | None] = {}
         self._pending_free: dict[str, int] = {}
 
     @property
     def nodes(self) -> Table[str, NodeRecord]:
-        """Nodes by name, those just added included."""
+        """Nodes by name, including those just added."""
         if self._pending_nodes:
             self._place_pending()
         return self._nodes
 
     def taken_slots(self, name: str) -> int:
-        """Return the taken slots of a node, known or not, without placing nodes added since."""
+        """Return the taken slots of a node, known or not, without placing new nodes."""
         if name in self._pending_nodes:
             node = self._pending_nodes[name]
             return 0 if node is None else all_slots(node.gpus) ^ self._pending_free[name]
@@ -70,7 +71,7 @@ class FleetState(PlanState):
         return all_slots(record.spec.gpus) ^ self.islands[record.island].slots_left(record.position)
 
     def slots_left(self, name: str) -> int:
-        """Return the slots of a node that no lease has, whether or not they are offered."""
+        """Return the slots of a node that no lease has, offered or withheld."""
         record = self.nodes[name]
         return self.islands[record.island].slots_left(record.position)
 
@@ -87,7 +88,7 @@ class FleetState(PlanState):
         return DEFAULT_POOL
 
     def add_node(self, node: Node, *, free: int) -> None:
-        """Place ``node``, with ``free`` slots, into the topology; done in bulk by ``refresh``."""
+        """Add ``node``, with ``free`` slots; ``refresh`` places all added nodes in the index."""
         self.ends_changed()
         self.ranks_changed()
         self._pending_nodes[node.name] = node
@@ -109,10 +110,10 @@ class FleetState(PlanState):
             island.withhold(record.position)
 
     def occupy(self, slots: Slots) -> int:
-        """Take ``slots``, all of them free, out of the topology; return how many they are.
+        """Take ``slots``, all of them free, out of the index; return how many they are.
 
         A node that is not placed yet is placed later, with the slots that are free then. A replay
-        needs no placement, so it keeps no index of slots until it has ended.
+        needs no index of slots, so the index is built only after the replay.
         """
         if not self._pending_nodes:
             return -self._toggle(slots, taking=True)
@@ -128,7 +129,7 @@ class FleetState(PlanState):
         return total
 
     def vacate(self, slots: Slots) -> int:
-        """Put ``slots``, all of them taken, back into the topology; return how many they are."""
+        """Put ``slots``, all of them taken, back into the index; return how many they are."""
         if not self._pending_nodes:
             return self._toggle(slots, taking=False)
         pending, total = self._pending_free, 0
@@ -143,7 +144,7 @@ class FleetState(PlanState):
         return total
 
     def remove_node(self, name: str) -> None:
-        """Take a node without leases out of the topology; done in bulk by ``refresh``."""
+        """Remove a node without leases; ``refresh`` takes all removed nodes out of the index."""
         self.ends_changed()
         self.ranks_changed()
         self.node_status.pop(name, None)
@@ -164,7 +165,7 @@ class FleetState(PlanState):
         return self._domains.get((pool, flavor), _NO_DOMAINS)
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
-        """Return (-free, domain) of those domains, most free first, then by key."""
+        """Return (-free, domain) of the domains of ``domains``, most free first, then by key."""
         return [(-free, key.domain) for free, key in self.domains(pool, flavor).most_free()]
 
     def island(self, key: IslandKey) -> Island:
@@ -189,7 +190,7 @@ class FleetState(PlanState):
         return sorted({flavor for (_, flavor), index in self._domains.items() if index.keys})
 
     def end_changed(self, lease: Lease) -> None:
-        """Forget the cached expected ends that ``lease`` has part in."""
+        """Forget the cached expected ends that depend on ``lease``."""
         ends, index = self.ends_cache, self.room_index
         if ends.is_asked or index.bounds or index.plan is not None:
             fact, nodes = lease.fact, self._nodes
@@ -208,7 +209,8 @@ class FleetState(PlanState):
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
         """Flip ``slots`` and return by how much the free GPUs grew.
 
-        Nodes with the same change are moved in the index together: most nodes change as a whole.
+        Nodes with the same change are moved in the index together, because most nodes change as a
+        whole.
         """
         if len(slots) == 1:
             return self._toggle_one(*slots[0], taking=taking)
@@ -243,7 +245,7 @@ class FleetState(PlanState):
         return total + island.move(bits, was, now) if bits else total
 
     def _toggle_one(self, node: str, mask: int, *, taking: bool) -> int:
-        """Flip the slots ``mask`` of ``node``: the case of most leases."""
+        """Flip the slots ``mask`` of ``node``; most leases have one node."""
         record = self._nodes[node]
         island = self._own_island(record.island)
         position = record.position
@@ -256,7 +258,7 @@ class FleetState(PlanState):
         return island.move(1 << position, free.bit_count(), left.bit_count())
 
     def _own_island(self, key: IslandKey) -> Island:
-        """Return the island under ``key`` for changing, and note that its count will change."""
+        """Return the island under ``key`` for changing, and record that its count will change."""
         island = self.islands.own(key)
         self.room_index.island_changed(key)
         if not island.stale:
@@ -316,7 +318,7 @@ class FleetState(PlanState):
         return touched[key]
 
     def _rebuild(self, key: IslandKey, members: dict[str, tuple[Node, int]]) -> None:
-        """Make the island under ``key`` hold exactly ``members``."""
+        """Replace the island under ``key`` by one with exactly ``members``."""
         if not members:
             self.islands.pop(key, None)
             return

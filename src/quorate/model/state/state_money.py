@@ -23,7 +23,7 @@ from quorate.model.state.tables import LayeredTable, Table
 
 
 class MoneyState(WorkState):
-    """What owners may spend and have spent, and which lease needs its hold renewed next."""
+    """The amounts that owners may spend and have spent, and when each hold is renewed."""
 
     __slots__ = (
         "_below",
@@ -49,7 +49,7 @@ class MoneyState(WorkState):
         self._openings: list[int] | None = None
         self._holds_due: list[tuple[int, str]] | None = None
         self._holds_ending: list[tuple[int, str]] | None = None
-        # What an overlay reads through to.
+        # The state below an overlay; None in the owned state.
         self._below: MoneyState | None = None
 
     def window_opened(self, after_ms: int, now_ms: int) -> bool:
@@ -59,30 +59,30 @@ class MoneyState(WorkState):
         return at < len(openings) and openings[at] <= now_ms
 
     def openings(self) -> list[int]:
-        """Return when windows of envelopes begin, in order; kept until a budget changes."""
+        """Return when windows of envelopes begin, in order; cached until a budget changes."""
         if self._openings is None:
             self._openings = sorted({account.spec.start_ms for account in self.envelopes.values()})
         return self._openings
 
     def next_opening_ms(self, after_ms: int) -> int | None:
-        """Return when the first window after ``after_ms`` begins; None when none does."""
+        """Return when the first window after ``after_ms`` begins; None if none begins."""
         openings = self.openings()
         at = bisect_right(openings, after_ms)
         return openings[at] if at < len(openings) else None
 
     def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of renewals, built on first use so that a replay does not pay for it.
+        """Return the heap of renewals, built on first use so that a replay need not build it.
 
         Outdated entries are dropped when they reach the top of the heap, so each is read once.
         """
-        self._index_leases()  # From then on new leases are listed here too.
+        self._index_leases()  # From now on new leases are listed here, too.
         if self._holds_due is None and self._below is not None:
             self._holds_due = self._over(self._below.holds_due(), _RENEW)
         self._holds_due = self._upheld(self._holds_due, _RENEW)
         return self._holds_due
 
     def holds_ending(self) -> list[tuple[int, str]]:
-        """Return the heap of the ends of holds, kept like that of renewals."""
+        """Return the heap of the ends of holds, built and updated like the heap of renewals."""
         self._index_leases()
         if self._holds_ending is None and self._below is not None:
             self._holds_ending = self._over(self._below.holds_ending(), _END)
@@ -97,9 +97,10 @@ class MoneyState(WorkState):
             heappush(self._holds_ending, (lease.hold_ends_ms, name))
 
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
-        """Return whether a hold may be due by ``now_ms``: to be renewed, or ended without executor.
+        """Return whether a hold may be due by ``now_ms``.
 
-        An overlay reads its own changes and the state below: it makes no heap.
+        With an executor a hold is due at its renewal, without one at its end. An overlay reads its
+        own changes and the state below, without a heap.
         """
         heap = self._holds_due if has_executor else self._holds_ending
         if heap is None and self._below is not None:
@@ -114,7 +115,7 @@ class MoneyState(WorkState):
     def _over(
         self, below: list[tuple[int, str]], at_ms: Callable[[Lease], int]
     ) -> list[tuple[int, str]]:
-        """Return the heap of an overlay: a copy of the one ``below``, with the overlay's changes.
+        """Return the heap of an overlay: a copy of the heap ``below``, with the overlay's changes.
 
         Reading all leases through the overlay takes a hundred times as long as the copy.
         """
@@ -144,4 +145,4 @@ class MoneyState(WorkState):
 _RENEW = attrgetter("renew_ms")
 _END = attrgetter("hold_ends_ms")
 _OUTDATED_MAX = 1_024
-"""How many outdated entries, beyond as many as there are leases, the heap of holds may carry."""
+"""How many more outdated entries than leases the heap of holds may have."""

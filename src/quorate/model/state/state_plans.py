@@ -19,7 +19,7 @@ from quorate.model.state.tables import Table
 
 
 class PlanState:
-    """Promises and announcements; drops cached results of planning when their basis changes."""
+    """Firm starts and announcements, and caches of planning that are dropped when outdated."""
 
     __slots__ = (
         "_line_ranks",
@@ -50,7 +50,7 @@ class PlanState:
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.recalls: Table[tuple[str, int], LoanRecalled] = Table()
-        # Leases that a trial has lifted; always empty in the owned state.
+        # Leases that a trial has removed for now; always empty in the owned state.
         self.lifted: dict[str, Lease] = {}
         self.ends_cache = Ends()
         self.room_index = RoomIndex()
@@ -58,11 +58,11 @@ class PlanState:
         self._line_ranks = LineRanks()
 
     def ends_changed(self) -> None:
-        """Forget the cached expected ends, and the rooms computed from them."""
+        """Forget the cached expected ends, and the results about room computed from them."""
         self.ends_cache = Ends()
         self.room_index = RoomIndex()
         self.ask_cache = {}
 
     def ranks_changed(self) -> None:
-        """Forget the ranks of all lines: their basis has changed."""
+        """Forget the ranks of all lines, because values that they depend on have changed."""
         self._line_ranks = LineRanks()

@@ -87,11 +87,11 @@ class TenancyState(MoneyState):
         return self._soft
 
     def recount(self) -> None:
-        """Drop the counts of holdings: families or quotas have changed."""
+        """Drop the counts of holdings, because families or quotas have changed."""
         self._holdings = None
 
     def budgets_changed(self) -> None:
-        """Drop everything derived from budgets and owners."""
+        """Drop all cached results that depend on budgets and owners."""
         self.family_cache = {}
         self.ask_cache = {}
         self.owed_changed()
@@ -102,13 +102,13 @@ class TenancyState(MoneyState):
     def uses_changed(self) -> None:
         """Drop the instants at which owners may cross thresholds.
 
-        Called when the way in which use is counted has changed.
+        Called if the rules by which use is counted have changed.
         """
         self._crossings = None
         self.ranks_changed()
 
     def use_changed(self, owner: str) -> None:
-        """Record that the use of ``owner`` changed: it may cross a threshold at another time."""
+        """Record that the use of ``owner`` changed, and with it the times of its crossings."""
         self._line_ranks.owner_changed(owner)
         if self._crossings is not None:
             self._crossings.touch(owner)
@@ -124,25 +124,25 @@ class TenancyState(MoneyState):
         self.use_changed(owner)
 
     def count_claimed(self, slots: Slots, leases: int) -> None:
-        """Count ``leases`` more (negative: less) of a claim on each of its nodes."""
+        """Count ``leases`` more (negative: fewer) of a claim on each of its nodes."""
         for name, _ in slots:
             self.unwiped.own(name).leases += leases
 
     def meter_nodes(self, owner: str, slots: Slots, at_ms: int, *, taking: bool) -> None:
-        """Record a lease more or less on ``slots`` for an owner with a budget of node-hours."""
+        """Count a lease more or less on ``slots`` for an owner with a budget of node-hours."""
         nodes = self.node_meters.own(owner)
         note = nodes.add if taking else nodes.remove
         note(slots, at_ms)
 
     def begin_node_meter(self, owner: str, at_ms: int) -> None:
-        """Count the nodes of ``owner`` from ``at_ms`` on: it has a budget of node-hours now."""
+        """Count the nodes of ``owner`` from ``at_ms`` on; it now has a budget of node-hours."""
         nodes = self.node_meters[owner] = NodeMeter(at_ms)
         for lease in self.leases.values():
             if self.runs[lease.fact.run].spec.owner == owner:
                 nodes.add(lease.fact.slots, at_ms)
 
     def set_apart(self, name: str, unwiped: UnwipedNode) -> None:
-        """Withhold a node from all runs but a claim, until it has been wiped after the claim."""
+        """Withhold a node from all runs but a claim, until it is wiped after the claim."""
         self.ends_changed()
         self.unwiped[name] = unwiped
         self.hold_slots(unwiped.claim, ((name, 0),))

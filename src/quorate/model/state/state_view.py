@@ -29,12 +29,12 @@ class StateView(FleetView, MoneyView, WorkView, PlanView, TenancyView, Protocol)
 
     @property
     def ledger_id(self) -> str:
-        """The name the ledger was given when it was opened."""
+        """The name that the ledger was given when it was opened."""
         ...
 
     @property
     def public_key(self) -> str:
-        """The key (hex) that verifies its checkpoints."""
+        """The key (hex) that verifies the ledger's checkpoints."""
         ...
 
     def overlay(self) -> State:

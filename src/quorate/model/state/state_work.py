@@ -90,7 +90,7 @@ class WorkState(FleetState):
         return self._node_leases
 
     def remove_node(self, name: str) -> None:
-        """Take a node without leases out of the topology, and out of the index of leases."""
+        """Take a node without leases out of the index of slots, and out of the index of leases."""
         super().remove_node(name)
         self._node_leases.pop(name, None)
 
@@ -108,15 +108,15 @@ class WorkState(FleetState):
 
     @property
     def queued_counts(self) -> Table[tuple[str, str], int]:
-        """How many of the ``queued`` runs wait, by pool and owner."""
+        """How many runs are ``queued``, by pool and owner."""
         self._index_leases()
         return self._queued_counts
 
     @property
     def held_runs(self) -> Table[str, None]:
-        """The runs that a conflict has cut, or steps of them, or whose start was refused.
+        """The runs whose start was refused, or that a conflict has cut or has cut steps of.
 
-        Those that are over are not among them.
+        Runs that are over are left out.
         """
         self._index_leases()
         return self._held_runs
@@ -125,7 +125,7 @@ class WorkState(FleetState):
     def follower_index(self) -> FollowerIndex:
         """The followers that wait, by upstream.
 
-        Indexed on first use, so a replay does not pay for it.
+        Indexed on first use, so that a replay need not do it.
         """
         if self._follower_index is None:
             records = (self.runs[name] for name in (*self.pending, *self.in_rounds))
@@ -137,7 +137,7 @@ class WorkState(FleetState):
     def waiting(self) -> Waiting:
         """The waiting runs by line and by shape.
 
-        Indexed on first use, so a replay does not pay for it.
+        Indexed on first use, so that a replay need not do it.
         """
         if self._waiting is None:
             known = self.follower_index
@@ -151,7 +151,7 @@ class WorkState(FleetState):
     @property
     def line_ranks(self) -> LineRanks:
         """The lines of waiting runs by their ranks."""
-        self._index_leases()  # From then on what owners use is recorded here too.
+        self._index_leases()  # From now on the use of owners is recorded here, too.
         return self._line_ranks
 
     def list_lease(self, name: str, lease: Lease) -> None:
@@ -163,7 +163,7 @@ class WorkState(FleetState):
         for node, _ in fact.slots:
             try:
                 nodes.own(node)[name] = None
-            except KeyError:  # Once for each node; later leases find it there.
+            except KeyError:  # This is the first lease on the node.
                 nodes[node] = {name: None}
         owner, owners = self.runs[fact.run].spec.owner, self._owner_leases
         if owner in owners:
@@ -187,17 +187,17 @@ class WorkState(FleetState):
         del self._payer_leases.own(lease.fact.payer)[name]
 
     def list_held(self, run: str) -> None:
-        """Record that a conflict has cut ``run``, or steps of it, or that its start was refused."""
+        """Record that the start of ``run`` was refused, or that a conflict cut it or its steps."""
         if self.leases_indexed:
             self._held_runs[run] = None
 
     def unlist_held(self, run: str) -> None:
-        """Record that ``run`` is over, or that neither a cut nor a refused start is known of it."""
+        """Record that ``run`` is over, or has neither a cut nor a refused start any more."""
         if self._held_runs:
             self._held_runs.pop(run, None)
 
     def hold_slots(self, run: str, slots: Slots) -> None:
-        """Count ``slots`` as held by the owner of ``run``, if holdings were read yet."""
+        """Count ``slots`` as used by the owner of ``run``, if holdings were read before."""
         holdings = self._holdings
         if holdings is None or not holdings.has_bounds:
             return
@@ -205,7 +205,7 @@ class WorkState(FleetState):
             self._hold(holdings, run, slots)
 
     def drop_slots(self, run: str, slots: Slots) -> None:
-        """Stop counting ``slots`` as held by the owner of ``run``."""
+        """Stop counting ``slots`` as used by the owner of ``run``."""
         holdings = self._holdings
         if holdings is None or not holdings.has_bounds:
             return
@@ -232,7 +232,7 @@ class WorkState(FleetState):
             self.parked[blocker] = {name: None}
 
     def dequeue(self, record: RunRecord) -> None:
-        """Take a run out of the queue; its refusal must say in which part of the queue it is."""
+        """Take a run out of the queue; its refusal must say whether the run is parked."""
         name = record.spec.name
         del self.pending[name]
         blocker = record.quota_blocker
@@ -272,7 +272,7 @@ class WorkState(FleetState):
         self._release_tasks(array, record, at_ms)
 
     def close_task(self, run: Run, phase: Phase, at_ms: int) -> None:
-        """Count ``run`` as over, in the phase it has ended in."""
+        """Count ``run`` as over, with the phase in which it has ended."""
         array = run.array
         assert array is not None, run
         record = self.arrays.own(array.name)
@@ -290,10 +290,10 @@ class WorkState(FleetState):
             self._release_tasks(array, record, at_ms)
 
     def _release_tasks(self, array: TaskArray, record: ArrayRecord, at_ms: int) -> None:
-        """Release as many open tasks, in the order of their indexes, as the limit of the array.
+        """Release as many open tasks as the array's limit allows, in the order of their indexes.
 
         So the tasks that may run are always the first ones that are not over. A task that was
-        cancelled while it waited is skipped, and one that is not submitted yet is waited for.
+        cancelled while it waited is skipped. A task that is not submitted yet keeps its place.
         """
         limit, indexes = array.at_once_max, indexes_of(array.tasks)
         if limit is None:
@@ -309,9 +309,10 @@ class WorkState(FleetState):
                 self._look_again(task.spec.name)
 
     def upstream_ended(self, name: str) -> None:
-        """Let the followers of ``name`` wait for room, or fail: this run or array has ended.
+        """Let the followers of ``name``, a run or an array that has ended, wait for room or fail.
 
-        For its followers an array has ended, too, when the first of its tasks did not complete.
+        For its followers an array has also ended when its first task that does not complete has
+        ended.
         """
         if self._follower_index is not None:
             for follower in tuple(self._follower_index.after.get(name, ())):
@@ -320,7 +321,7 @@ class WorkState(FleetState):
     def _look_again(self, name: str) -> None:
         """Index a follower by the present outcomes of its upstreams."""
         known = self._follower_index
-        # A task may be released while it is being submitted, before it waits.
+        # A task may be released during its submission, before it waits.
         if known is None or not (name in known.blocked or name in known.since):
             return
         record = self.runs[name]
@@ -361,7 +362,7 @@ class WorkState(FleetState):
         self.ranks_changed()
 
     def join_rounds(self, record: RunRecord, known: RoundsRun) -> None:
-        """Add a run to those that share a pool in rounds: these are in no queue."""
+        """Add a run to the runs that share a pool in rounds, which are in no queue."""
         spec = record.spec
         self.in_rounds[spec.name] = known
         self.round_sizes[spec.pool] = self.round_sizes.get(spec.pool, 0) + 1
@@ -369,11 +370,11 @@ class WorkState(FleetState):
             self._follower_index.add(self, record)
 
     def owed_changed(self) -> None:
-        """Forget the amounts that runs in rounds were owed and have received."""
+        """Forget the cached times that runs in rounds were owed and have received."""
         self.owed_cache = {}
 
     def begin_rounds(self, record: RunRecord) -> None:
-        """Record that a run has its first GPUs of a round: it counts as running until its end."""
+        """Record that a run has its first GPUs of a round; it counts as running to its end."""
         record.phase, record.refusal = Phase.RUNNING, None
         if record.spec.follow is not None and self._follower_index is not None:
             self._follower_index.remove(record)
@@ -381,7 +382,7 @@ class WorkState(FleetState):
             self.count_run(record.spec.owner, 1)
 
     def leave_rounds(self, record: RunRecord) -> None:
-        """Forget a run that is over, and its grant if that still waits."""
+        """Forget a run that is over, and its grant if the grant still waits."""
         name, pool = record.spec.name, record.spec.pool
         del self.in_rounds[name]
         self.owed_changed()
@@ -400,7 +401,7 @@ class WorkState(FleetState):
             del self.rounds.own(run.pool).waiting[run.name]
 
     def _index_leases(self) -> None:
-        """Index the open leases on first use, so that a replay does not pay for it."""
+        """Index the open leases on first use, so that a replay need not do it."""
         if self.leases_indexed:
             return
         self.leases_indexed = True
@@ -418,6 +419,6 @@ class WorkState(FleetState):
         holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))
 
     def _sized(self, slots: Slots) -> list[tuple[str, int, int]]:
-        """Return (node, its GPUs, those taken) of ``slots``."""
+        """Return (node, its GPUs, taken GPUs) for each node of ``slots``."""
         nodes = self.nodes
         return [(node, nodes[node].spec.gpus, mask.bit_count()) for node, mask in slots]

@@ -1,8 +1,8 @@
-"""Tables of the state, and the layered table an overlay puts on top of one.
+"""Tables of the state, and the layered table that an overlay puts on top of a table.
 
 A record in a table is either immutable or has a ``copy`` method. Code that changes a record gets it
-from the table's ``own``: the base table returns the record itself, a layered table returns a
-private copy, so that the tables below never change. An overlay needs nothing else.
+from the table's ``own``. The base table returns the record itself; a layered table returns a
+private copy, so that the tables below never change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Table(dict[K, V]):
     __slots__ = ()
 
     own = dict.__getitem__
-    """Return the record under a key for changing; in the base that is the record itself."""
+    """Return the record under a key for changing; in the base this is the record itself."""
 
     def layer(self) -> Table[K, V]:
         """Return a table that reads through to this one and keeps its changes to itself."""
@@ -51,7 +51,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
     def __init__(self, base: Table[K, V] | LayeredTable[K, V]) -> None:
         self._base = base
         self._local: dict[K, V] = {}
-        # Made with the first deletion: there are many tables, and most lose nothing.
+        # The set is created with the first deletion, because most tables never lose a key.
         self._gone: set[K] = _NOTHING
 
     def __getitem__(self, key: K) -> V:
@@ -59,7 +59,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         if key in local:
             return local[key]
         gone = self._gone
-        if gone and key in gone:  # Most tables lose nothing, and hashing a key takes time.
+        if gone and key in gone:  # Most tables lose no key, and hashing takes time.
             raise KeyError(key)
         return self._base[key]
 
@@ -100,7 +100,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key
 
     def items(self) -> ItemsView[K, V]:
-        """Return keys and records; those of the table below, if nothing is here."""
+        """Return keys and records; those of the table below if this one is empty."""
         return _LayeredItems(self) if self._local or self._gone else self._base.items()
 
     def _merged_items(self) -> Iterator[tuple[K, V]]:
@@ -116,11 +116,11 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key, record
 
     def values(self) -> ValuesView[V]:
-        """Return the records; those of the table below, if nothing is here."""
+        """Return the records; those of the table below if this one is empty."""
         return super().values() if self._local or self._gone else self._base.values()
 
     def __bool__(self) -> bool:
-        """Return whether there is any record, without counting."""
+        """Return whether the table has any record, without counting."""
         if self._local:
             return True
         return len(self._base) > len(self._gone) if self._gone else bool(self._base)
@@ -136,7 +136,8 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             return local[key]
         if key in self._gone:
             raise KeyError(key)
-        # ``Any``: a record that is changed has a ``copy``; a cast would take time.
+        # The type is ``Any``, because a record that is changed has a ``copy``, and a cast would
+        # take time.
         record: Any = self._base[key]
         mine: V = record.copy()
         local[key] = mine
@@ -148,7 +149,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             yield key, record, self._base.get(key)
 
     def layer(self) -> Table[K, V]:
-        """Return a further layer on top of this one, or of the table below if nothing is here.
+        """Return a further layer on top of this one, or of the table below if this one is empty.
 
         This table must not change while the layer is in use.
         """

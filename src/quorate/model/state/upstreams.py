@@ -1,4 +1,4 @@
-"""The outcome of runs and arrays that others follow, and since when a follower may start.
+"""The outcome of runs and arrays that other runs follow, and when a follower may start.
 
 An upstream is a run or an array. An array completes with the last of its tasks, and fails with the
 first task that does not complete.
@@ -34,8 +34,8 @@ class UpstreamView(Protocol):
 class Ended(NamedTuple):
     """The outcome of a run or an array.
 
-    ``failed_ms`` is when it, or the first of its tasks, failed or was cancelled; ``over_ms`` is
-    when it, or the last of its tasks, ended. None: not yet.
+    ``failed_ms`` is when it, or the first of its tasks, failed or was cancelled. ``over_ms`` is
+    when it, or the last of its tasks, ended. None means that this has not happened yet.
     """
 
     failed_ms: int | None
@@ -69,10 +69,10 @@ def is_released(view: UpstreamView, run: Run) -> bool:
 
 
 def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
-    """Return since when no upstream keeps a run from starting; None while one does.
+    """Return since when no upstream keeps a run from starting; None while an upstream does.
 
-    That is when it was submitted or, for a follower, when the last of its upstreams completed or,
-    if any end is enough, ended in any way.
+    This is when the run was submitted or, for a follower, when the last of its upstreams completed
+    or, if any end is enough, ended.
     """
     run, since_ms = record.spec, record.submitted_ms
     if not is_released(view, run):
@@ -88,9 +88,10 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
 
 
 def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:
-    """Return when a follower fails because an upstream did; None if it does not have to.
+    """Return when a follower fails because of a failed upstream; None if it does not fail.
 
-    Its grace begins when the first upstream fails, or when it is submitted after that.
+    Its grace begins when the first upstream fails or, if the upstream failed before, at the
+    submission of the follower.
     """
     follow = record.spec.follow
     if follow is None or follow.on_upstream_failure is not UpstreamFailure.FAIL:
@@ -103,7 +104,7 @@ def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:
 
 
 def _failed(view: UpstreamView, run: Run) -> Iterator[tuple[int, str]]:
-    """Yield when each upstream failed that has failed and had to complete."""
+    """Yield the instant and the name of each failed upstream that had to complete."""
     for upstream in upstreams_of(run):
         failed_ms = None if upstream.any_end else ended(view, upstream.name).failed_ms
         if failed_ms is not None:

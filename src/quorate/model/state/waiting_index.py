@@ -1,10 +1,10 @@
-"""The waiting runs that no upstream blocks, indexed: by line, in order, and by shape.
+"""The waiting runs that no upstream blocks, indexed by line and by shape.
 
 A line has the runs of one owner that ask one pool for the same flavors, so that they have one
 score. A shape has the properties that decide whether there is room for a run, and which payers it
-has within its line. With both indexes a walk over the queue reads the first runs of each
-line and, beyond the pool's ``reservationDepth``, only runs whose shape fits. Its cost does not grow
-with the number of waiting runs.
+has within its line. With both indexes a walk over the queue reads the first runs of each line and,
+beyond the pool's ``reservationDepth``, only runs whose shape fits. Its cost does not grow with the
+number of waiting runs.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from quorate.model.state.tables import Table
 Line = tuple[str, str, tuple[str, ...]]
 """(pool, owner, flavors)."""
 Place = tuple[int, int, str]
-"""(since when it waits, sequence, run): the order within a line."""
+"""(start of the wait, sequence, run): the order within a line."""
 Need = tuple[int, Place]
 """(the duration that is paid in advance, by the run's document; the run's place)."""
 E = TypeVar("E", Place, Need)
 
 
 class Shape(NamedTuple):
-    """The properties that decide whether there is room.
+    """The properties of a run that decide whether there is room for it.
 
-    ``octave`` is that of the declared duration. Runs of one line and shape have the same payers:
-    only those that may borrow have lenders.
+    ``octave`` is the octave of the declared duration. Runs of one line and shape have the same
+    payers, because only runs that may borrow have lenders.
     """
 
     pool: str
@@ -54,7 +54,7 @@ class Places:
         self.places = places
 
     def copy(self) -> Places:
-        """Return the same runs in a list of their own."""
+        """Return the same runs in a separate list."""
         return Places(self.places.copy())
 
     def add(self, place: Place) -> None:
@@ -95,15 +95,16 @@ def place_of(record: RunRecord, since_ms: int | None = None) -> Place:
 
 
 def need_ms_of(run: Run) -> int:
-    """Return how long a run declares to need its GPUs, grace included."""
+    """Return for how long a run declares to need its GPUs, including grace."""
     return (run.expected_duration_ms or 0) + run.checkpoint_ms
 
 
 class Waiting:
     """Every waiting run that may start: by line, and by shape and line; each in order.
 
-    A follower is added when the last of its upstreams is over, and has the place of a run that was
-    submitted then. ``needs`` has the runs of a shape and a line once more, the shortest first.
+    A follower is added when the last of its upstreams is over, at the place of a run that was
+    submitted at that instant. ``needs`` has the runs of a shape and a line once more, the shortest
+    first.
     """
 
     __slots__ = ("_is_layer", "lines", "needs", "shapes")
@@ -116,7 +117,7 @@ class Waiting:
 
     @classmethod
     def of(cls, records: Iterable[tuple[RunRecord, int | None]]) -> Waiting:
-        """Return the index of ``records``; each is a pair of the arguments of ``add``."""
+        """Return the index of ``records``, which are pairs of arguments of ``add``."""
         found = cls()
         for record, since_ms in records:
             found.add(record, since_ms)
@@ -187,7 +188,7 @@ class Waiting:
             del table[shape]
 
     def _own(self, lines: dict[Line, list[E]], line: Line) -> list[E]:
-        """Return the runs of ``line`` for changing: in a layer a private list."""
+        """Return the runs of ``line`` for changing; in a layer this is a private list."""
         if self._is_layer:
             lines[line] = lines[line].copy()
         return lines[line]

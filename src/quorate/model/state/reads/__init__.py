@@ -1,6 +1,6 @@
-"""The state that a decision may read, by subject: the parts of ``StateView``.
+"""The parts of ``StateView``: what a decision may read of the state, by subject.
 
-Other packages import only the return values from here: ``Family`` and ``Payers`` from
+Other packages import only the types of results from here: ``Family`` and ``Payers`` from
 ``money_reads``, ``Soft`` from ``tenancy_reads``. Start with ``model/state/state_view.py``, which
-joins them.
+combines the parts.
 """

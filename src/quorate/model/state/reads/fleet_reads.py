@@ -44,7 +44,7 @@ class FleetView(Protocol):
 
     @property
     def unwiped(self) -> Mapping[str, UnwipedNode]:
-        """The nodes that a claim has, or has had since they were last wiped."""
+        """The nodes that a claim has, or has had since the last wipe."""
         ...
 
     def pool_of(self, node: Node) -> str:
@@ -56,11 +56,11 @@ class FleetView(Protocol):
         ...
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
-        """Return (-free, domain) of those domains, most free first, then by key."""
+        """Return (-free, domain) of the domains of ``domains``, most free first, then by key."""
         ...
 
     def island(self, key: IslandKey) -> Island:
-        """Return the up-to-date free-slot index under ``key``."""
+        """Return the up-to-date free-slot index of the island under ``key``."""
         ...
 
     def pool_gpus(self, pool: str) -> int:

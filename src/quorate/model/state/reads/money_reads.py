@@ -23,7 +23,7 @@ Payers = tuple[tuple[EnvelopeId, Tier], ...]
 
 
 class Family(Struct, frozen=True, gc=False):
-    """The payers of a family; ``by_rack`` says that one of them pays in certain racks only."""
+    """The payers of a family; ``by_rack`` is true if one of them pays in certain racks only."""
 
     payers: Payers
     by_rack: bool
@@ -44,7 +44,7 @@ class MoneyView(Protocol):
 
     @property
     def lenders(self) -> Mapping[str, tuple[EnvelopeId, ...]]:
-        """For each flavor the envelopes that lend, in the order in which they are tried."""
+        """The envelopes that lend, by flavor, in the order in which they are tried."""
         ...
 
     @property
@@ -67,17 +67,17 @@ class MoneyView(Protocol):
         ...
 
     def next_opening_ms(self, after_ms: int) -> int | None:
-        """Return when the first window after ``after_ms`` begins; None when none does."""
+        """Return when the first window after ``after_ms`` begins; None if none begins."""
         ...
 
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
-        """Return whether a hold may be due by ``now_ms``; if this is False, none is."""
+        """Return whether a hold may be due by ``now_ms``; False means that none is due."""
         ...
 
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of (instant, lease) at which holds must be renewed.
 
-        That is one grace before they run out. Entries may be outdated.
+        Each instant is one grace period before the end of the hold. Entries may be outdated.
         """
         ...
 

@@ -43,12 +43,12 @@ class PlanView(Protocol):
 
     @property
     def disruption(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """(GPU-ms that an account lacked when last charged, that instant), by owner and pool."""
+        """(GPU-ms that the account lacked when last charged, that instant), by owner and pool."""
         ...
 
     @property
     def deferred(self) -> Mapping[str, ConflictDeferred]:
-        """The waiting runs that cannot be started by a conflict yet, and until when."""
+        """The waiting runs that may not start by a conflict yet, and until when."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class PlanView(Protocol):
 
     @property
     def barred(self) -> Mapping[str, int]:
-        """Owners that may not call a conflict, and until when."""
+        """The owners that may not call a conflict, and until when."""
         ...
 
     @property
@@ -73,20 +73,20 @@ class PlanView(Protocol):
 
     @property
     def lifted(self) -> Mapping[str, Lease]:
-        """Leases that a trial has removed, and whose payers keep their promises."""
+        """The leases that a trial has removed; their payers' commitments stay."""
         ...
 
     @property
     def line_ranks(self) -> LineRanks:
         """Lines of waiting runs (pool, owner, flavors) in queue order.
 
-        Ranked when they are read.
+        They are ranked when they are read.
         """
         ...
 
     @property
     def ends_cache(self) -> Ends:
-        """Expected ends computed so far; those of a lease are dropped when the lease changes."""
+        """The expected ends computed so far; those of a lease are dropped when it changes."""
         ...
 
     @property
@@ -98,6 +98,6 @@ class PlanView(Protocol):
     def ask_cache(self) -> dict[Hashable, object]:
         """Cached results of planning about the requests of waiting runs.
 
-        Dropped when a budget, an owner, a pool or a node changes.
+        They are dropped when a budget, an owner, a pool or a node changes.
         """
         ...

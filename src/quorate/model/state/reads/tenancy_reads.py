@@ -25,9 +25,10 @@ class Soft(NamedTuple):
     """The sums of owners' soft quotas.
 
     ``rest_target_ppm`` is the target share of an owner that states none: an equal part of the rest.
-    ``budgeted`` are the owners with a budget of hours, in order; ``has_targets`` says that some
+    ``budgeted`` are the owners with a budget of hours, in order. ``has_targets`` is true if some
     owner has stated a share. ``undeclared`` are owners that only budgets name, and
-    ``shared_target_ppm`` is the target share if these have an equal part too.
+    ``shared_target_ppm`` is the target share of an owner that states none if the undeclared owners
+    also get an equal part.
     """
 
     rest_target_ppm: int
@@ -95,17 +96,17 @@ class TenancyView(Protocol):
 
     @property
     def metered(self) -> Collection[str]:
-        """The flavors that had a lease at any time, whether or not nodes have them now."""
+        """The flavors that ever had a lease, whether or not nodes have them now."""
         ...
 
     @property
     def node_meters(self) -> Mapping[str, NodeMeter]:
-        """The present and past nodes of each owner, since it has a budget of node-hours."""
+        """The present and past nodes of each owner, since it got a budget of node-hours."""
         ...
 
     @property
     def durations(self) -> Mapping[str, DurationHistory]:
-        """Actual against declared durations of the last runs of each owner that has any."""
+        """Actual against declared durations of the last runs of each owner that has such runs."""
         ...
 
     @property
@@ -130,5 +131,5 @@ class TenancyView(Protocol):
 
     @property
     def tokens(self) -> Mapping[str, TokenRecord]:
-        """Access tokens by id, those that have expired or were revoked included."""
+        """Access tokens by id, including expired and revoked ones."""
         ...

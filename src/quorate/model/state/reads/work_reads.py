@@ -25,7 +25,7 @@ class WorkView(Protocol):
 
     @property
     def runs(self) -> Runs:
-        """Every run ever submitted, by name; those that are over may be read from an archive."""
+        """Every run ever submitted, by name; runs that are over may be read from an archive."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class WorkView(Protocol):
 
     @property
     def queued_counts(self) -> Mapping[tuple[str, str], int]:
-        """How many runs are ``queued``, by (pool, owner); pairs without any are left out."""
+        """How many runs are ``queued``, by (pool, owner); a pair without runs is absent."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class WorkView(Protocol):
 
     @property
     def held_runs(self) -> Mapping[str, None]:
-        """The runs that a conflict has cut, or steps of them, or whose start was refused."""
+        """The runs whose start was refused, or that a conflict has cut or has cut steps of."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class WorkView(Protocol):
 
     @property
     def growable(self) -> Mapping[str, None]:
-        """The malleable runs that run."""
+        """The malleable runs that are running."""
         ...
 
     @property
@@ -110,18 +110,18 @@ class WorkView(Protocol):
 
     @property
     def owed_cache(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """By pool and instant, the time that its runs were due and had; see ``entitlements_ms``.
+        """The time that runs were due and had, by pool and instant; see ``entitlements_ms``.
 
-        Dropped when a lease or a run in rounds begins or ends, or a budget changes.
+        It is dropped when a lease or a run in rounds begins or ends, or a budget changes.
         """
         ...
 
     @property
     def round_sizes(self) -> Mapping[str, int]:
-        """How many runs are in each pool that shares in rounds; pools without any are left out."""
+        """How many runs are in each pool that shares in rounds; a pool without runs is absent."""
         ...
 
     @property
     def rounds(self) -> Mapping[str, RoundRecord]:
-        """The current round of each pool that shares in rounds, once it has begun one."""
+        """The current round of each pool that shares in rounds and has begun a round."""
         ...
