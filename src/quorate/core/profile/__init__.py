@@ -1,7 +1,8 @@
-"""The profile: what is taken when, by domain, payer, cap and quota, as step functions over time.
+"""The profile: step functions over time of what is free, by domain, payer, cap and quota.
 
-``profile.py`` holds the step functions, ``expected_returns.py`` what leases give back and when,
-``quota_headroom.py`` the headroom of hard quotas, ``plan_entry.py`` what a planned start takes,
-``firm_places.py`` the recorded places of reservations, ``room_left.py`` the room they leave now;
-``overstayers.py`` and ``recallable_loans.py`` which bundles may have to go.
+``profile.py`` holds the step functions. ``expected_returns.py`` computes what leases give back and
+when, ``quota_headroom.py`` the headroom of hard quotas, and ``plan_entry.py`` what a planned start
+takes. ``firm_places.py`` reads the recorded places of reservations, and ``room_left.py`` computes
+the room that the plan leaves. ``overstayers.py`` and ``recallable_loans.py`` find the bundles that
+may be stopped or recalled.
 """

@@ -1,7 +1,7 @@
-"""What leases and filled spares give back, and when: by island and by payer.
+"""Computes what leases and filled spares give back, and when, by island and by payer.
 
-The ends of leases are kept between decisions (``ends_cache``), as declared and as expected; overdue
-leases are expected to end later.
+The declared and the expected ends of leases are kept between decisions (``ends_cache``). An overdue
+lease is expected to end later than declared.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ class ExpectedReturns:
         return self.expected(self.said_of(key))[0]
 
     def late_leases(self, key: IslandKey) -> set[str]:
-        """Return the leases of an island that are past the ends that ``said_end_ms`` gives."""
+        """Return the leases of an island whose ``said_end_ms`` has passed."""
         said = self.said_of(key).said
         return {name for _, _, name in said[: bisect_left(said, self._now_ms, key=itemgetter(0))]}
 
     def said_of(self, key: IslandKey) -> Kept:
-        """Return the ends of the leases of an island as declared, kept between decisions."""
+        """Return the ends of the leases of an island, as ``said_end_ms`` gives them.
+
+        They are kept between decisions.
+        """
         cached = self._view.ends_cache.islands.get(key)
         if cached is not None and not cached[1]:
             return cached[0]
@@ -58,15 +61,15 @@ class ExpectedReturns:
         return kept
 
     def _said_by(self, name: str, key: IslandKey) -> Iterator[End]:
-        """Yield the GPUs that an open lease will give back on the nodes of an island.
+        """Yield the ends of a lease on the nodes of an island, with the GPUs that it gives back.
 
-        None if it ended.
+        Nothing is yielded if the lease has ended.
         """
         view, lease = self._view, self._view.leases.get(name)
         if lease is None:
             return
         for node, mask in lease.fact.slots:
-            # A lease that ends on a node that takes no work frees GPUs for no run.
+            # If a node takes no work, the end of a lease on it frees GPUs for no run.
             is_used = node not in view.node_status and node not in view.unwiped
             if is_used and view.nodes[node].island == key:
                 yield said_end_ms(view, lease), mask.bit_count(), name
@@ -80,7 +83,7 @@ class ExpectedReturns:
         return sorted(end for name in names for end in self._said_by(name, key))
 
     def expected(self, kept: Kept) -> tuple[list[End], Curve]:
-        """Return the ends of ``kept`` as they are expected now: overdue leases end later."""
+        """Return the expected ends of ``kept``; overdue leases end later than declared."""
         said, now_ms = kept.said, self._now_ms
         if not said or said[0][0] >= now_ms:
             return said, kept.said_curve
@@ -89,13 +92,14 @@ class ExpectedReturns:
             overdue = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
             kept.expected = sorted(overdue + said[late:])
             kept.expected_curve = _curve_of_ends(kept.expected)
-            # These hold until another lease is overdue, or an overdue one reaches its rung.
+            # These ends hold until another lease becomes overdue, or an overdue lease reaches its
+            # next expected end.
             rungs = [end_ms - 1 for end_ms, _, _ in overdue]
             kept.from_ms, kept.until_ms = now_ms, min(rungs + [e[0] for e in said[late : late + 1]])
         return kept.expected, kept.expected_curve
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
-        """Return whether a lease of an island outlasted an end expected after ``since_ms``."""
+        """Return whether a lease of an island has passed an end expected since ``since_ms``."""
         return self._is_outlasted(self.said_of(key), since_ms)
 
     def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
@@ -108,7 +112,7 @@ class ExpectedReturns:
         if not said or said[0][0] >= now_ms:
             return False
         if kept.from_ms <= since_ms and now_ms <= kept.until_ms:
-            return False  # What was expected then is still to come.
+            return False  # The ends that were expected at ``since_ms`` are still to come.
         late = bisect_left(said, since_ms, key=itemgetter(0))
         if late < len(said) and said[late][0] < now_ms:
             return True
@@ -116,11 +120,11 @@ class ExpectedReturns:
         overdue = {name for _, _, name in said[:late]}
         if any(lease_end_ms(view, view.leases[name], since_ms) <= now_ms for name in overdue):
             return True
-        self.expected(kept)  # So that the next question is answered at once.
+        self.expected(kept)  # This updates ``kept``, so that the next call returns at once.
         return False
 
     def whole_curve(self, island: Island) -> Curve:
-        """Return when nodes of ``island`` come free as a whole: with the last of their leases."""
+        """Return when the nodes of ``island`` come free: with the last of their leases."""
         view, gains = self._view, []
         for node in island.nodes:
             held = view.node_leases.get(node.name)
@@ -133,9 +137,10 @@ class ExpectedReturns:
         return lease_end_ms(self._view, self._view.leases[name], self._now_ms)
 
     def pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
-        """Return the filled spares of an island: their slots return to the spare, not to others.
+        """Return the filled spares of an island, as (from, until, GPUs).
 
-        As (from, until, GPUs). Spares on nodes that take no work are left out.
+        In this time span, the slots are taken by the run of the spare, to which they return. Spares
+        on nodes that take no work are left out.
         """
         if self._pledged is None:
             self._pledged, view = {}, self._view
@@ -148,7 +153,7 @@ class ExpectedReturns:
         return self._pledged.get(key, ())
 
     def pledge_span(self, pledge: PledgeRecord) -> tuple[int, int]:
-        """Return (from, until) of the time in which the run of a filled spare has its slots."""
+        """Return the start and the end of the time in which a spare has its slots back."""
         view, places = self._view, dict(pledge.slots)
         filled = [
             self.lease_end_ms(name)
@@ -159,13 +164,13 @@ class ExpectedReturns:
         return back_ms, max(back_ms, self._over_ms(pledge))
 
     def _over_ms(self, pledge: PledgeRecord) -> int:
-        """Return when the run of a filled spare is expected to end; then its payer is free."""
+        """Return when the run of a filled spare is expected to end and its payer is released."""
         record = self._view.runs[pledge.run]
         is_running = record.phase is Phase.RUNNING
         return run_end_ms(self._view, record, self._now_ms) if is_running else self._now_ms
 
     def payer_ends(self, key: EnvelopeId) -> list[End]:
-        """Return the ends of leases, with the GPUs that come back to their payer, in order."""
+        """Return the expected ends of a payer's leases, with their GPUs, in order."""
         return self.expected(self._paid_by(key))[0]
 
     def _paid_by(self, key: EnvelopeId) -> Kept:
@@ -187,13 +192,16 @@ class ExpectedReturns:
         return kept
 
     def payer_curve(self, key: EnvelopeId) -> Curve:
-        """Return when the width of a payer comes back."""
+        """Return when the concurrency of a payer comes back."""
         ends, curve = self.expected(self._paid_by(key))
         more = self._beside_leases(key, lent=False)
         return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in ends), *more]) if more else curve
 
     def widths_of(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return all width that comes back to a payer, or only the lent width; not in order."""
+        """Return when concurrency comes back to a payer and how much, in no order.
+
+        With ``lent``, only GPUs that the payer has lent are returned.
+        """
         leases = self._view.leases
         return [
             (at_ms, gpus)
@@ -202,11 +210,11 @@ class ExpectedReturns:
         ] + self._beside_leases(key, lent=lent)
 
     def _beside_leases(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return the width that comes back to a payer other than from open leases.
+        """Return the concurrency that comes back to a payer by other ways than open leases.
 
-        A lease that was removed for a trial still gives its width back at its expected end;
-        otherwise ending more work would leave less to count on. A filled spare gives its width back
-        when the run that it belongs to ends.
+        A lease that was removed for a trial still gives its concurrency back at its expected end:
+        otherwise a trial that ends more work would expect less. A filled spare gives its
+        concurrency back when its run ends.
         """
         view = self._view
         if not (view.lifted or view.pledges):
@@ -225,5 +233,5 @@ class ExpectedReturns:
 
 
 def _curve_of_ends(ends: list[End]) -> Curve:
-    """Return the curve of ``ends``, which are in order."""
+    """Return the curve of ``ends``, which must be in order."""
     return [end[0] for end in ends], list(accumulate([end[1] for end in ends]))

@@ -1,4 +1,4 @@
-"""Pins: the recorded places of firm reservations, as entries of the plan."""
+"""Pins: the recorded places of firm starts, as entries of the plan."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def in_order(view: StateView) -> list[tuple[str, ReservationRecord]]:
 
 
 def replan_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the queue is to be planned again even without events; None if it is not.
+    """Return when the queue has to be planned again without events; None if it need not be.
 
-    Time alone brings forecasts within the horizon in which they become firm. So the queue is
-    planned every quarter of the shortest horizon, but at most once a minute.
+    As time passes, tentative starts come within the horizon and become firm. So the queue is
+    planned again after each quarter of the shortest horizon, but at most once a minute.
     """
     if len(view.pending) == len(view.reservations):
         return None
@@ -54,23 +54,23 @@ def replan_due_ms(view: StateView, after_ms: int) -> int | None:
 
 
 def _pools_waited_in(view: StateView) -> Iterable[str]:
-    """Return the pools in whose queues runs wait; quickly if there is one pool."""
+    """Return the pools with waiting runs."""
     if len(view.pools) == 1 and view.queued_counts:
         return view.pools
     return {pool for pool, _ in view.queued_counts}
 
 
 def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | None:
-    """Return the place of a reservation as an entry; None while it has no start.
+    """Return the place of a reservation as an entry; None if the reservation has no start.
 
-    A reservation that is due and has not started takes its place from now on.
+    If the start was due before ``now_ms``, the place is taken from ``now_ms`` on.
     """
     if record.planned_start_ms is None:
         return None
     run = view.runs[record.made.run].spec
     start_ms = max(record.planned_start_ms, now_ms)
     if view.holdings.has_bounds:
-        return _find_pin(view, record, run, start_ms)  # How many nodes it needs depends on leases.
+        return _find_pin(view, record, run, start_ms)  # Not kept: its nodes depend on leases.
     key = ("pin", record.made.reservation)
     cached = view.ask_cache.get(key)
     if not isinstance(cached, _Pin) or not cached.is_of(record, run, start_ms):
@@ -80,9 +80,9 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
 
 
 def recorded_end_ms(record: ReservationRecord, pin: Entry) -> int:
-    """Return when ``pin``, the place of ``record``, would have ended had it started in time.
+    """Return when ``pin``, the place of ``record``, would end if the run had started in time.
 
-    At least one millisecond after its start.
+    The end is at least one millisecond after the start of ``pin``.
     """
     assert record.planned_start_ms is not None, record
     return max(pin.start_ms + 1, pin.end_ms - (pin.start_ms - record.planned_start_ms))
@@ -97,7 +97,7 @@ class _Pin(Struct, frozen=True, gc=False):
     pin: Entry
 
     def is_of(self, record: ReservationRecord, run: Run, start_ms: int) -> bool:
-        """Return whether this is the place of ``record``, from ``start_ms`` on."""
+        """Return whether this is the place of ``record`` for a start at ``start_ms``."""
         return (
             self.run is run
             and self.slice is record.slice
@@ -116,7 +116,10 @@ def _find_pin(view: StateView, record: ReservationRecord, run: Run, start_ms: in
 
 
 def is_choosy(view: StateView, run: Run, place: Entry) -> bool:
-    """Return whether counting GPUs is not enough: racks are named, or whole nodes vary in size."""
+    """Return whether counting GPUs is not enough: selectors name racks, or node sizes differ.
+
+    Node sizes only matter in a pool that gives whole nodes.
+    """
     lines = (view.envelopes[share.payer].spec.selector for share in place.shares)
     if any(names_label(line, RACK) for line in (run.selector, *lines)):
         return True
@@ -141,7 +144,7 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
 ) -> Entry:
     """Return an entry for ``run`` in ``where``, paid by ``shares``, from ``start_ms`` on.
 
-    Its ``nodes`` are 0: ``counted`` sets them.
+    ``nodes`` of the entry is 0; the function ``counted`` sets it.
     """
     end_ms = start_ms + expected_ms(run, view.pools[run.pool])
     return Entry(run.name, run.owner, run.pool, start_ms, end_ms, where, shares, 0, is_firm=is_firm)
@@ -150,12 +153,12 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
 def firm_profile(
     view: StateView, now_ms: int, *, exempt: str = "", is_shut: bool = True
 ) -> Profile:
-    """Return the profile with the place of every firm reservation but ``exempt``.
+    """Return a profile with the places of all firm starts except that of ``exempt``.
 
-    ``is_shut``: the domains of choosy reservations have nothing left for others.
+    With ``is_shut``, a choosy place takes its whole domains.
     """
     profile = Profile(view, now_ms)
-    # A start by a conflict takes what the others leave.
+    # A start by a conflict takes what the other firm places leave, so these are inserted first.
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].by_conflict):
         pin = None if name == exempt else pin_of(view, record, now_ms)
         if pin is not None:
@@ -166,7 +169,7 @@ def firm_profile(
 
 
 def stands(profile: Profile, pin: Entry) -> bool:
-    """Return whether a place that is not in the profile has all it needs for its whole duration."""
+    """Return whether ``pin``, which is not in the profile, has all it needs until its end."""
     if is_void(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms
@@ -181,10 +184,11 @@ def stands(profile: Profile, pin: Entry) -> bool:
 
 
 def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> bool:
-    """Return ``stands``; that is known where nothing of it is less than in the walk before.
+    """Return ``stands(profile, pin)``, if possible without computing it.
 
-    A place is the same object as then as long as no budget, owner, pool or node has changed.
-    ``is_known`` says that it certainly stands.
+    ``is_known`` says that the place certainly has all it needs. The place also has all it needs if
+    it had in the previous walk, and nothing that it needs has become less since. As long as no
+    budget, owner, pool or node has changed, ``pin`` is the same object in both walks.
     """
     gains = profile.gains
     if gains is None:
@@ -199,12 +203,12 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
 
 
 def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
-    """Return whether a lease that firm places count on has outlasted its expected end.
+    """Return whether a lease on whose end firm places count has outlasted its expected end.
 
-    Only ends that were expected at ``since_ms`` or later, and have passed by ``now_ms``, count:
-    leases that were late before were considered when the places were last examined. A lease counts
-    if it holds room in a domain of a place, width of one of its payers or their caps, or a hard
-    quota that bounds its owner.
+    Only ends count that were expected at ``since_ms`` or later and have passed by ``now_ms``:
+    earlier ends were known when the places were last examined. A lease counts if it holds GPUs in a
+    domain of a place, concurrency of a payer of a place or of the payer's caps, or a hard quota of
+    the place's owner.
     """
     returns, rooms, payers = ExpectedReturns(view, now_ms), set[IslandKey](), set[EnvelopeId]()
     bounds, has_bounds = set[str](), view.holdings.has_bounds
@@ -234,14 +238,15 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
 
 
 def is_void(view: StateView, pin: Entry) -> bool:
-    """Return whether the payers or the pool of ``pin`` forbid its start, however much is free."""
+    """Return whether the payers or the pool of ``pin`` forbid its start, whatever is free."""
     return bool(unpaid(view, pin)) or breaks_nodes(view, pin)
 
 
 def breaks_nodes(view: StateView, pin: Entry) -> bool:
-    """Return whether ``pin`` would leave a part of a node, in a pool that gives whole nodes.
+    """Return whether ``pin`` would leave a part of a node free, in a pool that gives whole nodes.
 
-    It was recorded before the pool, or a node of its domains, was changed.
+    That is only possible if the pool, or a node of its domains, was changed after ``pin`` was
+    recorded.
     """
     pool = view.pools[pin.pool]
     if not pool.whole_nodes:
@@ -249,7 +254,7 @@ def breaks_nodes(view: StateView, pin: Entry) -> bool:
     run, key = view.runs[pin.run].spec, ("whole", pin.run)
     known = view.ask_cache.get(key)
     if not isinstance(known, _Whole) or known.run is not run or known.slice != pin.slice:
-        # Ledgers from before may have counted spares in the width of a malleable run.
+        # In old ledgers, the width of a malleable run may include its spares.
         width = pin.slice.gpus if pin.slice.gpus in run.widths() else run.widths()[-1]
         request = pack_request(run, pool, pin.slice.flavor, width)
         there = view.domains(pin.pool, pin.slice.flavor).numbers
@@ -265,7 +270,7 @@ def breaks_nodes(view: StateView, pin: Entry) -> bool:
 
 
 class _Whole(Struct, frozen=True, gc=False):
-    """Whether a place leaves a part of a node, kept until a pool or node changes."""
+    """Whether a place leaves a part of a node free, kept until a pool or node changes."""
 
     run: Run
     slice: Slice
@@ -273,9 +278,10 @@ class _Whole(Struct, frozen=True, gc=False):
 
 
 def unpaid(view: StateView, pin: Entry) -> list[Share]:
-    """Return the shares of ``pin`` that can no longer be paid, however much their payers have left.
+    """Return the shares of ``pin`` that can no longer be paid, whatever their payers have left.
 
-    Their payers were retired, are closed at its start, or may not pay for it (``is_barred``).
+    The payer of such a share was retired, has no open window at the start of ``pin``, or may not
+    pay for the run (``is_barred``).
     """
     payers = payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
     lapsed = []
@@ -290,18 +296,19 @@ def unpaid(view: StateView, pin: Entry) -> list[Share]:
 
 
 def is_barred(share: Share, payers: Mapping[EnvelopeId, Tier]) -> bool:
-    """Return whether the payer of ``share`` is none of ``payers``, or would only lend now.
+    """Return whether the payer of ``share`` is not in ``payers``, or could now only lend.
 
-    What was recorded as family money is not counted in what its payer may lend.
+    A share that was recorded as family money cannot become a loan, because the reservation does not
+    count in what the payer may lend.
     """
     tier = payers.get(share.payer)
     return tier is None or (tier is Tier.BORROWED and share.tier is not Tier.BORROWED)
 
 
 def payers_of(view: StateView, run: Run, flavor: str) -> Mapping[EnvelopeId, Tier]:
-    """Return the envelopes that may pay for ``run``, and as what.
+    """Return the envelopes that may pay for ``run``, each with its tier.
 
-    Kept until a budget or an owner changes.
+    The result is kept until a budget or an owner changes.
     """
     key = ("payers", run.name, flavor)
     known = view.ask_cache.get(key)

@@ -1,9 +1,10 @@
-"""When domains have room: the first instant at which one, or several together, hold a run.
+"""Finds the first instant at which one domain, or several together, have room for a run.
 
-Lower bounds make the search cheap. The instant at which a domain would have enough if nothing were
-planned is a bound for as long as the profile lasts. The result of a search is a bound for every
-other run of the same size and octave of duration, since a walk only takes more from the profile.
-When an entry is removed from the profile, all bounds are computed again (``Profile.era``).
+Lower bounds make the search cheap. The instant at which a domain would have enough GPUs without any
+planned start is a bound for as long as the profile exists. The result of a search is a bound for
+other runs of the same size whose durations are in the same octave, because a walk only takes more
+from the profile. When an entry is removed from the profile, all bounds are computed again
+(``Profile.era``).
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from quorate.model.state.room_index import Bound, Domain, Site
 
 
 class Parts(Struct, frozen=True, gc=False):
-    """``count`` parts of ``gpus``; a domain that holds any needs ``extra`` GPUs beside them."""
+    """``count`` parts of ``gpus`` GPUs. A domain with any part also needs ``extra`` GPUs."""
 
     gpus: int
     count: int
     extra: int = 0
 
     def held_in(self, free: int) -> int:
-        """Return how many parts ``free`` GPUs of one domain hold."""
+        """Return how many parts fit into ``free`` GPUs of one domain."""
         return max(0, free - self.extra) // self.gpus
 
 
 class FirstRoom:
-    """The first instants at which sites have room in one profile."""
+    """Finds the first instants at which domains have room in one profile.
+
+    A ``Site`` is a set of domains.
+    """
 
     __slots__ = ("_alone", "_found", "_near", "_profile")
 
@@ -51,10 +55,11 @@ class FirstRoom:
         before_ms: int,
         ready_ms: Callable[[Domain, int], int | None],
     ) -> tuple[int, Domain] | None:
-        """Return the first start in one domain before ``before_ms``, and the domain; ties by key.
+        """Return the first start in one domain before ``before_ms``, and the domain; or None.
 
-        ``ready_ms`` is called with a domain and an instant at which it has room. It returns the
-        first instant from then on at which the domain has room and everything else holds too.
+        Of equally early starts, the one in the domain with the lower key is returned. ``ready_ms``
+        is called with a domain and an instant at which it has room. It returns the first instant
+        from then on with room in the domain, payers and quotas.
         """
         bounds, domains = self._bounds(site, gpus, duration_ms), site.domains
         least_ms, now_ms = _octave_ms(duration_ms), self._profile.now_ms
@@ -79,7 +84,7 @@ class FirstRoom:
         return None if best[1] < 0 else (best[0], domains[best[1]])
 
     def bound_of(self, site: Site, gpus: int, duration_ms: int, from_ms: int) -> int:
-        """Return the instant from ``from_ms`` on before which no domain of ``site`` has room."""
+        """Return an instant from ``from_ms`` on before which no domain of ``site`` has room."""
         bounds = self._bounds(site, gpus, duration_ms)
         return max(from_ms, bounds[0][0]) if bounds else FOREVER_MS
 
@@ -88,9 +93,10 @@ class FirstRoom:
     ) -> tuple[int, list[Domain]] | None:
         """Return the first instant before ``before_ms`` at which domains hold ``parts`` together.
 
-        Also return all domains that hold parts then, in their order. Each domain counts for as many
-        parts as it held when last examined, and is examined again when it holds more, so the count
-        is never too low. Once the count is enough, all domains are counted again.
+        Also return all domains that hold parts at that instant, in their order. A domain counts for
+        the parts that it held when it was last examined, and it is examined again when it holds
+        more. So the count is never too low. Once the count is enough, all domains are counted
+        again.
         """
         least_gpus = parts.gpus + parts.extra
         heap = self._bounds(site, least_gpus, duration_ms).copy()
@@ -130,7 +136,10 @@ class FirstRoom:
         held: dict[int, int],
         heap: list[Bound],
     ) -> int:
-        """Return how many parts are held at ``at_ms``; put domains that lost some on ``heap``."""
+        """Return how many parts domains hold at ``at_ms``; push those that hold fewer on ``heap``.
+
+        ``held`` is updated to the new counts.
+        """
         for number, count in held.items():
             room = self._profile.room(site.domains[number].key)
             held[number] = parts.held_in(room.least(at_ms, at_ms + duration_ms))
@@ -141,10 +150,10 @@ class FirstRoom:
     def _found_before(
         self, site: Site, parts: Parts, duration_ms: int, from_ms: int
     ) -> tuple[int, dict[int, Bound] | None]:
-        """Return from when on to search, and where to store the result.
+        """Return the instant at which the search begins, and the dictionary for its result.
 
-        The search begins at the latest earlier result for no more parts and no longer duration. The
-        place to store is None if the result would be no bound for other searches.
+        The search begins at the latest known result for at most as many parts and at most the same
+        duration. The dictionary is None if the result would not be a bound for other searches.
         """
         if from_ms > self._profile.now_ms:
             return from_ms, None
@@ -156,7 +165,7 @@ class FirstRoom:
         return from_ms, results
 
     def _bounds(self, site: Site, gpus: int, duration_ms: int) -> list[Bound]:
-        """Return the bounds of a site's domains for runs of one octave of durations, as a heap."""
+        """Return the bounds of a site's domains for durations of one octave, as a heap."""
         key = (self._profile.era, site.number, gpus, duration_ms.bit_length())
         known = self._near.get(key)
         if known is None:
@@ -164,7 +173,7 @@ class FirstRoom:
         return known
 
     def left_alone(self, site: Site, gpus: int) -> list[Bound]:
-        """Return when domains have ``gpus`` at the earliest if no start is planned, as a heap."""
+        """Return when each domain first has ``gpus`` if no start were planned, as a heap."""
         known = self._alone.get((site.number, gpus))
         if known is None:
             profile = self._profile
@@ -174,7 +183,7 @@ class FirstRoom:
         return known
 
     def bound_ms(self, key: IslandKey, gpus: int) -> int | None:
-        """Return when a domain has ``gpus`` if no start is planned; None if it never has."""
+        """Return when a domain first has ``gpus`` if no start were planned; None if never."""
         room = self._profile.room(key)
         return room.returned_ms(gpus - room.free_now)
 
@@ -187,7 +196,8 @@ def _octave_ms(duration_ms: int) -> int:
 def parts_of(sizes: Sequence[tuple[int, int, bool]], spares: int) -> tuple[Parts, bool]:
     """Return parts that every placement must hold, and whether they are the whole request.
 
-    ``sizes`` are (GPUs, count, whether divisible) of the groups, each with its ``spares``.
+    ``sizes`` has GPUs, count and whether divisible of each kind of group; each group also needs
+    ``spares``.
     """
     divisible = [(gpus, count) for gpus, count, is_divisible in sizes if is_divisible]
     if divisible:

@@ -1,15 +1,15 @@
-"""Which rooms may have more free GPUs than when the previous walk searched them.
+"""Tracks which rooms may have more free GPUs than when the previous walk searched them.
 
-A walk leaves behind the entries of its profile, in order, and the starts that it found
-(``KeptPlan``). The next walk compares its own entries with those: a room has gained if an entry of
-the former plan is missing, or if an event concerned its domain since. In all other rooms no start
-is possible that was not possible then: as time passes leases are only expected to end later, and
-other planned entries only take more. So a start that was found then is still the first one if the
-rooms that gained have none before it. docs/design/planning.md.
+A walk keeps the entries of its profile, in order, and the starts that it found (``KeptPlan``). The
+next walk compares its own entries with the kept ones. A room may have gained GPUs if one of its
+kept entries is missing, or if an event has concerned its domain since. In every other room, the
+number of free GPUs can only be smaller: overdue leases are expected to end later, and new entries
+take more. So a kept start is still the first one if no room that may have gained has an earlier
+start. docs/design/planning.md.
 
-Of most rooms and payers, nothing is different at all: nothing has happened to them, no lease has
-outlasted its expected end, and what is planned of them so far is what was planned then. They are
-``alike``, and what was found of them then need not be found again.
+Most rooms and payers are unchanged: no event has concerned them, no lease has outlasted its
+expected end, and the plan takes the same from them up to the same entry. These are called alike,
+and results that depend only on them are reused.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from quorate.model.state.reads.money_reads import Payers
 K = TypeVar("K")
 
 STEP_MAX: Final = 8
-"""By how many places at once a walk goes on in the former plan where places of it are missing.
+"""How many entries of the former plan are passed at once to find a run's entry.
 
-A run whose place is further ahead is taken to be called up sooner than then.
+If the entry is further ahead, the run counts as visited earlier than in the former walk.
 """
 
 
 class KeptStart(NamedTuple):
-    """A start that a walk found; only room kept the run from an earlier one.
+    """A start for which lack of room was the only reason that it was not earlier.
 
-    ``ask`` is the run's request; ``placed`` is how many entries were in the profile before it.
+    ``ask`` is the run's request. ``placed`` is the number of entries that the walk had put into the
+    profile before it found the start.
     """
 
     ask: object
@@ -49,26 +50,26 @@ Base = tuple[int, Kept]
 
 
 class Funded(NamedTuple):
-    """Payers could pay at once for ``ask``; none of their windows closes before ``until_ms``."""
+    """The payers of ``ask`` could pay for it at once; their windows are open until ``until_ms``."""
 
     ask: object
     until_ms: int
 
 
 class Returns(Protocol):
-    """Says whether leases have passed an end that was expected of them since an instant."""
+    """Says whether leases have outlasted their expected ends since an instant."""
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
-        """Return whether a lease of a room has."""
+        """Return whether a lease in a room has outlasted its expected end."""
         ...
 
     def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
-        """Return whether a lease of a payer has."""
+        """Return whether a lease of a payer has outlasted its expected end."""
         ...
 
 
 class KeptPlan:
-    """The entries that a walk at ``now_ms`` put in, in order, and the starts that it found."""
+    """The entries of the profile of a walk at ``now_ms``, in order, and the starts it found."""
 
     __slots__ = (
         "funded",
@@ -88,21 +89,22 @@ class KeptPlan:
         self.rooms: dict[IslandKey, Base] = {}
         self.placed: list[Entry] = []
         self.indexes: dict[str, int] = {}
-        """Where in ``placed`` the last place of each run is."""
+        """The index of each run's last entry in ``placed``."""
         self.lifted: set[str] = set()
-        """The runs whose places were lifted, put back or not."""
+        """The runs whose entries were removed from the profile, even if put back later."""
         self.starts: dict[str, KeptStart] = {}
         self.stood: dict[str, Entry] = {}
-        """The firm places, by run, that had all they need when they were put in."""
+        """The firm places, by run, that had all they need when they were put into the profile."""
         self.funded: dict[str, Funded] = {}
-        """The runs for which payers could pay at once, and to which nothing had happened."""
+        """The requests, by run, whose payers could pay at once and had no event since the former
+        walk."""
 
 
 class GainedRooms:
-    """What may be different since the ``former`` plan, updated as a walk inserts entries.
+    """The differences between the ``former`` plan and the plan of a walk, ``made``, so far.
 
-    ``made`` is the plan that the walk makes. ``changed`` and ``paying`` are the domains and the
-    payers that events have concerned since the former one.
+    ``changed`` and ``paying`` are the domains and the payers that events have concerned since the
+    former plan.
     """
 
     __slots__ = (
@@ -132,22 +134,22 @@ class GainedRooms:
         self._changed = frozenset(changed)
         self._paying = frozenset(paying)
         self._at = 0
-        """How many places of the former plan the walk has come past."""
+        """The number of entries of the former plan that the walk has passed."""
         self._present: dict[str, Entry] = {}
         self._lifted: tuple[Entry, int, int] | None = None
-        """What was lifted last, and how many places and starts there were then."""
+        """The entry that was removed last, and the numbers of entries and starts at that moment."""
         self._missing: dict[tuple[str, int, int], Entry] = {}
         self.rooms: dict[IslandKey, int] = dict.fromkeys(self._changed, 1)
-        """The rooms that may have gained, and for how many reasons."""
+        """The rooms that may have gained GPUs, each with the number of reasons."""
         self._payers: dict[EnvelopeId, int] = {}
-        """The payers of places that are missing, and of how many."""
+        """The payers of missing entries, each with the number of these entries."""
         self._new: dict[str, Entry] = {}
-        """What is put in that is not in the former plan, or not up to here, by run."""
+        """The entries, by run, that the former plan does not have, or only later."""
         self._unlike: set[IslandKey | EnvelopeId] = set()
-        """The rooms and payers of such places."""
+        """The rooms and payers of the entries in ``_new``."""
 
     def base_of(self, key: IslandKey) -> Base | None:
-        """Return the base of a room that no event has concerned since; None if it is not known."""
+        """Return the kept base of a room; None if an event has concerned it, or none is kept."""
         return None if key in self._changed else self.former.rooms.get(key)
 
     def put(self, entry: Entry) -> None:
@@ -157,7 +159,7 @@ class GainedRooms:
         """
         run, made = entry.run, self.made
         if self._lifted == (entry, len(made.placed), len(made.starts)):
-            # Nothing was put in or found meanwhile: it is as if it had stayed.
+            # The plan has not changed since the removal, so the removal does not count.
             self._put_back(entry)
             return
         made.indexes[run] = len(made.placed)
@@ -170,14 +172,14 @@ class GainedRooms:
         self._find_missing(entry)
 
     def _put_back(self, entry: Entry) -> None:
-        """Note that ``entry`` is back in the place from which it was just lifted."""
+        """Note that ``entry``, which was removed last, is inserted again."""
         self._lifted = None
         self.made.lifted.discard(entry.run)
         self._present[entry.run] = entry
         self._find_missing(entry)
 
     def _find_missing(self, entry: Entry) -> None:
-        """Note that ``entry`` is not missing any more, if it was."""
+        """Note that ``entry`` is no longer missing, if it was missing."""
         if not self._missing:
             return
         run = entry.run
@@ -190,7 +192,7 @@ class GainedRooms:
                 self._pays_otherwise(missing)
 
     def lift(self, entry: Entry) -> None:
-        """Note that ``entry`` is removed: its rooms gain until it is inserted again."""
+        """Note that ``entry`` is removed. Its rooms gain GPUs until it is inserted again."""
         made = self.made
         if entry.run not in made.lifted:
             made.lifted.add(entry.run)
@@ -199,7 +201,7 @@ class GainedRooms:
         self._miss(entry)
 
     def up_to(self, placed: int) -> None:
-        """Count as missing those of the former plan's first ``placed`` entries not put in."""
+        """Pass the former plan's first ``placed`` entries, and note those that are missing."""
         while self._at < placed:
             entry = self.former.placed[self._at]
             self._at += 1
@@ -210,14 +212,17 @@ class GainedRooms:
                 self._pays_otherwise(entry)
 
     def is_at(self, placed: int) -> bool:
-        """Return whether the walk has come just as far as it had with ``placed`` places then.
+        """Return whether the walk has passed exactly the former plan's first ``placed`` entries.
 
-        If so, all that is planned differently up to here is known.
+        If so, all differences up to this point are known.
         """
         return self._at == placed
 
     def comes_sooner(self, placed: int) -> bool:
-        """Return whether most places up to ``placed`` of the former plan are still to come."""
+        """Return whether a run is visited much earlier than in the former walk.
+
+        That is the case if most entries of the former plan up to ``placed`` are still to come.
+        """
         if placed <= self._at + STEP_MAX:
             return False
         ahead = self.former.placed[self._at : placed]
@@ -226,7 +231,7 @@ class GainedRooms:
         return 2 * waiting > len(ahead)
 
     def _was_placed(self, entry: Entry) -> bool:
-        """Return whether the former plan had ``entry`` in its place up to here, all the while."""
+        """Return whether the former plan also had ``entry``, at about the same point."""
         former = self.former
         index = former.indexes.get(entry.run)
         if index is None or entry.run in former.lifted:
@@ -238,23 +243,24 @@ class GainedRooms:
         return then is entry or (_is_same(then, entry) and then.shares == entry.shares)
 
     def are_rooms_alike(self, keys: Collection[IslandKey], returns: Returns) -> bool:
-        """Return whether rooms are as they were in the former plan when as much was put in."""
+        """Return whether rooms are unchanged from the same point of the former walk."""
         return self.rooms.keys().isdisjoint(keys) and self._have_no_less(keys, returns)
 
     def are_payers_alike(self, payers: Payers, returns: Returns) -> bool:
-        """Return whether payers are as they were in the former plan when as much was put in."""
+        """Return whether payers are unchanged from the same point of the former walk."""
         keys = [key for key, _ in payers]
         return self._payers.keys().isdisjoint(keys) and self._pay_no_less(keys, returns)
 
     def are_untouched(self, payers: Payers, changed: AbstractSet[EnvelopeId]) -> bool:
-        """Return whether nothing has happened to ``payers``, and none of them is in ``changed``."""
+        """Return whether no event has concerned ``payers``, and none of them is in ``changed``."""
         keys = [key for key, _ in payers]
         return self._paying.isdisjoint(keys) and changed.isdisjoint(keys)
 
     def has_no_less(self, pin: Entry, returns: Returns) -> bool:
-        """Return whether a firm place has no less than it had when it was put in then.
+        """Return whether a firm place certainly has no less than in the former walk.
 
-        Called when the entry is about to be inserted.
+        The comparison is with the same point of the former walk. The caller is about to insert
+        ``pin``.
         """
         index = self.former.indexes.get(pin.run)
         if index is None or pin.run in self.former.lifted or index > self._at + STEP_MAX:
@@ -270,14 +276,14 @@ class GainedRooms:
         )
 
     def _have_no_less(self, keys: Collection[IslandKey], returns: Returns) -> bool:
-        """Return whether nothing more is planned of rooms, and no lease lasts longer than said."""
+        """Return whether rooms have no new entries, and no lease has outlasted its expected end."""
         if not self._unlike.isdisjoint(keys):
             return False
         since_ms = self.former.now_ms
         return not any(returns.is_room_outlasted(key, since_ms) for key in keys)
 
     def _pay_no_less(self, keys: Collection[EnvelopeId], returns: Returns) -> bool:
-        """Return the same of payers to which nothing has happened."""
+        """Return whether payers have no new events, no new entries and no outlasted leases."""
         if not (self._paying.isdisjoint(keys) and self._unlike.isdisjoint(keys)):
             return False
         since_ms = self.former.now_ms
@@ -295,12 +301,12 @@ class GainedRooms:
             self._pays_otherwise(entry)
 
     def _pays_otherwise(self, entry: Entry) -> None:
-        """Note that the payers of ``entry`` pay for something else than then."""
+        """Note that the payers of ``entry`` do not pay for the same as in the former plan."""
         self._unlike.update(share.payer for share in entry.shares)
 
 
 def _count_out(counts: dict[K, int], keys: Iterable[K]) -> None:
-    """Count each of ``keys`` one less; what comes to nothing is left out."""
+    """Lower the count of each of ``keys`` by one, and remove keys whose count is then 0."""
     for key in keys:
         left = counts[key] - 1
         if left:
@@ -312,8 +318,8 @@ def _count_out(counts: dict[K, int], keys: Iterable[K]) -> None:
 def _is_same(one: Entry, other: Entry) -> bool:
     """Return whether two entries of a run certainly take the same GPUs of the same rooms.
 
-    A start by a conflict takes what others leave; a choosy entry, or one that keeps GPUs free,
-    depends on its domain.
+    Some entries do not always take the same: a start by a conflict takes what other entries leave,
+    and what a choosy entry takes, or one that keeps GPUs free, depends on its domain.
     """
     is_counted = not (one.by_conflict or one.is_choosy or one.keeps)
     return (
@@ -326,6 +332,6 @@ def _is_same(one: Entry, other: Entry) -> bool:
 
 
 def rooms_of(entry: Entry) -> list[IslandKey]:
-    """Return the rooms of which ``entry`` takes GPUs."""
+    """Return the rooms from which ``entry`` takes GPUs."""
     pool, flavor = entry.pool, entry.slice.flavor
     return [IslandKey(pool, flavor, domain) for domain, _ in entry.slice.domains]

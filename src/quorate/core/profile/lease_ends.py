@@ -1,10 +1,11 @@
-"""Expected ends: when running work is expected to have ended.
+"""Computes when running work is expected to end.
 
-A run is expected to take as long as it declared; hand-over, swap and growth do not restart that
-time. An overdue run is expected to end at the next of a ladder of fixed rungs. Each rung adds a
-quarter of the time from the run's start to the last rung, and one hold quantum at least: the longer
-a run has overstayed, the less its declaration is worth.
-The rungs do not depend on when they are read, so the same state always gives the same answer.
+A run is expected to take its declared duration; hand-over, swap and growth do not restart it. An
+overdue run is expected to end at the next of a fixed series of instants, called rungs. The first
+rung is the declared end. Each later rung is the previous one plus a quarter of the time from the
+run's start to the previous one, or plus one hold quantum if that is more. So the longer a run is
+overdue, the more time it is expected to need. The rungs do not depend on the instant at which they
+are computed, so the same state always gives the same answer.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from quorate.model.state.state_view import StateView
 def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
     """Return the rung at which work that began at ``from_ms`` is expected to end.
 
-    That is ``end_ms``, its declared end, until that has passed; then the first rung after
-    ``now_ms``: overdue work is not expected to end at exactly this moment, as punctual work is.
+    If the declared end, ``end_ms``, is now or later, it is returned, else the first rung after
+    ``now_ms``. So overdue work is never expected to end at this very instant.
     """
     if end_ms >= now_ms:
         return end_ms
@@ -30,16 +31,16 @@ def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
 
 
 def declared_end_ms(view: StateView, record: RunRecord) -> int:
-    """Return the declared end of a running run, in the past or the future."""
+    """Return the declared end of a running run; it may be in the past."""
     assert record.since_ms is not None, record
     return record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
 
 
 def said_end_ms(view: StateView, lease: Lease) -> int:
-    """Return when ``lease`` ends if all goes as declared, in the past or the future.
+    """Return the declared end of ``lease``; it may be in the past.
 
-    A stopping lease ends at its deadline and a recalled one when its notice is over, but neither
-    later than the declared end of its run.
+    A stopping lease ends at its deadline, and a recalled lease when its notice is over, but neither
+    ends later than the declared end of its run.
     """
     end_ms = declared_end_ms(view, view.runs[lease.fact.run])
     if lease.ending is not None:
@@ -49,7 +50,7 @@ def said_end_ms(view: StateView, lease: Lease) -> int:
 
 
 def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
-    """Return the recall that ends ``lease``: that of its bundle, or of its run's first bundle."""
+    """Return the recall that ends ``lease``: of its bundle, or of its run's bundle 0; or None."""
     recalls = view.recalls
     if not recalls:
         return None
@@ -61,8 +62,8 @@ def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
 def is_told_late(view: StateView, lease: Lease) -> bool:
     """Return whether a recalled ``lease`` was stopped too late to end in time.
 
-    It still gets its full grace, so its deadline is after the end of its notice. That happens if no
-    decision was made when it had to be stopped, because the service was down.
+    Its deadline is then after the end of its notice, because it still gets its full grace. That
+    happens if the service was down when the lease had to be stopped.
     """
     if lease.ending is None or not view.recalls:
         return False
@@ -71,13 +72,13 @@ def is_told_late(view: StateView, lease: Lease) -> bool:
 
 
 def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
-    """Return when a running run is expected to end, as of ``now_ms``; never before that."""
+    """Return when a running run is expected to end, at ``now_ms`` or later."""
     assert record.since_ms is not None, record
     return rung_ms(record.since_ms, declared_end_ms(view, record), now_ms)
 
 
 def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
-    """Return when ``lease`` is expected to end: with its run, or by its stop."""
+    """Return when ``lease`` is expected to end: with its run, or by its stop or recall."""
     recall = None if lease.ending is not None else recall_of(view, lease)
     if lease.ending is None and recall is None:
         return run_end_ms(view, view.runs[lease.fact.run], now_ms)
@@ -92,5 +93,5 @@ def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
 
 
 def is_overdue(view: StateView, record: RunRecord, now_ms: int) -> bool:
-    """Return whether a running run has taken longer than expected."""
+    """Return whether a running run has passed its declared end."""
     return declared_end_ms(view, record) < now_ms

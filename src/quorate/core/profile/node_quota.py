@@ -1,12 +1,13 @@
-"""Quotas of nodes in the plan: how many nodes a place counts for, and the fewest it needs.
+"""Quotas of nodes in the plan: the nodes that a place counts for, and the fewest that it needs.
 
-A place is counted in GPUs of a domain; its nodes are known only when the run starts. If nodes are
-shared, each GPU may be on a node of its own. So a place either counts for many nodes; or it counts
-for few, and keeps so many more GPUs of its domain free for its start that few nodes hold it however
-the free GPUs are spread. A start becomes firm if quotas allow the nodes that it counts for and its
-domains have the GPUs that it keeps. It stays firm as long as the quotas allow the fewest nodes that
-it needs: nodes that are added to a domain raise how many nodes a place may take, and move no firm
-start.
+A place is counted in GPUs of a domain, and its nodes are not known before the run starts. If runs
+share nodes, each GPU may be on a different node. So a place counts for many nodes, or it counts for
+few nodes and keeps more GPUs of its domain free at its start: so many that a few nodes hold the run
+however the free GPUs are spread.
+
+A start becomes firm if the quotas allow the nodes that it counts for, and its domains have the GPUs
+that it keeps. It stays firm as long as the quotas allow the fewest nodes that it needs. So adding
+nodes to a domain, which raises the number of nodes that a place may take, moves no firm start.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.state_view import StateView
 
 NodeUses = Mapping[str, Sequence[tuple[int, int]]]
-"""(expected end, GPUs) of each lease on a node, by node."""
+"""The expected end and the GPUs of each lease on a node, by node."""
 
 
 def counted(view: StateView, entry: Entry) -> Entry:
-    """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps free for that.
+    """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps free.
 
-    For whole nodes, as many as it takes of the smallest ones. For shared nodes: one for each GPU,
-    up to the number of nodes, but no more than half of the nodes that its quotas allow, unless it
-    needs more.
+    If the pool gives whole nodes, the entry counts for as many of the smallest nodes as it takes.
+    If runs share nodes, it counts for one node per GPU, up to the number of nodes of the domain.
+    But it counts for at most half of the nodes that its quotas allow, unless it needs more.
     """
     limits = [limit for _, limit in _limits(view, entry.owner)]
     if not limits:
@@ -54,23 +55,24 @@ def counted(view: StateView, entry: Entry) -> Entry:
 
 
 def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
-    """Return how many GPUs must be free so that some ``nodes`` nodes have ``gpus`` of them.
+    """Return how many GPUs must be free so that some ``nodes`` nodes always have ``gpus`` of them.
 
-    This holds however free GPUs are spread over the domain. ``sizes`` is the number of its nodes by
-    size.
+    ``sizes`` is the number of the domain's nodes by size. The result is enough however the free
+    GPUs are spread over these nodes.
     """
-    # One more than the most that can be free, spread evenly, while no choice of nodes has enough.
+    # Free GPUs that are spread evenly are the worst case. The result is one more than the most GPUs
+    # that can be free in that case while no ``nodes`` nodes have ``gpus``.
     level, more = divmod(gpus - 1, nodes)
     even = sum(min(size, level) * count for size, count in sizes.items())
     return even + min(more, sum(count for size, count in sizes.items() if size > level)) + 1
 
 
 def promised(profile: Profile, entry: Entry) -> Entry | None:
-    """Return ``entry``, which is not in the profile, in a form that can be firm.
+    """Return ``entry`` with its nodes counted if it can become firm, else None.
 
-    None if it cannot be. Quotas must allow the nodes that it counts for as long as it takes, and
-    its domains must have the GPUs that it keeps free when it starts, in addition to the needs of
-    other firm places.
+    ``entry`` must not be in the profile. It can become firm if quotas allow the nodes that it
+    counts for until its end, and if at its start its domains have the GPUs that it keeps free,
+    beside the needs of other firm places.
     """
     view, start_ms = profile.view, entry.start_ms
     if not view.holdings.has_bounds:
@@ -90,9 +92,9 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
 
 
 def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
-    """Return from when on ``entry``, which cannot be promised at its start, may fit its domains.
+    """Return from when on ``entry``, which cannot become firm at its start, may fit its domains.
 
-    None if no such instant is known.
+    Return None if no such instant is known.
     """
     found = counted(profile.view, entry)
     at_ms: int | None = entry.start_ms
@@ -110,7 +112,7 @@ def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
 
 
 def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
-    """Yield the quotas of nodes that ``owner`` is under, as (owner, nodes)."""
+    """Yield the quotas of nodes that bound ``owner``, as (owner of the quota, nodes)."""
     for name in view.holdings.bounds_of(owner):
         limit = view.owners[name].quota.nodes_max
         if limit is not None:
@@ -118,11 +120,11 @@ def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
 
 
 def nodes_short(profile: Profile, pin: Entry, owner: str, *, without: Collection[str] = ()) -> int:
-    """Return how many nodes ``pin`` and the places put in need beyond the quota of ``owner``.
+    """Return how many nodes ``pin`` and the places in the profile need beyond the owner's quota.
 
-    Each place counts for the fewest nodes that it needs, at the instant at which most are short.
-    Starts by a conflict do not count: they take what others leave. The leases ``without`` count as
-    ended.
+    The result is for the instant at which the most nodes are missing. Each place counts for the
+    fewest nodes that it needs. Starts by a conflict do not count, because they take what others
+    leave. The leases in ``without`` count as ended.
     """
     view = profile.view
     beside = [
@@ -144,7 +146,7 @@ def nodes_short(profile: Profile, pin: Entry, owner: str, *, without: Collection
 
 
 def _left_sooner(profile: Profile, owner: str, at_ms: int, uses: NodeUses) -> int:
-    """Return how many nodes that ``owner`` is expected to hold at ``at_ms`` are not in ``uses``."""
+    """Return how many nodes ``owner`` is expected to hold at ``at_ms`` that ``uses`` lacks."""
     return sum(
         max(end_ms for end_ms, _ in ends) > at_ms
         and not any(end_ms > at_ms for end_ms, _ in uses.get(node, ()))
@@ -170,7 +172,7 @@ def _short_at(
 
 
 def _own_gpus(view: StateView, uses: NodeUses, key: IslandKey, at_ms: int) -> int:
-    """Return the GPUs of an island that are not used on the nodes of ``uses`` at ``at_ms``."""
+    """Return the GPUs of an island that are free at ``at_ms`` on nodes that ``uses`` has."""
     found = 0
     for node, ends in uses.items():
         known = view.nodes[node]

@@ -1,4 +1,4 @@
-"""Overstayers: backfilled bundles that are past their declared ends, and the GPUs they hold."""
+"""Finds backfilled bundles that run past their declared ends, and what they hold."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Overstayer:
-    """A backfilled bundle that is past its declared end.
+    """A backfilled bundle that runs past its declared end.
 
-    ``started_seq`` is the event by which the bundle started; ``since_ms`` and ``run_seq`` are those
-    of its run.
+    ``started_seq`` is the sequence of the event that started the bundle. ``since_ms`` is the start
+    of its run, and ``run_seq`` the sequence of the run's submission.
     """
 
     run: str
@@ -33,11 +33,11 @@ class Overstayer:
 
 
 def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
-    """Return the marked bundles that are past their declared ends, the newest first."""
+    """Return the bundles marked ``backfill`` that run past their declared ends, newest first."""
     found = []
     for name in view.backfilled:
         record = view.runs[name]
-        # A run outside of rounds is expected to take at least as long as it declared.
+        # Outside rounds, a run is expected to take at least its declared duration.
         least_ms = 0 if record.spec.rounds else record.spec.expected_duration_ms or 0
         if record.since_ms is None or record.since_ms + least_ms > now_ms:
             continue
@@ -47,7 +47,7 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
         if end_ms > now_ms:
             continue
         for bundle, seq in record.backfills:
-            # Bundle 0 is the first one of a run: with it all leases of the run end.
+            # Stopping bundle 0 ends all leases of the run.
             leases = tuple(
                 lease
                 for lease in record.leases
@@ -65,7 +65,7 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
 
 
 def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
-    """Return whether a bundle holds GPUs in a domain of ``pin``, or width of its payers or caps."""
+    """Return whether a bundle holds GPUs in a domain of ``pin``, or has its payers or caps."""
     domains = {domain for domain, _ in pin.slice.domains}
     payers = {share.payer for share in pin.shares}
     caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
@@ -79,10 +79,11 @@ def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
 
 
 def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
-    """Return the GPUs that a bundle leaves to ``pin``, by island.
+    """Return how many GPUs the end of a bundle would free for ``pin``, by island.
 
-    If the pool gives whole nodes, only whole nodes count. Slots that go back to a spare whose run
-    is expected to run at the start of ``pin`` do not count.
+    If the pool gives whole nodes, a node counts with all its GPUs. Slots of a filled spare do not
+    count if the spare's run is expected to run at the start of ``pin``, because they go back to the
+    spare.
     """
     view, masks = profile.view, dict[str, int]()
     for name in each.leases:
@@ -103,7 +104,7 @@ def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, i
 
 
 def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
-    """Return whether the run whose spare is filled is expected to run at ``at_ms``."""
+    """Return whether the run of a filled spare is expected to run at ``at_ms``."""
     record = profile.view.runs[pledge.run]
     return (
         record.phase is Phase.RUNNING and run_end_ms(profile.view, record, profile.now_ms) > at_ms
@@ -111,9 +112,9 @@ def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
 
 
 def width_of(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how many GPUs of the width of a payer or cap a lease takes.
+    """Return how many GPUs of the concurrency of a payer or cap a lease takes.
 
-    0 for a quota: no bundle is stopped to free a quota.
+    Return 0 for a hard quota, because no bundle is stopped to free a quota.
     """
     known = view.leases[lease]
     fact = known.fact
@@ -129,14 +130,14 @@ def width_of(view: StateView, lease: str, kind: str, name: str) -> int:
 
 
 def bundle_end_ms(profile: Profile, each: Overstayer) -> int:
-    """Return when a bundle that is not stopping is expected to end."""
+    """Return when a bundle is expected to end; the bundle must not be stopping."""
     return profile.returns.lease_end_ms(each.leases[0])
 
 
 def take_held(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back
     profile: Profile, pin: Entry, each: Overstayer, from_ms: int, until_ms: int, sign: int
 ) -> None:
-    """Count the GPUs and width of a bundle as taken for a while (``sign`` 1), or as free (-1)."""
+    """Count what a bundle holds as taken (``sign`` is 1) or as free (-1), for a time span."""
     view = profile.view
     for key, gpus in room_of(profile, pin, each).items():
         profile.room(key).take(from_ms, until_ms, sign * gpus)

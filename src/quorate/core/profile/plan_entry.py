@@ -1,4 +1,4 @@
-"""An entry of the plan: a run with a start, a place and payers."""
+"""The entry of a run in the plan: its start, its place and its payers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from quorate.model.events import Share, Slice
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """A run that takes ``slice`` and its payers' width from ``start_ms`` until ``end_ms``.
+    """The planned start of a run, which takes ``slice`` from ``start_ms`` until ``end_ms``.
 
-    ``nodes`` is how many nodes it counts for under its owner's quotas; ``keeps`` is how many more
-    GPUs, by domain, have to be free when it starts so that it fits on that many. ``is_choosy``: it
-    needs certain racks or node sizes, so that it takes its domains whole. ``is_firm``: its
-    GPU-hours are held in the accounts already. ``is_tentative``: they are held nowhere; earlier
-    starts may use them.
+    ``shares`` are its payers and how many GPUs each pays for. ``nodes`` is the number of nodes that
+    the run counts for in its owner's quotas. ``keeps`` is how many more GPUs of a domain have to be
+    free at the start, so that the run fits on that many nodes. ``is_choosy`` says that the run
+    needs certain racks or node sizes, and therefore takes its whole domains. ``is_firm`` says that
+    the accounts already hold its GPU-hours; ``is_tentative`` says that no GPU-hours are held for
+    it, so that earlier starts may use them.
     """
 
     run: str
@@ -46,7 +47,7 @@ def slice_of(admitted: Admitted) -> Slice:
 
 
 def shares_of(legs: Iterable[Leg]) -> tuple[Share, ...]:
-    """Return the payers and their GPUs, in cover order."""
+    """Return the payers of ``legs`` and their GPUs, in cover order."""
     found: dict[tuple[object, ...], Share] = {}
     for leg in legs:
         key = (leg.payer, leg.tier, leg.hold_ms)

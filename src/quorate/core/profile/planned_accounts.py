@@ -1,4 +1,4 @@
-"""Accounts as expected at an instant, in the form that ``admission/payers.py`` reads."""
+"""The expected accounts of a time span, in the form that ``admission/payers.py`` reads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from quorate.model.state.records import CapAccount, EnvelopeAccount
 
 
 class ExpectedAccounts:
-    """Envelopes and caps with the least width that they have from one instant to another.
+    """Envelopes and caps with the least free concurrency that they have in a time span.
 
-    GPU-hours are those left now, less those that entries of the plan will take; hours that are held
-    now are not expected back. Racks are ignored: an envelope that pays in some racks of a domain
-    counts as paying in all of it, and the start is then tried in an expected state.
+    Their GPU-hours are those left now, less those that entries of the plan take; held hours are not
+    expected back. Racks are ignored: an envelope that pays only in some racks of a domain counts as
+    paying in the whole domain. Admission then tries the start in an expected state.
     """
 
     __slots__ = ("_from_ms", "_profile", "_until_ms", "caps", "envelopes")
@@ -27,9 +27,9 @@ class ExpectedAccounts:
         self._profile, self._from_ms, self._until_ms = profile, from_ms, until_ms
 
     def with_width(self, payers: Payers) -> Payers:
-        """Return those of ``payers`` that have at least one GPU of width, in their order.
+        """Return those of ``payers`` that can pay for at least one more GPU, in their order.
 
-        The others pay nothing. In a large family most have none; no account is made for them.
+        In a large family, most payers cannot; no account is computed for them.
         """
         profile, from_ms = self._profile, self._from_ms
         envelopes, caps = profile.view.envelopes, dict[CapId, bool]()
@@ -49,7 +49,7 @@ class ExpectedAccounts:
         return tuple(payer for payer in payers if has_width(payer[0]))
 
     def _is_open(self, cap: CapId) -> bool:
-        """Return whether ``cap`` allows one GPU more."""
+        """Return whether ``cap`` allows one more GPU."""
         limit = self._profile.view.caps[cap].spec.concurrency_max
         return limit is None or self._profile.cap(cap).least(self._from_ms, self._until_ms) > 0
 
@@ -65,7 +65,7 @@ class _Envelopes(dict[EnvelopeId, EnvelopeAccount]):
         profile, from_ms = self._profile, self._from_ms
         account = profile.view.envelopes[key].copy()
         spec = account.spec
-        # A payer is needed to the end of its window only.
+        # A payer pays at most until its window ends.
         until_ms = max(from_ms + 1, min(self._until_ms, spec.end_ms))
         account.gpus_reserved = 0
         account.gpus_active = spec.concurrency - profile.payer(key).least(from_ms, until_ms)

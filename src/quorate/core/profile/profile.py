@@ -1,9 +1,9 @@
-"""The profile: how much of every resource that a start needs will be free, as far as is known now.
+"""The profile: how much of each resource will be free over time, as far as is known now.
 
-The resources are rooms by domain and flavor (GPUs; GPUs of whole nodes if a pool gives whole
-nodes), payers (concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function.
-Each is computed when it is first read, from the view as it was when the profile was made; later
-starts and reservations are inserted. The view must not change meanwhile.
+The resources are rooms (the GPUs of a domain and flavor, only those of free nodes if the pool gives
+whole nodes), payers (concurrency, lending, caps, GPU-hours) and hard quotas (nodes, runs). Each is
+a step function over time, computed from the view when it is first read. Planned starts are inserted
+as entries. The view must not change while the profile is used.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ K = TypeVar("K")
 Need = tuple[Resource, int]
 """A resource, and how much of it is needed."""
 Taking = tuple[int, int, int]
-"""From when, until when, and how much is taken."""
+"""The instants from which and until which an amount is taken, and the amount."""
 
 
 class Profile:
-    """The expected future as of ``now_ms``."""
+    """The free amounts of all resources over time, as expected at ``now_ms``."""
 
     __slots__ = (
         "_beside",
@@ -63,7 +63,7 @@ class Profile:
         self.view = view
         self.now_ms = now_ms
         self.returns = ExpectedReturns(view, now_ms)
-        """What leases and filled spares give back, and when."""
+        """The amounts that leases and filled spares give back, and when."""
         self.headroom = QuotaHeadroom(view, self.returns)
         """The headroom of hard quotas."""
         self._rooms: dict[IslandKey, Resource] = {}
@@ -74,35 +74,35 @@ class Profile:
         self.has_bounds = view.holdings.has_bounds
         """Whether any owner has a hard quota."""
         self._unread_rooms: dict[IslandKey, list[Taking]] = {}
-        """What is taken of rooms that were not read yet."""
+        """The amounts that entries take of rooms that were not read yet."""
         self._unread_payers: dict[EnvelopeId, list[Taking]] = {}
-        """What is taken of payers that were not read yet."""
+        """The amounts that entries take of payers that were not read yet."""
         self.bounded: dict[str, Entry] = {}
-        """The entries that count under a hard quota, by run."""
+        """The entries that count against a hard quota, by run."""
         self._beside: dict[str, list[tuple[Resource, int, int, int]]] = {}
-        """What firm places take beyond their need, once the profile is shut, by run.
+        """The amounts that firm places take beyond their need once the profile is shut, by run.
 
-        As (resource, from, until, amount).
+        Each is (resource, from, until, amount).
         """
         self._is_shut = False
         self._squeezed: dict[str, list[Need]] = {}
         self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
-        """While this number stays the same, free amounts only decrease."""
+        """A number that changes whenever an entry is removed; in one era free amounts only fall."""
         self._lifted: list[tuple[Entry, int]] = []
-        """The removed entries that were not inserted again, and the era before each removal."""
+        """The removed entries that were not inserted again, each with the era before it."""
         self.gains: GainedRooms | None = None
-        """The comparison of a walk with the previous one; None in any other profile."""
-        # GPU-hours that entries take which are not held in the accounts yet.
+        """The comparison with the profile of the previous walk; None in other profiles."""
+        # The GPU-milliseconds that entries take and that the accounts do not hold yet.
         self.payer_gpu_ms: dict[EnvelopeId, int] = {}
         self.lent_gpu_ms: dict[EnvelopeId, int] = {}
         self.cap_gpu_ms: dict[CapId, int] = {}
 
     def over(self, view: StateView) -> Profile:
-        """Return the profile of ``view``, which has fewer leases, with the entries of this one.
+        """Return a read-only profile of ``view``, which has fewer leases, with the same entries.
 
-        The result is read-only. A start by a conflict takes no more than in this one, even if more
-        is free. ``view`` must have no filled spares.
+        A start by a conflict takes no more than in this profile, even if more is free. ``view``
+        must have no filled spares.
         """
         profile = Profile(view, self.now_ms)
         for key, room in self.planned_rooms():
@@ -120,7 +120,7 @@ class Profile:
     # --- Rooms ---
 
     def room(self, key: IslandKey) -> Resource:
-        """Return the room of the island under ``key``; empty if the domain no longer exists."""
+        """Return the free GPUs of an island over time; none if the domain no longer exists."""
         known = self._rooms.get(key)
         if known is None:
             known = self._rooms[key] = self._find_room(key)
@@ -131,15 +131,12 @@ class Profile:
         return known
 
     def planned_room(self, key: IslandKey) -> Resource | None:
-        """Return the room under ``key``.
-
-        None unless the plan, or a filled spare, takes some of it.
-        """
+        """Return the room of an island if the plan or a filled spare takes GPUs from it."""
         known = self.room(key) if key in self._unread_rooms else self._rooms.get(key)
         return known if known is not None and known.steps_ms else None
 
     def planned_rooms(self) -> Iterator[tuple[IslandKey, Resource]]:
-        """Yield the rooms of which the plan, or a filled spare, takes some."""
+        """Yield the rooms from which the plan or a filled spare takes GPUs."""
         for key in tuple(self._unread_rooms):
             self.room(key)
         for key, room in self._rooms.items():
@@ -166,7 +163,7 @@ class Profile:
     # --- Payers ---
 
     def payer(self, key: EnvelopeId) -> Resource:
-        """Return how many GPUs an envelope can pay at once."""
+        """Return for how many more GPUs an envelope can pay at once, over time."""
         known = self._payers.get(key)
         if known is None:
             account = self.view.envelopes[key]
@@ -177,7 +174,7 @@ class Profile:
         return known
 
     def lent(self, key: EnvelopeId) -> Resource:
-        """Return how many GPUs an envelope may lend at once."""
+        """Return how many more GPUs an envelope may lend at once, over time."""
         known = self._lent.get(key)
         if known is None:
             account = self.view.envelopes[key]
@@ -188,7 +185,7 @@ class Profile:
         return known
 
     def cap(self, key: CapId) -> Resource:
-        """Return how many GPUs the envelopes under a cap can pay at once together."""
+        """Return for how many more GPUs the envelopes under a cap can pay at once, over time."""
         known = self._caps.get(key)
         if known is None:
             account = self.view.caps[key]
@@ -201,7 +198,7 @@ class Profile:
         return known
 
     def widths(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
-        """Return the width of ``payers``, of their lending and of their caps."""
+        """Return the resources of ``payers``: their concurrency, that of their lending and caps."""
         found: dict[str, Resource] = {}
         for key, tier in payers:
             account = self.view.envelopes[key]
@@ -214,7 +211,7 @@ class Profile:
     def planned_payers(
         self, only: Collection[EnvelopeId] | None = None
     ) -> Iterator[tuple[EnvelopeId, Resource]]:
-        """Yield the payers whose width the plan takes some of; only those in ``only``, if given."""
+        """Yield the payers whose concurrency the plan takes; only those in ``only``, if given."""
         for key in tuple(self._unread_payers) if only is None else only:
             if key in self._unread_payers:
                 self.payer(key)
@@ -223,17 +220,17 @@ class Profile:
     def planned_lenders(
         self, only: Iterable[EnvelopeId] | None = None
     ) -> Iterator[tuple[EnvelopeId, Resource]]:
-        """Yield the payers whose lending the plan takes some of; of those in ``only``, if given."""
+        """Yield the payers from which the plan borrows; only those in ``only``, if given."""
         return _planned(self._lent, only)
 
     def planned_caps(self, only: Iterable[CapId] | None = None) -> Iterator[tuple[CapId, Resource]]:
-        """Yield the caps whose width the plan takes some of; only those in ``only``, if given."""
+        """Yield the caps whose concurrency the plan takes; only those in ``only``, if given."""
         return _planned(self._caps, only)
 
     # --- Entries ---
 
     def put(self, entry: Entry) -> None:
-        """Insert ``entry``: what it takes counts as taken from its start to its end."""
+        """Insert ``entry``: what it needs counts as taken from its start to its end."""
         self._put(entry, 1)
         if self.gains is not None:
             self.gains.put(entry)
@@ -241,7 +238,7 @@ class Profile:
             self.era = self._lifted.pop()[1]
 
     def lift(self, entry: Entry) -> None:
-        """Remove ``entry``; a new era lasts until it is inserted again."""
+        """Remove ``entry``, and begin a new era, which lasts until the entry is inserted again."""
         self._put(entry, -1)
         if self.gains is not None:
             self.gains.lift(entry)
@@ -266,7 +263,7 @@ class Profile:
             self._put_beside(entry, sign)
 
     def _is_plain(self, entry: Entry) -> bool:
-        """Return whether ``entry`` takes what its place and its payers say, and nothing else."""
+        """Return whether ``entry`` takes the GPUs of its place and payers, and nothing else."""
         if entry.by_conflict or entry.is_choosy or entry.keeps or self.has_bounds:
             return False
         if Tier.BORROWED in [share.tier for share in entry.shares]:
@@ -275,7 +272,10 @@ class Profile:
         return not (self._has_caps and any(envelopes[each.payer].caps for each in entry.shares))
 
     def _take_plainly(self, entry: Entry, sign: int) -> None:
-        """Take the need of a plain entry, from rooms and payers not read yet when they are read."""
+        """Take what a plain entry needs, or (``sign`` -1) give it back.
+
+        Amounts of rooms and payers that were not read yet are noted, and taken when they are read.
+        """
         start_ms, end_ms = entry.start_ms, entry.end_ms
         pool, flavor = entry.pool, entry.slice.flavor
         for domain, gpus in entry.slice.domains:
@@ -305,7 +305,7 @@ class Profile:
                     more = self.taken(entry, "domain", domain, gpus) - gpus
                     beside.append((room, start_ms, end_ms, more))
                 elif domain in keeps:
-                    # Only leases that run at its start can be in its way.
+                    # These GPUs must be free at the start only.
                     beside.append((room, start_ms, start_ms + 1, keeps[domain]))
         if self._is_shut:
             _take_all(self._beside[entry.run], sign)
@@ -313,10 +313,11 @@ class Profile:
             del self._beside[entry.run]
 
     def shut(self) -> None:
-        """From now on, count also what firm places take beyond their need.
+        """From now on, also count what firm places take beyond their need.
 
-        Firm places are inserted before that, each with its need only; otherwise a node of another
-        size, which makes all of them choosy, would displace some of them.
+        The caller inserts all firm places before this call, so that each only counts with its need.
+        Otherwise a node of another size, which makes all firm places choosy, would move some of
+        them.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -324,9 +325,9 @@ class Profile:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Leave out, within a ``with`` block, what firm places take beyond their need.
+        """Within a ``with`` block, do not count what firm places take beyond their need.
 
-        No search may run meanwhile.
+        The block must not search a start.
         """
         assert self._is_shut, "only a closed interval can be opened"
         self._is_shut = False
@@ -336,9 +337,9 @@ class Profile:
         self.shut()
 
     def _takes(self, entry: Entry, sign: int) -> list[Need]:
-        """Return what ``entry`` takes, or took when it was inserted.
+        """Return what ``entry`` takes when it is inserted, or (``sign`` -1) what it has taken.
 
-        An entry that starts by a conflict takes what others leave: the conflict frees the rest.
+        A start by a conflict takes only what other entries leave: the conflict frees the rest.
         """
         if entry.by_conflict and sign < 0:
             return self._squeezed.pop(entry.run)
@@ -355,7 +356,7 @@ class Profile:
         return needs
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:
-        """Count the GPU-hours of ``shares`` as taken on top of the accounts, or (-1) as free."""
+        """Count the GPU-hours of ``shares`` as taken beside the accounts, or (-1) as free."""
         for share in shares:
             gpu_ms = sign * share.gpus * share.hold_ms
             self.payer_gpu_ms[share.payer] = self.payer_gpu_ms.get(share.payer, 0) + gpu_ms
@@ -367,14 +368,14 @@ class Profile:
     def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
         """Return how much ``entry`` takes of a resource of which it needs ``amount``.
 
-        A choosy entry takes all of its domains: which GPUs it leaves to others is not known.
+        A choosy entry takes its whole domains, because it is not known which GPUs it will leave.
         """
         if kind != "domain" or not entry.is_choosy:
             return amount
         return max(amount, self.gpus_total(IslandKey(entry.pool, entry.slice.flavor, name)))
 
     def needs(self, entry: Entry) -> list[Need]:
-        """Return everything that ``entry`` needs while it runs: room, width of payers, quotas."""
+        """Return everything that ``entry`` needs: rooms, concurrency of payers, and hard quotas."""
         known = self._needs.get(entry.run)
         if known is None or known[0] is not entry:
             known = self._needs[entry.run] = (entry, self._find_needs(entry))
@@ -384,7 +385,7 @@ class Profile:
         is_plain = len(entry.slice.domains) == len(entry.shares) == 1
         if not is_plain or self.has_bounds:
             return [(resource, amount) for _, _, resource, amount in self.named_needs(entry)]
-        # Most are in one domain and have one payer.
+        # Most entries are in one domain and have one payer.
         (domain, gpus), (share,) = entry.slice.domains[0], entry.shares
         account = self.view.envelopes[share.payer]
         if account.caps or share.tier is Tier.BORROWED:
@@ -393,9 +394,10 @@ class Profile:
         return [(room, gpus), (self.payer(share.payer), share.gpus)]
 
     def named_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
-        """Return (kind, name, resource, amount) of everything that ``entry`` needs while it runs.
+        """Return everything that ``entry`` needs, as (kind, name, resource, amount).
 
-        Kinds are domain, envelope, lending, cap, runs and nodes; a quota has its owner's name.
+        The kinds are domain, envelope, lending, cap, runs and nodes. A quota has the name of its
+        owner.
         """
         view, needs = self.view, list[tuple[str, str, Resource, int]]()
         for domain, gpus in entry.slice.domains:
@@ -444,7 +446,7 @@ def _take_all(takings: list[tuple[Resource, int, int, int]], sign: int) -> None:
 
 
 def whole_gpus(island: Island) -> int:
-    """Return the GPUs of the nodes of ``island`` of which no slot is taken."""
+    """Return how many GPUs the free nodes of ``island`` have."""
     return sum(
         size * (island.buckets[size] & nodes).bit_count() for size, nodes in island.sizes.items()
     )

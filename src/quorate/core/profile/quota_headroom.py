@@ -1,4 +1,4 @@
-"""The headroom under hard quotas over time: how many runs and nodes an owner may still have."""
+"""The headroom of hard quotas over time: how many more runs and nodes an owner may have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quorate.model.state.state_view import StateView
 
 
 class QuotaHeadroom:
-    """The headroom of owners in one profile, each computed when it is first read."""
+    """The headroom of owners in one profile. Each is computed when it is first read."""
 
     __slots__ = ("_node_ends", "_nodes", "_returns", "_runs", "_view")
 
@@ -23,7 +23,7 @@ class QuotaHeadroom:
         self._node_ends: dict[str, dict[str, int]] = {}
 
     def runs(self, owner: str) -> Resource:
-        """Return how many more runs may run under ``owner``, which has a limit on them."""
+        """Return how many more runs may run under ``owner``, which has a limit on runs."""
         resource = self._runs.get(owner)
         if resource is None:
             view, limit = self._view, self._view.owners[owner].quota.concurrent_runs_max
@@ -32,14 +32,14 @@ class QuotaHeadroom:
             for name in self._family_leases(owner):
                 run = view.leases[name].fact.run
                 last_ms[run] = max(last_ms.get(run, 0), self._returns.lease_end_ms(name))
-            # A claim counts as no run.
+            # A claim does not count as a run.
             gains = ((end, 1) for run, end in last_ms.items() if not view.runs[run].spec.sensitive)
             free = limit - view.holdings.runs.get(owner, 0)
             resource = self._runs[owner] = Resource(free, curve_of(gains))
         return resource
 
     def nodes(self, owner: str) -> Resource:
-        """Return how many more nodes may be held under ``owner``, which has a limit on them."""
+        """Return how many more nodes may be held under ``owner``, which has a limit on nodes."""
         resource = self._nodes.get(owner)
         if resource is None:
             view, limit = self._view, self._view.owners[owner].quota.nodes_max
@@ -53,7 +53,7 @@ class QuotaHeadroom:
         return resource
 
     def of(self, owner: str) -> list[Resource]:
-        """Return every hard quota that a start of ``owner`` counts for."""
+        """Return the headroom of every hard quota that bounds the starts of ``owner``."""
         view, found = self._view, list[Resource]()
         for name in view.holdings.bounds_of(owner):
             quota = view.owners[name].quota
@@ -66,13 +66,16 @@ class QuotaHeadroom:
     def node_uses(
         self, owner: str, *, without: Collection[str] = ()
     ) -> dict[str, list[tuple[int, int]]]:
-        """Return (expected end, GPUs) of each lease under ``owner`` but ``without``, by node."""
+        """Return the expected end and GPUs of each lease under ``owner``, by node.
+
+        Leases in ``without`` are left out.
+        """
         view, found = self._view, dict[str, list[tuple[int, int]]]()
         for name in self._family_leases(owner):
             if name in without:
                 continue
             lease = view.leases[name]
-            # When a claim's nodes will have been wiped is not known.
+            # It is not known when the nodes of a claim will be wiped.
             is_claim = view.runs[lease.fact.run].spec.sensitive
             end_ms = FOREVER_MS if is_claim else self._returns.lease_end_ms(name)
             for node, mask in lease.fact.slots:
@@ -80,9 +83,10 @@ class QuotaHeadroom:
         return found
 
     def hold_nodes(self, owner: str, nodes: Iterable[str], from_ms: int, until_ms: int) -> None:
-        """Count ``nodes`` on which work of ``owner`` has just begun.
+        """Count ``nodes``, on which work of ``owner`` has just begun, in the quotas of ``owner``.
 
-        Each is counted only from the instant at which other work under the same quota has left it.
+        If other work under the same quota is on a node, the node is counted only from the expected
+        end of that work on.
         """
         holdings, named = self._view.holdings, tuple(nodes)
         for name in holdings.bounds_of(owner):
@@ -90,18 +94,18 @@ class QuotaHeadroom:
                 continue
             resource, ends = self.nodes(name), self._node_ends[name]
             for node in named:
-                # It is not known when a filled spare or a claim gives its nodes back.
+                # It is not known when a filled spare or a claim gives back its nodes.
                 kept_ms = FOREVER_MS if holdings.has(name, node) else from_ms
                 held_ms = ends.get(node, kept_ms)
                 resource.take(max(from_ms, held_ms), until_ms, 1)
                 ends[node] = max(held_ms, until_ms)
 
     def left_on(self, owner: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int]]:
-        """Yield each node that work under ``owner`` leaves by ``until_ms``, and the headroom then.
+        """Yield the nodes whose work under ``owner`` ends before ``until_ms``, and the headroom.
 
-        A start that uses the node from ``from_ms`` until ``until_ms`` counts for the quota of
-        ``owner`` as soon as that work has left it. The headroom is how many nodes the quota allows
-        at all times from then on. Nothing is yielded if the plan takes none of the quota.
+        A run that uses such a node until ``until_ms`` counts in the quota of ``owner`` once this
+        work has ended. The headroom is how many more nodes the quota allows at all times from then
+        until ``until_ms``. Nothing is yielded if the plan takes none of the quota.
         """
         resource = self._nodes.get(owner)
         if resource is not None and resource.steps_ms:
@@ -110,13 +114,13 @@ class QuotaHeadroom:
                     yield node, resource.least(max(from_ms, end_ms), until_ms)
 
     def planned_runs(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the owners whose limit on runs the plan takes some of."""
+        """Yield the owners of whose limit on runs the plan takes a part, and the limits."""
         for owner, runs in self._runs.items():
             if runs.steps_ms:
                 yield owner, runs
 
     def planned_nodes(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the owners whose limit on nodes the plan takes some of."""
+        """Yield the owners of whose limit on nodes the plan takes a part, and the limits."""
         for owner, nodes in self._nodes.items():
             if nodes.steps_ms:
                 yield owner, nodes

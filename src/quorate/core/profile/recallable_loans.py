@@ -1,4 +1,4 @@
-"""Loans that their lender may recall: bundles that borrow on terms of recall."""
+"""Finds the loans that a lender may recall: bundles that borrow from envelopes with a recall."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """A bundle that borrows from envelopes whose owner may have it back at ``due_ms``.
+    """A bundle that borrows from ``payers``, whose owner may recall it for ``due_ms``.
 
-    ``start_ms`` is when the newest of its borrowed leases began, and ``end_ms`` when its run is
-    expected to end by itself. ``barred`` are all envelopes of that owner: handing the bundle to
-    another envelope of the lender would not return it.
+    ``start_ms`` is the start of the newest borrowed lease, and ``end_ms`` is when the run is
+    expected to end by itself. ``barred`` are all envelopes of the lender: if another of these took
+    over the bundle, the lender would get nothing back.
     """
 
     run: str
@@ -32,10 +32,10 @@ class Loan:
 
     @property
     def is_worth_a_recall(self) -> bool:
-        """Whether the recall ends the bundle sooner than it is expected to end by itself.
+        """Whether a recall would end the bundle sooner than its run is expected to end.
 
-        Otherwise the recall would only delay the end: an overdue bundle that is stopped is expected
-        to use all of its grace.
+        If not, a recall could even delay the end, because a bundle that is stopped is expected to
+        use its whole grace.
         """
         return self.due_ms < self.end_ms
 
@@ -43,8 +43,8 @@ class Loan:
 def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> list[Loan]:
     """Return the loans that the owner of ``run`` may recall for it, the newest first.
 
-    Loans that are stopping or were recalled are left out, as they come back anyway; so are loans to
-    runs in rounds, which are given for one round at a time.
+    Loans that are stopping or already recalled are left out, because they come back anyway. Loans
+    to runs in rounds are left out, because they are made for one round at a time.
     """
     if not view.lenders:
         return []
@@ -65,7 +65,7 @@ def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) ->
 
 
 def has_loans(view: StateView, owner: str) -> bool:
-    """Return whether ``owner`` lends GPUs now that it may recall."""
+    """Return whether ``owner`` has lent GPUs that it may recall."""
     if not view.lenders:
         return False
     return any(
@@ -97,7 +97,7 @@ def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
 ) -> Loan:
     payers = tuple(sorted({lease.fact.payer for lease in leases}))
     notices = [view.envelopes[key].spec.lending.recall_notice_ms or 0 for key in payers]
-    # Work that has to stop gets its grace, however short the notice is.
+    # Work that has to stop gets its whole grace, even if the notice is shorter.
     graces = [lease.grace_ms for lease in leases] if has_executor else []
     return Loan(
         run,

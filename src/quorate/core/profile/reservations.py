@@ -1,4 +1,4 @@
-"""Firm reservations, written: made, moved with a cause, closed."""
+"""Writes the events of firm starts: made, moved with a cause, closed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def make_firm(
 ) -> None:
     """Write that the start of ``entry`` is firm from now on.
 
-    ``natural_ms`` is when the run could start without a conflict. With ``by_conflict`` it is later
-    than ``entry.start_ms``.
+    ``natural_ms`` is when the run could start without a conflict. For a start ``by_conflict`` it is
+    later than ``entry.start_ms``.
     """
     number = log.view.runs[entry.run].reservations_ever + 1
     log.write(
@@ -52,7 +52,10 @@ def move_firm(  # noqa: PLR0913 - what, where to, and why
     natural_ms: int | None = None,
     by_conflict: bool = False,
 ) -> None:
-    """Write the new start of a reservation, that of ``entry`` (None: no start), and the cause."""
+    """Write that a reservation moves to the start of ``entry``, with the cause.
+
+    If ``entry`` is None, the reservation has no start from now on.
+    """
     natural_ms = entry.start_ms if natural_ms is None and entry is not None else natural_ms
     log.write(
         ReservationMoved(
@@ -71,17 +74,17 @@ def move_firm(  # noqa: PLR0913 - what, where to, and why
 
 
 def close_firm(log: DecisionLog, name: str, outcome: ReservationOutcome) -> None:
-    """Write that a reservation is over."""
+    """Write that a reservation is closed, with its outcome."""
     log.write(
         ReservationClosed(at_ms=log.now_ms, actor=log.actor, reservation=name, outcome=outcome)
     )
 
 
 def is_cleared(view: StateView, record: ReservationRecord) -> bool:
-    """Return whether a settled conflict has made the room for the planned start.
+    """Return whether a settled conflict has made room for the planned start of ``record``.
 
-    A conflict is called at most the longest grace of its pool ahead of the start that counts on it,
-    so a conflict settled earlier than that was for a former start of the reservation.
+    A conflict is called at most the longest grace of its pool before the start. If a conflict was
+    settled earlier than that, it was for a former start of the reservation.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False
@@ -94,7 +97,7 @@ def is_cleared(view: StateView, record: ReservationRecord) -> bool:
 
 
 def without_hold(view: StateView, name: str) -> State:
-    """Return an overlay of ``view`` in which the holdings of a reservation are free again."""
+    """Return an overlay of ``view`` in which a reservation is closed and holds nothing."""
     trial = view.overlay()
     outcome = ReservationOutcome.CANCELLED
     apply(trial, ReservationClosed(at_ms=view.at_ms, actor="", reservation=name, outcome=outcome))

@@ -1,4 +1,4 @@
-"""Starts in addition to the plan: a run may use the room that the plan leaves."""
+"""Admits a run beside firm places, and makes the refusal of a run whose room is reserved."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from quorate.model.state.state_view import StateView
 def admit_beside(
     view: StateView, run: Run, now_ms: int, *, exempt: str = "", has_executor: bool = False
 ) -> Admitted | Refusal:
-    """Return how ``run`` starts now in addition to every firm place, or why it cannot.
+    """Return how ``run`` starts now beside all firm places, or its refusal.
 
-    ``exempt`` is its own reservation.
+    ``exempt`` is the run's own reservation.
     """
     answer = admit(view, run, now_ms, has_executor=has_executor)
     if isinstance(answer, Refusal) or not view.reservations:
         return answer
-    # It is not known when a claim's nodes will be wiped, so it takes GPUs no firm start needs.
+    # The end of a wipe is not known, so a claim may only take GPUs that no firm start ever needs.
     until_ms = FOREVER_MS if run.sensitive else None
     room = room_left(view, run, now_ms, exempt=exempt, until_ms=until_ms)
     if room is view:
@@ -35,9 +35,10 @@ def admit_beside(
 
 
 def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
-    """Return ``short``, the refusal of ``run`` in addition to the plan, as one for reserved room.
+    """Return the refusal of ``run`` because planned starts reserve its room.
 
-    ``planned`` names the reservations, and the runs with tentative starts, that reserve it.
+    ``short`` is its refusal beside the plan. ``planned`` names the reservations, and the runs with
+    tentative starts, that reserve the room.
     """
     return Refusal(
         code=RefusalCode.RESERVED,
@@ -49,7 +50,7 @@ def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
 
 
 def _promised(view: StateView, run: Run, exempt: str) -> list[str]:
-    """Return the reservations that keep room or money ``run`` could use, in their order."""
+    """Return the reservations that keep room or money that ``run`` could use, in their order."""
     return [
         name
         for name, record in view.reservations.items()

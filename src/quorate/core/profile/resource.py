@@ -1,7 +1,7 @@
-"""A resource over time: its free amount now, the amounts that come back, and the plan's needs.
+"""A resource over time: the amount that is free now, plus what leases give back, less the plan.
 
-Leases only give back, so the amount they leave free never falls; what the plan takes is a short
-list of steps. Both are kept apart: the first is shared by all plans, the second belongs to one.
+The amount that leases leave free never falls over time, because leases only give back. It is shared
+by all profiles. What the plan takes is a short list of steps, and belongs to one profile.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ FOREVER_MS: Final = 1 << 62
 
 
 def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
-    """Return the (instant, amount) of ``gains`` in order and added up, each instant once."""
+    """Return the instants of ``gains`` in order, and the sum of the gains up to each instant."""
     ordered = sorted(gains)
     return [at_ms for at_ms, _ in ordered], list(accumulate(amount for _, amount in ordered))
 
 
 class Resource:
-    """The free amount of one resource over time; negative if a limit was lowered.
+    """The free amount of one resource over time. It is negative if a limit was lowered.
 
-    The amount at an instant is ``free_now``, plus the gains of the curve by then, minus what the
-    plan takes then. ``steps_ms`` are the instants at which the plan takes more or less, ``taken``
-    is how much from each on, and ``free`` the amount free at it.
+    The free amount at an instant is ``free_now``, plus the gains of the curve up to the instant,
+    less what the plan takes at the instant. ``steps_ms`` are the instants at which the plan takes
+    more or less than before. For each of them, ``taken`` has what the plan takes from then on, and
+    ``free`` the free amount.
     """
 
     __slots__ = ("ends_ms", "free", "free_now", "gained", "steps_ms", "taken")
@@ -49,13 +50,13 @@ class Resource:
         return self
 
     def copy(self) -> Resource:
-        """Return a copy: taking from it does not change this one."""
+        """Return a copy. Taking from the copy does not change this resource."""
         made = Resource(self.free_now, (self.ends_ms, self.gained))
         made.steps_ms, made.taken, made.free = self.steps_ms[:], self.taken[:], self.free[:]
         return made
 
     def unplanned(self, at_ms: int) -> int:
-        """Return the amount free at ``at_ms`` if the plan takes nothing."""
+        """Return the amount free at ``at_ms`` if the plan took nothing."""
         ended = bisect_right(self.ends_ms, at_ms)
         return self.free_now + (self.gained[ended - 1] if ended else 0)
 
@@ -74,7 +75,7 @@ class Resource:
         step = bisect_right(steps_ms, from_ms)
         if step:
             free -= self.taken[step - 1]
-        # It only falls where the plan takes something.
+        # The free amount only falls at the steps of the plan.
         if step < len(steps_ms) and steps_ms[step] < until_ms:
             free = min(free, *self.free[step : bisect_left(steps_ms, until_ms, step)])
         return free
@@ -86,7 +87,7 @@ class Resource:
         return max(levels if first else (0, *levels), default=0)
 
     def returned_ms(self, amount: int) -> int | None:
-        """Return when at least ``amount`` has come back; None if that never happens."""
+        """Return the first instant at which ``amount`` has come back; None if it never does."""
         if amount <= 0:
             return 0
         index = bisect_left(self.gained, amount)
@@ -95,7 +96,7 @@ class Resource:
     def earliest(self, amount: int, duration_ms: int, from_ms: int) -> int | None:
         """Return the first instant from ``from_ms`` on with ``amount`` free for ``duration_ms``.
 
-        None if there is none.
+        Return None if there is no such instant.
         """
         steps_ms, taken, free = self.steps_ms, self.taken, self.free
         count, at_ms = len(steps_ms), from_ms
@@ -126,7 +127,7 @@ class Resource:
             at_ms = steps_ms[short]
 
     def take(self, from_ms: int, until_ms: int, amount: int) -> None:
-        """Take ``amount`` (negative: give it back) for a while."""
+        """Take ``amount`` from ``from_ms`` until ``until_ms``; a negative amount gives it back."""
         if from_ms >= until_ms or not amount:
             return
         steps_ms, taken, free = self.steps_ms, self.taken, self.free
@@ -144,7 +145,7 @@ class Resource:
                 del self.steps_ms[step], taken[step], free[step]
 
     def _step(self, at_ms: int) -> int:
-        """Return the number of the step at ``at_ms``, which is made if there is none."""
+        """Return the index of the step at ``at_ms``; insert a step if there is none."""
         steps_ms = self.steps_ms
         step = bisect_left(steps_ms, at_ms)
         if step < len(steps_ms) and steps_ms[step] == at_ms:

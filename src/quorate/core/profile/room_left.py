@@ -1,7 +1,7 @@
-"""The room that the plan leaves: a view without everything that its entries need meanwhile.
+"""The room that the plan leaves for a start: a view without what the plan takes during the run.
 
-A run may use planned room if it ends one grace before the room is needed. A start is tried in the
-remaining room; if that fails, the real state has no room either.
+A run may use planned room if it ends one grace before the room is needed. Admission tries the start
+in the view that is left.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ K = TypeVar("K")
 def room_left(
     view: StateView, run: Run, at_ms: int, *, exempt: str = "", until_ms: int | None = None
 ) -> StateView:
-    """Return ``view`` without what firm reservations need while ``run`` would run from ``at_ms``.
+    """Return ``view`` without what firm starts need while ``run`` would run from ``at_ms`` on.
 
-    The view itself is returned if no reservation needs anything the run could use. ``exempt`` is
+    If firm starts need nothing that the run could use, ``view`` itself is returned. ``exempt`` is
     the run's own reservation.
     """
     if not view.reservations:
@@ -50,9 +50,9 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
 ) -> StateView:
     """Return ``view`` at ``from_ms``, without the resources that the plan takes until ``until_ms``.
 
-    A run that has started in ``view`` since ``profile`` was made must be in the profile. With
-    ``whole_last`` the emptiest nodes are left, and else the fullest. ``payers`` are those that may
-    pay for ``run``: if they are given, other payers are not examined.
+    Runs that have started in ``view`` since ``profile`` was made must be in the profile. The GPUs
+    that are left are on the fullest nodes or, with ``whole_last``, on the emptiest. If ``payers``
+    are given, which may pay for ``run``, other payers are not examined.
     """
     islands = _islands_short(view, profile, run, from_ms, until_ms)
     widths = _widths_short(view, profile, payers, from_ms, until_ms)
@@ -65,7 +65,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
         state.holdings.kept_on = kept_on
     closed = _close_nodes(state, run, kept_on)
     for key, gpus in islands:
-        # What the plan takes may be on the nodes that this run may not use.
+        # The GPUs that the plan takes may be on the nodes that were closed to this run.
         withhold(state, key, max(0, gpus - closed.get(key, 0)), whole_last=whole_last)
     for payer, gpus in widths.payers.items():
         state.envelopes.own(payer).gpus_reserved += gpus
@@ -82,7 +82,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
 
 
 class _Widths(NamedTuple):
-    """How many free GPUs, runs or nodes of each payer, cap and hard quota may not be used."""
+    """How much of the free amount of each payer, cap and hard quota may not be used."""
 
     payers: dict[EnvelopeId, int]
     lenders: dict[EnvelopeId, int]
@@ -98,7 +98,10 @@ def _widths_short(
     from_ms: int,
     until_ms: int,
 ) -> _Widths:
-    """Return how much of the free width of payers, caps and quotas the plan takes meanwhile."""
+    """Return how much of what payers, caps and quotas have free the plan takes until ``until_ms``.
+
+    If ``payers`` are given, only these payers and their caps are examined.
+    """
     envelopes, caps, owners, held = view.envelopes, view.caps, view.owners, view.holdings
 
     def kept(
@@ -142,9 +145,12 @@ def _widths_short(
 def _kept_on(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> dict[tuple[str, str], int]:
-    """Return how many nodes ``run`` may keep for each quota, by (owner, node): ``Holdings``."""
+    """Return how many nodes ``run`` may keep using, by (owner of the quota, node).
+
+    The result is ``Holdings.kept_on`` of the state that is left.
+    """
     if view.pools[run.pool].whole_nodes:
-        return {}  # No node is shared.
+        return {}  # Runs share no nodes.
     return {
         (owner, node): left
         for owner in view.holdings.bounds_of(run.owner)
@@ -156,9 +162,9 @@ def _kept_on(
 def _close_nodes(
     state: State, run: Run, kept_on: Mapping[tuple[str, str], int]
 ) -> dict[IslandKey, int]:
-    """Withhold the nodes that ``run`` may not keep; return how many free GPUs they have.
+    """Withhold the nodes that ``run`` may not keep using; return their free GPUs, by island.
 
-    These are by island, of the pool and the flavors of ``run``.
+    Only nodes in the pool and of the flavors of ``run`` are withheld.
     """
     closed: dict[IslandKey, int] = {}
     for node in dict.fromkeys(node for (_, node), left in kept_on.items() if left < 1):
@@ -173,9 +179,9 @@ def _close_nodes(
 
 
 def _hold_hours(state: State, profile: Profile, payers: Collection[EnvelopeId] | None) -> None:
-    """Hold the GPU-hours that entries of the plan take, as far as they are not held yet.
+    """Hold the GPU-hours that entries of the plan take and that are not held yet.
 
-    Only those of ``payers`` and their caps, if these are given.
+    If ``payers`` are given, only the GPU-hours of these payers and their caps are held.
     """
     planned_view = profile.view
     over = None if payers is None else _caps_over(planned_view, payers)
@@ -194,29 +200,29 @@ def _hold_hours(state: State, profile: Profile, payers: Collection[EnvelopeId] |
 
 
 def _of(amounts: Mapping[K, int], only: Collection[K] | None) -> Iterable[tuple[K, int]]:
-    """Return ``amounts``, those of ``only`` if these are given."""
+    """Return the items of ``amounts``; only those in ``only``, if given."""
     if only is None:
         return amounts.items()
     return [(key, amounts[key]) for key in only if key in amounts]
 
 
 def _caps_over(view: StateView, payers: Collection[EnvelopeId]) -> set[CapId]:
-    """Return the caps under which ``payers`` are."""
+    """Return the caps over ``payers``."""
     return {cap for key in payers for cap in view.envelopes[key].caps}
 
 
 def _short(room: int, least: int) -> int:
-    """Return how much of ``room`` must stay unused if only ``least`` is free all the time."""
+    """Return how much of ``room`` must stay unused if ``least`` is the least amount free."""
     return max(0, room - max(0, least))
 
 
 def _islands_short(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> list[tuple[IslandKey, int]]:
-    """Return the domains of which the plan takes GPUs meanwhile that are free now, and how many."""
+    """Return the islands whose free GPUs the plan takes until ``until_ms``, and how many."""
     short, whole = [], view.pools[run.pool].whole_nodes
     for flavor in dict.fromkeys(run.flavors):
-        # In a full fleet few domains have anything free.
+        # Only domains with free GPUs are examined; in a full fleet these are few.
         for free, key in view.domains(run.pool, flavor).most_free(1):
             room = profile.planned_room(key)
             if room is not None:
@@ -228,10 +234,9 @@ def _islands_short(
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
-    """Return ``view`` in which, of one flavor, only GPUs of ``wanted`` are free.
+    """Return ``view`` in which, of one flavor, only GPUs of the slice ``wanted`` are free.
 
-    The slice itself stays free as far as it is, so a start that was planned there is found there
-    again.
+    Free GPUs of the slice stay free, so that a start that was planned there is found again.
     """
     state, asked = view.overlay(), dict(wanted.domains)
     for free, key in list(state.domains(pool, wanted.flavor).most_free(1)):
@@ -250,10 +255,10 @@ def only_domains(view: StateView, pool: str, flavor: str, domains: Collection[st
 
 
 def withhold(state: State, key: IslandKey, gpus: int, *, whole_last: bool = False) -> None:
-    """Take ``gpus`` free slots of an island out of ``state``, the emptiest nodes first.
+    """Withhold ``gpus`` free slots of an island in ``state``, from the emptiest nodes first.
 
-    With ``whole_last`` the fullest first, so that whole nodes stay whole as long as that is
-    possible.
+    With ``whole_last``, slots of the fullest nodes are withheld first, so that whole nodes stay
+    free as long as possible.
     """
     island = state.island(key)
     slots: list[tuple[str, int]] = []
@@ -279,7 +284,7 @@ def withhold(state: State, key: IslandKey, gpus: int, *, whole_last: bool = Fals
 def unplanned(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> StateView:
-    """Return ``view`` with nothing free in the domains of entries planned in that time."""
+    """Return ``view`` without free GPUs in domains that the plan uses in the time span."""
     state = view.overlay()
     for key, room in sorted(profile.planned_rooms(), key=lambda each: each[0]):
         if key.pool == run.pool and key.flavor in run.flavors:
@@ -292,11 +297,12 @@ def unplanned(
 def release(
     state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
 ) -> None:
-    """Free the slots of ``leases``, their width, and what quotas count for them.
+    """Free the slots of ``leases`` in ``state``, their concurrency, and what quotas count for them.
 
-    They are leases of ``known``, of which ``state`` is an overlay. ``has_ended`` returns whether a
-    lease has ended by then; a run counts until all its leases have. GPU-hours that are held for
-    ``leases`` stay held, as they may be used up by then. Slots that go back to a spare stay taken.
+    ``leases`` are leases of ``known``, of which ``state`` is an overlay. ``has_ended`` returns
+    whether a lease has ended at the instant of ``state``; a run counts until all its leases have
+    ended. GPU-hours that are held for ``leases`` stay held, because they may be used up by then.
+    Slots that go back to a spare stay taken.
     """
     kept: dict[str, int] = {}
     for pledge in known.pledges.values():
@@ -325,7 +331,7 @@ def release(
 
 
 def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId, int]) -> None:
-    """Give their width, and its ``lent`` part, back to payers."""
+    """Give back the GPUs that payers pay for (``paid``), and those of them that were ``lent``."""
     for payer, gpus in paid.items():
         account = state.envelopes.own(payer)
         account.gpus_active -= gpus
@@ -337,7 +343,7 @@ def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId
 def _count_out(
     state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
 ) -> None:
-    """Release what hard quotas count; a run counts until the last of its leases has ended."""
+    """Release what hard quotas count for ``leases``; a run counts until all its leases end."""
     if not known.holdings.has_bounds:
         return
     gone: dict[str, None] = {}
