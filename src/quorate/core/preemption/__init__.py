@@ -1,6 +1,7 @@
-"""Preemption: structural cuts, then a lottery; never priorities. Start at ``conflicts.py``.
+"""Preemption: ends running work by structural cuts, then by a lottery. There are no priorities.
 
-``goals`` defines when a conflict has made enough room, ``candidates`` the work that may end,
-``resolver`` finds the smallest change, ``lottery`` draws, ``disruption_account`` limits how much
-work of others an owner's conflicts may end.
+Start reading at ``conflicts.py``. ``goals`` defines when a conflict has made enough room.
+``cut_order`` lists the work that may end, in its order. ``resolver`` finds the smallest set of cuts
+and draws, and ``lottery`` draws. ``disruption_account`` limits how much work the conflicts of an
+owner may end.
 """

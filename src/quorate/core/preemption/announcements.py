@@ -1,11 +1,11 @@
-"""Announcements: planned conflicts, announced to the owners whose runs may be drawn.
+"""Announces planned conflicts to the owners whose runs may be drawn.
 
-Compares the last announcements, which are in the state, with the present plan, and writes the
-difference. Every owner whose run has a token gets an announcement when a conflict is planned or its
-instant or scope changes; one owner gets one when the odds of one of its runs have changed by ten
-points, or one more of its runs has a token. The odds are checked in the first decision of each
-minute, counted over a fixed number of dummy draws, so the same state gives the same odds.
-docs/adr/0031-disruption-accounts-and-notices.md.
+The last announcements, which are in the state, are compared with the present plan, and the
+differences are written. When a conflict is planned, or its instant or scope changes, it is
+announced to every owner whose runs have a token. It is announced again to an owner when another of
+its runs gets a token, or when the odds of one of its runs change by ten points. The odds are
+checked in the first decision of each minute. They are counted over a fixed number of dummy draws,
+so the same state gives the same odds. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quorate.model.state.state_view import StateView
 DRAWS: Final = 32
 """The number of dummy draws over which odds are counted."""
 NEWS_PPM: Final = PPM // 10
-"""By how much the odds of a run must change to be announced to its owner again."""
+"""If the odds of a run change by this much, they are announced to its owner again."""
 LOOKED_AT_MAX: Final = 4
 """How many planned conflicts, the soonest first, are checked in one decision."""
 _CHANGES_NO_ODDS: Final = (
@@ -52,13 +52,13 @@ _CHANGES_NO_ODDS: Final = (
     ConflictAnnounced,
     ConflictWithdrawn,
 )
-"""Events that change neither which conflicts are planned nor which runs they may hit."""
+"""Events that change neither the planned conflicts nor the runs that these may end."""
 
 
 def announce_conflicts(log: DecisionLog) -> None:
-    """Write which planned conflicts are new, have changed, or are called off."""
+    """Write announcements of planned conflicts that are new, have changed, or are called off."""
     if not log.any_reservation and not log.before.announced:
-        return  # No conflict is planned, and none has to be called off.
+        return  # No conflict is planned, and no announced conflict has to be called off.
     if not any(map(_matters, log.events)):
         return
     view = log.view
@@ -85,7 +85,7 @@ def announce_conflicts(log: DecisionLog) -> None:
 
 
 def _is_announced(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
-    """Return whether the conflict of ``record`` was announced for the instant it is due now."""
+    """Return whether the conflict of ``record`` was announced for its present instant."""
     known = view.announced.get(record.made.reservation)
     return known is not None and known.due_ms == max(record.planned_start_ms or 0, now_ms)
 
@@ -95,7 +95,7 @@ def _matters(event: Event) -> bool:
 
 
 def _planned(view: StateView) -> dict[str, ReservationRecord]:
-    """Return the reservations that count on a conflict that is neither declared nor settled."""
+    """Return the reservations whose conflict is planned, but neither declared nor settled."""
     declared = {view.conflicts[name].declared.reservation for name in view.open_conflicts}
     return {
         name: record
@@ -108,7 +108,7 @@ def _planned(view: StateView) -> dict[str, ReservationRecord]:
 
 
 def _announce(log: DecisionLog, record: ReservationRecord) -> None:
-    """Write the changes of the conflict that ``record`` counts on, if there are any."""
+    """Write an announcement of the conflict planned for ``record``, if there is any change."""
     view, name = log.view, record.made.reservation
     assert record.planned_start_ms is not None, record
     due_ms = max(record.planned_start_ms, log.now_ms)
@@ -139,9 +139,9 @@ def _runs_to_announce(
     due_ms: int,
     scope: Scope,
 ) -> tuple[RunOdds, ...]:
-    """Return the runs to announce to their owners, with their odds.
+    """Return the runs whose odds are announced to their owners, with the odds.
 
-    The odds are 0 for a run that has lost its token. If the odds of one run have changed, all runs
+    The odds of a run that has lost its token are 0. If the odds of one run have changed, all runs
     of its owner are announced.
     """
     before = {} if known is None else known.runs

@@ -1,7 +1,7 @@
-"""The chains of the lottery: the next one is committed, and sealed, before the present one ends.
+"""Commits the lottery's next chain, and records sealed secrets, before the present chain ends.
 
-No party that knows which runs a chain will draw may choose that chain. So the next chain is fixed
-while the present one still has links, and is used once those are used up (docs/adr/0052).
+A party that knows which runs a chain will draw must not choose the chain. So the next chain is
+committed while the present chain still has links, and is used after them (docs/adr/0052).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.state.records import Lottery
 
 RENEW_LINKS: Final = 1_000
-"""The next chain is due when this many links are left: more lotteries than in a busy month."""
+"""The next chain is committed when this many links are left, which last over a busy month."""
 
 
 def renewal_due(lottery: Lottery) -> bool:
-    """Return whether the chain after the present one should be committed now."""
+    """Return whether the next chain has to be committed now."""
     return lottery.next_chain is None and 0 < lottery.links_left <= RENEW_LINKS
 
 
 def seal_chain(log: DecisionLog, command: SealLottery) -> Decision:
-    """Write the sealed secret of the present chain, or the next chain with its sealed secret."""
+    """Record the sealed secret of the present chain, or the next chain with its sealed secret."""
     refusal = _refusal(log.view.lottery, command)
     if refusal is not None:
         return Decision(refusals=(refusal,))
@@ -42,7 +42,7 @@ def seal_chain(log: DecisionLog, command: SealLottery) -> Decision:
 
 
 def _refusal(lottery: Lottery, command: SealLottery) -> Refusal | None:
-    """Return a refusal if ``command`` may not be carried out; else None."""
+    """Return a refusal if ``command`` must not be carried out, else None."""
     why = _fault(lottery, command)
     return Refusal(code=RefusalCode.CONFLICT, subject=why, remedy="") if why else None
 

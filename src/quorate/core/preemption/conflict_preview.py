@@ -1,7 +1,7 @@
-"""Contests: what a conflict would cut, which runs would enter its lottery, and with which odds.
+"""Previews conflicts: what a conflict would cut, and which runs would enter with which odds.
 
-Only dummy seeds are drawn here, which no conflict can have: a forecast does not reveal which runs
-the real draw will end. The results of settled conflicts are read from their events.
+A preview only uses dummy seeds, which no conflict can have. So it does not reveal which runs the
+real draw will end. This module also reads the results of settled conflicts from their events.
 """
 
 from __future__ import annotations
@@ -36,12 +36,16 @@ from quorate.model.refusal import Refusal
 from quorate.model.state.state_view import StateView
 
 _FIRST_DRAWS: Final = 64
-"""How many draws are taken before the first check whether they are enough."""
+"""How many draws are computed before the first check whether they are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrant:
-    """A token: how likely it is to be drawn first, and in how many dummy draws it is a victim."""
+    """A run with a token.
+
+    ``odds`` is the probability that the run is drawn first, ``owner_odds`` that its owner is drawn
+    first, and ``cut`` the number of dummy draws in which the run is a victim.
+    """
 
     owner: str
     run: str
@@ -53,13 +57,13 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """A conflict that has not been settled, and its outcome if settled at ``at_ms``.
+    """The preview of a conflict that is settled at ``at_ms``.
 
-    ``short`` is how much of ``deficit`` is missing after the structural ``cuts``; tokens up to
-    ``size_max`` GPUs enter for that. ``draws`` is the number of dummy draws over which
-    ``Entrant.cut`` was counted, and ``sample`` the first of them. ``sure`` are the runs of ``cuts``
-    that stay cut in every dummy draw: a draw may make a cut needless. ``lost_gpu_ms`` is the work
-    that the sample would cost.
+    ``deficit`` GPUs are missing, and ``short`` of them are still missing after the structural
+    ``cuts``. Then tokens of up to ``size_max`` GPUs enter the lottery. ``draws`` is the number of
+    dummy draws over which ``Entrant.cut`` was counted, and ``sample`` is the first of these draws.
+    ``sure`` are the runs of ``cuts`` that are cut in all dummy draws, because a draw may make a cut
+    unnecessary. ``lost_gpu_ms`` is the work that the sample would cost.
     """
 
     conflict: str
@@ -84,9 +88,9 @@ def foresee(
     has_executor: bool = False,
     draws: int = DUMMY_DRAWS,
 ) -> Contest | Refusal | None:
-    """Return how a conflict over ``question`` would go at ``at_ms``; None if nothing is short.
+    """Return the preview of the conflict ``question`` at ``at_ms``; None if no GPUs are missing.
 
-    A refusal if ending everything that may be ended then is not enough.
+    Return a refusal if ending all work that may be ended at that instant is not enough.
     """
     resolver = question.resolver(view, at_ms, has_executor=has_executor)
     if resolver is None or not resolver.deficit:
@@ -109,10 +113,10 @@ def foresee_declared(
     has_executor: bool = False,
     draws: int = DUMMY_DRAWS,
 ) -> Contest | Refusal | None:
-    """Return how an open conflict would go: its entrants are fixed, its cuts are not.
+    """Return the preview of an open conflict, whose entrants are fixed but whose cuts are not.
 
-    If the entrants are not enough, or an owner has ended a run that had entered and started others,
-    return how the conflict would go when it is declared again.
+    If its entrants are not enough, or an owner has ended an entrant and started other runs, return
+    the preview of the conflict that is declared in its place.
     """
     question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
     resolver = question.resolver(view, at_ms, has_executor=has_executor)
@@ -138,14 +142,14 @@ def foresee_declared(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The goal of the draw, the tokens, and the runs that each owner entered."""
+    """The resolver, the tokens, and the runs that entered the lottery, by owner."""
 
     resolver: Resolver
     tokens: Sequence[Candidate]
     held: Mapping[str, Sequence[str]]
 
     def draw(self, seed: bytes) -> Drawn:
-        """Return the runs that ``seed`` ends, with no more draws than needed."""
+        """Return the runs that ``seed`` ends, computing few more draws than needed."""
         source, sequence = draw(seed, self.held), list[tuple[str, str]]()
         while True:
             more = list(islice(source, max(_FIRST_DRAWS, len(sequence))))
@@ -193,7 +197,7 @@ def _contest(  # noqa: PLR0913 - the parts of one answer
 def _entrants(
     entry: _Entry, draws: int, cut: frozenset[str]
 ) -> tuple[tuple[Entrant, ...], frozenset[str]]:
-    """Return the tokens by owner and run, with their odds; and the runs cut in every draw."""
+    """Return the entrants, sorted by owner and run; and the runs that are cut in every draw."""
     gpus = {token.run: token.gpus for token in entry.tokens}
     owners, odds = first_draw_odds(entry.held), run_odds(entry.held)
     always = set(cut)
@@ -224,11 +228,11 @@ def _entrants(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordeal:
-    """The result of a settled conflict for one run that entered it or was cut by it.
+    """The result of a settled conflict for one run that entered the conflict or was cut by it.
 
-    ``steps`` are how it was cut, with the GPUs that ended; none if it goes on. ``odds`` is how
-    likely it was to be drawn first, None if it had no token; ``entrants`` are all runs that had
-    one.
+    ``steps`` has the steps of the cuts of the run, each with its GPUs; it is empty if the run was
+    not cut. ``odds`` is the probability with which the run was drawn first, None if it had no
+    token. ``entrants`` is the number of runs that had a token.
     """
 
     declared: ConflictDeclared

@@ -1,4 +1,4 @@
-"""The subject of a conflict, and the resolver for it in a state."""
+"""The cause, scope and goal of a conflict, and the resolver of the conflict in a state."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The goal of a conflict: room for ``reservation``, ``gpus`` in ``scope``, or a limit kept.
+    """A conflict: its cause, its scope, and its goal.
 
-    ``since_ms`` is when the question first arose: owners of runs that began later could know of it.
+    The goal is room for ``reservation``, ``gpus`` free GPUs in ``scope``, or use within a limit.
+    ``since_ms`` is when the conflict was first declared: owners of runs that started later could
+    know of it.
     """
 
     cause: ConflictCause
@@ -41,9 +43,9 @@ class Question:
         has_executor: bool = False,
         burst: Burst | None = None,
     ) -> Resolver | None:
-        """Return the resolver of the question in ``view``; None if the question is obsolete.
+        """Return the resolver of the conflict in ``view``; None if its goal no longer exists.
 
-        Without ``burst``, a run is burst if its owner is beyond a share that a quota states.
+        Without ``burst``, ``soft_quota.is_burst`` decides whether a run is burst.
         """
         burst = burst or bursting(view)
         scope = self.scope
@@ -82,16 +84,17 @@ class Question:
         )
 
     def enters(self, view: StateView, at_ms: int) -> Callable[[RunRecord], bool]:
-        """Return which runs may be drawn at ``at_ms``: those that have run long enough.
+        """Return a function that says whether a run may be drawn at ``at_ms``.
 
-        Runs that started after the reservation was made, or after the question first arose, may be
-        drawn at once: their owners could know of it.
+        A run may be drawn after its pool's minimum runtime. A run that started after the
+        reservation was made, or after the conflict was first declared, may be drawn at once,
+        because its owner could know of the conflict.
         """
         warned = []
         if self.reservation:
             warned.append(view.reservations[self.reservation].made.at_ms)
         if self.since_ms is not None:
-            # A run that started within the same millisecond may have started because of it.
+            # A run that started in the same millisecond may have started because of the conflict.
             warned.append(self.since_ms - 1)
         return matured(view, at_ms, min(warned, default=None))
 
@@ -104,9 +107,10 @@ def _resolver(
 
 
 def matured(view: StateView, at_ms: int, made_ms: int | None) -> Callable[[RunRecord], bool]:
-    """Return which runs have run for their pool's minimum by ``at_ms``, or began after ``made_ms``.
+    """Return a function that says whether a run is old enough at ``at_ms`` to be drawn.
 
-    A run's age is its running time: hand-over, swap and growth do not change it.
+    A run is old enough if it has run for its pool's minimum runtime, or started after ``made_ms``.
+    Hand-over, swap and growth do not restart its age.
     """
 
     def enters(record: RunRecord) -> bool:
@@ -119,13 +123,13 @@ def matured(view: StateView, at_ms: int, made_ms: int | None) -> Callable[[RunRe
 
 
 def question_of(declared: ConflictDeclared) -> Question:
-    """Return the question that ``declared`` is about."""
+    """Return the conflict of the event ``declared``."""
     gpus = declared.deficit if declared.cause is ConflictCause.BY_HAND else 0
     return Question(declared.cause, declared.scope, declared.reservation, gpus)
 
 
 def for_reservation(view: StateView, reservation: str) -> Question:
-    """Return the scope of a conflict that makes room for ``reservation`` in its planned place."""
+    """Return the conflict that makes room for ``reservation`` in its planned place."""
     record = view.reservations[reservation]
     pool = view.runs[record.made.run].spec.pool
     domains = tuple(sorted(domain for domain, _ in record.slice.domains))
@@ -134,9 +138,10 @@ def for_reservation(view: StateView, reservation: str) -> Question:
 
 
 def for_limit(view: StateView, limit: Limit) -> Question:
-    """Return the question of bringing use back within ``limit``.
+    """Return the conflict that brings use back within ``limit``.
 
-    Its pool is that of the runs under the limit if they are in one pool; else the default pool.
+    Its pool is the pool of the runs under the limit, or the default pool if these runs are in
+    several pools or there are none.
     """
     survey = survey_limit(view, limit)
     pools = {view.runs[run].spec.pool for run in survey.runs}
@@ -147,7 +152,7 @@ def for_limit(view: StateView, limit: Limit) -> Question:
 
 
 def by_hand(view: StateView, command: Resolve) -> Question:
-    """Return the question of ``command``; the cap that it names, if any, must exist."""
+    """Return the conflict that ``command`` asks for. If the command names a cap, it must exist."""
     if not command.cap:
         scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
     else:
@@ -157,7 +162,7 @@ def by_hand(view: StateView, command: Resolve) -> Question:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A conflict that can be resolved: the resolver with its cuts, and the lottery's entrants."""
+    """A conflict that has enough cuts and tokens: its resolver and the lottery's entrants."""
 
     resolver: Resolver
     tokens: tuple[Candidate, ...]
@@ -165,7 +170,7 @@ class Prepared:
     owners: Mapping[str, str]
 
     def draw(self, seed: bytes) -> Drawn | None:
-        """Return the runs that ``seed`` ends; None if no draw is needed."""
+        """Return the result of the draws of ``seed``; None if no draw is needed."""
         if not self.resolver.short:
             return None
         held: dict[str, list[str]] = {}
@@ -175,7 +180,10 @@ class Prepared:
 
 
 def prepare(view: StateView, question: Question, resolver: Resolver, at_ms: int) -> Prepared | int:
-    """Return the conflict with its entrants at ``at_ms``, or how many GPUs no end can free."""
+    """Return the conflict with its entrants at ``at_ms``.
+
+    If all cuts and draws together are not enough, return how many GPUs are still missing.
+    """
     if not resolver.short:
         return Prepared(resolver, (), 0, {})
     tokens = resolver.tokens(question.enters(view, at_ms))

@@ -1,8 +1,8 @@
-"""Conflicts: declared before any work ends, and settled when they are due.
+"""Declares conflicts before any work ends, and settles them when they are due.
 
-A declaration fixes which runs enter the lottery and which link of the committed chain will be
-revealed. The cuts are computed from the state when the conflict is due; nothing is cut unless all
-cuts together are enough. docs/adr/0013-resolver.md.
+The declaration fixes the runs that enter the lottery, and the link of the committed chain that will
+be revealed. The cuts are computed when the conflict is due, from the state at that time. Nothing is
+cut unless all cuts and draws together make enough room. docs/adr/0013-resolver.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 CHECKPOINT_MS: Final = HOUR_MS
-"""The longest time that work is expected to go without a checkpoint."""
+"""The longest time that work is expected to run without a checkpoint."""
 _REASONS: Final = {
     CutStep.BACKFILL: EndReason.OVERSTAYED,
     CutStep.SPARE: EndReason.DROP_SPARE,
@@ -65,10 +65,11 @@ def declare_conflict(
     attempt: int | None = None,
     burst: Burst | None = None,
 ) -> ConflictDeclared | Refusal | None:
-    """Write that room will be made at ``due_ms``, or return a refusal; None if nothing is short.
+    """Declare the conflict ``question``, due at ``due_ms``; return the declaration or a refusal.
 
-    Without ``due_ms``, the conflict is due now or, for a limit, when enough of the runs under it
-    may be drawn. An open conflict over the same question is returned unchanged.
+    Return None if no GPUs are missing. If the same conflict is already open, its declaration is
+    returned. Without ``due_ms``, the conflict is due now or, for a limit, when enough of the runs
+    under the limit may be drawn.
     """
     view, now_ms = log.view, log.now_ms
     for name in view.open_conflicts:
@@ -94,7 +95,11 @@ def declare_conflict(
 
 
 def _asks_the_same(one: Question, other: Question) -> bool:
-    """Return whether two questions are the same, even if a reservation or limit has moved."""
+    """Return whether two conflicts have the same goal.
+
+    Conflicts for one reservation, or for one limit, have the same goal even if the reservation has
+    moved or the limit has changed.
+    """
     if one.cause is not other.cause or one.reservation or one.scope.limit:
         return (one.cause, one.reservation, one.scope.limit) == (
             other.cause,
@@ -105,12 +110,12 @@ def _asks_the_same(one: Question, other: Question) -> bool:
 
 
 def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
-    """Return when a conflict is due: now, or for a limit when enough runs have run long enough.
+    """Return when a conflict is due: now or, for a limit, when enough runs may be drawn.
 
-    The owner who lowers a limit does not know which runs have just started under it. A conflict
-    with a lottery is due one notice from now at the soonest, unless it is declared again, so that
-    owners know of it before. Found by bisection: once enough runs have run long enough, that stays
-    so.
+    A run under the limit may be drawn only after its pool's minimum runtime, because the owner that
+    lowers a limit does not know which runs have just started. A conflict for a limit that needs a
+    lottery is due one notice from now at the soonest, so that owners are warned, unless it is
+    declared again. The instant is found by bisection.
     """
     if question.cause is not ConflictCause.TIGHTENED:
         return now_ms
@@ -159,7 +164,10 @@ def _declared(
 
 
 def not_resolvable(question: Question, deficit: int, short: int) -> Refusal:
-    """Return the refusal: everything together leaves ``short`` of ``deficit`` GPUs missing."""
+    """Return the refusal of a conflict whose cuts and draws together leave GPUs missing.
+
+    ``short`` of ``deficit`` GPUs would still be missing.
+    """
     return Refusal(
         code=RefusalCode.NOT_RESOLVABLE,
         subject=question_words(question),
@@ -179,7 +187,7 @@ def _no_chain(question: Question, resolver: Resolver) -> Refusal:
 
 
 def question_words(question: Question) -> str:
-    """Return the subject of a conflict, as text for messages."""
+    """Return the limit, the reservation or the scope of a conflict, as a text."""
     if question.scope.limit:
         return question.scope.limit
     where = ", ".join(question.scope.domains) or f"pool {question.scope.pool}"
@@ -188,7 +196,7 @@ def question_words(question: Question) -> str:
 
 
 def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
-    """Declare a conflict one notice ahead, or return why not."""
+    """Declare a conflict by hand, one notice ahead; return a refusal if it cannot be declared."""
     view = log.view
     refusal = _refused_scope(view, command)
     if refusal is not None:
@@ -215,7 +223,7 @@ def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
 
 
 def _refused_scope(view: StateView, command: Resolve) -> Refusal | None:
-    """Return a refusal if some part of the scope does not exist; else None."""
+    """Return a refusal if a part of the scope does not exist, else None."""
     if command.cap and command.cap not in view.caps:
         return _unknown(f"there is no cap {command.cap!r}", "list them: quorate get caps")
     if command.pool not in view.pools:
@@ -244,7 +252,8 @@ def _unknown(subject: str, remedy: str) -> Refusal:
 class _Outcome:
     """The result of a conflict, before it is written.
 
-    ``is_open`` says that nothing was drawn, and that the runs that may be drawn now would suffice.
+    ``is_open`` says that nothing was drawn, and that the conflict has to be declared again with the
+    runs that may be drawn now.
     """
 
     outcome: ConflictOutcome
@@ -260,10 +269,10 @@ def settle_conflict(
 ) -> Refusal | None:
     """Write the result of a conflict that is due, and its stops; or return a refusal.
 
-    It is declared again, with the runs that have started in its scope since then, if the remaining
-    entrants are not enough, if an entrant has ended and other runs of its owner have started, or if
-    another lottery has used its link. A reservation calls its conflict again when it is next
-    examined.
+    The conflict is declared again, with the runs that may be drawn now, in three cases: the
+    remaining entrants are not enough, an owner has ended an entrant and started other runs, or
+    another lottery has used the conflict's link. But if the entrants of a conflict for a
+    reservation are not enough, the conflict is called again when the reservation is next examined.
     """
     refusal = _refused(log, command)
     if refusal is not None:
@@ -279,7 +288,7 @@ def settle_conflict(
 
 
 def _refused(log: DecisionLog, command: Draw) -> Refusal | None:
-    """Return a refusal if the conflict cannot be settled by ``command`` now; else None."""
+    """Return a refusal if ``command`` cannot settle its conflict now, else None."""
     record = log.view.conflicts.get(command.conflict)
     name = f"conflict {command.conflict!r}"
     if record is None:
@@ -315,7 +324,7 @@ def _conflict(subject: str, remedy: str = "") -> Refusal:
 def _outcome(
     log: DecisionLog, declared: ConflictDeclared, command: Draw, burst: Burst | None
 ) -> _Outcome:
-    """Return the result of ``declared`` in the present state."""
+    """Return the result of the conflict ``declared`` in the present state."""
     view = log.view
     question = question_of(declared)
     resolver = question.resolver(view, log.now_ms, has_executor=log.has_executor, burst=burst)
@@ -344,7 +353,7 @@ def _outcome(
 
 
 def entered(declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
-    """Return the remaining tokens of ``declared``; a restarted run is not an entrant."""
+    """Return the remaining tokens of ``declared``. A run that was restarted has lost its token."""
     names = {token.run for token in declared.tokens}
     return resolver.tokens(
         lambda record: record.spec.name in names and (record.since_ms or 0) <= declared.at_ms
@@ -354,10 +363,10 @@ def entered(declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
 def has_dodger(
     view: StateView, declared: ConflictDeclared, resolver: Resolver, left: Sequence[Candidate]
 ) -> bool:
-    """Return whether an owner has ended an entered run, and has started others since.
+    """Return whether an owner has ended an entrant and has started other runs in scope.
 
-    ``left`` are the remaining tokens. Otherwise an owner could avoid the draw by ending a run that
-    has entered and starting it under another name.
+    Such an owner could otherwise avoid the draw, by starting its work under another name. ``left``
+    are the remaining tokens.
     """
     still = {token.run for token in left}
     owners = {token.owner for token in declared.tokens if token.run not in still}
@@ -374,7 +383,10 @@ def has_dodger(
 
 
 def asked_again(view: StateView, declared: ConflictDeclared) -> Question:
-    """Return the question of ``declared``, for a new declaration."""
+    """Return the conflict of ``declared``, to declare it again.
+
+    Its ``since_ms`` is the instant of its first declaration.
+    """
     question, first = question_of(declared), declared
     earlier = [] if declared.attempt == 1 else [known.declared for known in view.conflicts.values()]
     for before in sorted(earlier, key=lambda each: (each.at_ms, each.attempt), reverse=True):
@@ -384,7 +396,7 @@ def asked_again(view: StateView, declared: ConflictDeclared) -> Question:
 
 
 def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> None:
-    """Write the outcome, and then the stops."""
+    """Write the outcome of a conflict, and then its stops."""
     view = log.view
     draws = () if found.drawn is None else found.drawn.draws
     spared = frozenset[str]() if found.drawn is None else found.drawn.spared
@@ -414,10 +426,10 @@ def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> Non
 
 
 def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
-    """Return the estimated work that ending ``cut`` loses: nothing for a spare.
+    """Return the estimated work that is lost when ``cut`` ends; 0 for a spare.
 
-    That is its work since it started, at most the minimum runtime of its pool or an hour, whichever
-    is longer: a run that lasts longer is expected to checkpoint.
+    It is the work since the run's start, limited to the pool's minimum runtime or to an hour,
+    whichever is longer, because runs are expected to checkpoint at least that often.
     """
     if cut.step is CutStep.SPARE:
         return 0
@@ -428,9 +440,9 @@ def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
 
 
 def _declare_anew(log: DecisionLog, declared: ConflictDeclared, burst: Burst | None) -> None:
-    """Declare an unsettled conflict again, with the runs that may be drawn now.
+    """Declare a conflict again, with the runs that may be drawn now.
 
-    If that does not help, the conflict stays as it is; it is examined again at the next change.
+    A refusal is ignored: the result that was just written stands.
     """
     question = asked_again(log.view, declared)
     declare_conflict(log, question, attempt=declared.attempt + 1, burst=burst)

@@ -1,9 +1,14 @@
-"""Cuts: the work that could be ended to make room, and in which order.
+"""Lists the work that a conflict could end to make room, in the order of cuts.
 
-1 overstaying backfill; 2 spares; 3 steps of malleable runs, the highest first; 4 bundles that are
-burst; 5 the lottery. Within a step the newest start comes first, then the later submission, never a
-name. A run's minimum ends only with the whole run, and so is in step 1, 4 or 5 only: no run is ever
-cut below its minimum.
+1. Backfill that overstays.
+2. Spares.
+3. Steps of malleable runs, the highest first.
+4. Runs without which their owner still has its target share (burst).
+5. Runs drawn in the lottery.
+
+Within a step, the run that started last is cut first; of two that started together, the one
+submitted later. Names never decide. The minimum of a run ends only with the whole run, in step 1, 4
+or 5, so no run is ever cut below its minimum.
 """
 
 from __future__ import annotations
@@ -22,19 +27,19 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 Burst = Callable[[StateView, RunRecord], bool]
-"""Returns whether an owner would keep at least its target share without this run."""
+"""Returns whether the owner of a run would still have its target share without the run."""
 
-# Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
+# Reading a member of an enumeration is slow in Python 3.11, and the inner loop compares with these.
 _SPARE: Final = Role.SPARE
 _CLAIM: Final = Role.CLAIM
 
 
 class Candidate(Struct, frozen=True, gc=False):
-    """Work that can be ended as one: a bundle, a whole run, a spare.
+    """Work that can only be ended as a whole: a bundle, a run or a spare.
 
-    ``gpus`` are all GPUs that come free with it, in any place; ``room`` are those that the goal
-    gains, some of them outside of the scope if ``is_beyond``. ``pledges`` are filled spares that
-    are given up with it, as they would otherwise take its slots back.
+    ``gpus`` is the number of GPUs that come free in all places. ``room`` has, by domain, the GPUs
+    that the goal gains; with ``is_beyond``, some of them are outside the scope. ``pledges`` are
+    filled spares that are given up with the work, because they would otherwise take its slots back.
     """
 
     step: CutStep
@@ -48,7 +53,7 @@ class Candidate(Struct, frozen=True, gc=False):
 
 
 class Cutter:
-    """Makes candidates out of a survey; no lease is in two of them."""
+    """Makes candidates from a survey. No lease is in two candidates."""
 
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
@@ -58,8 +63,9 @@ class Cutter:
     def backfills(self, reservation: str, now_ms: int) -> Iterator[Candidate]:
         """Yield the bundles that overstay: backfill past its declared end.
 
-        They started after the run of ``reservation`` began to wait; without a reservation, after
-        the run of any firm reservation did. A run that has itself overstayed does not count.
+        Only bundles are yielded that started after the run of ``reservation`` began to wait; if
+        there is no such reservation, after the run of any reservation began to wait. A waiting run
+        that was itself stopped because it overstayed does not count.
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
@@ -77,7 +83,7 @@ class Cutter:
                     yield from self._make(CutStep.BACKFILL, name, bundle)
 
     def spares(self) -> Iterator[Candidate]:
-        """Yield spares, one lease at a time; filled spares too if a limit counts them."""
+        """Yield spares, lease by lease, and then filled spares that a limit counts."""
         leases, spares = self._view.leases, set(self._survey.spares)
         for run in self._survey.newest_first(leases[name].fact.run for name in spares):
             for name in reversed(self._view.runs[run].leases):
@@ -102,7 +108,7 @@ class Cutter:
                 yield from self._make(CutStep.SHRINK, run, bundle)
 
     def bursts(self, burst: Burst, trial: Callable[[], StateView]) -> Iterator[Candidate]:
-        """Yield the runs that are burst at the moment each of them is reached."""
+        """Yield the runs that are burst; ``trial`` gives the state without the cuts so far."""
         for run in self._survey.newest_first(self._survey.runs):
             if self._has_minimum(run, self._taken) and burst(trial(), self._view.runs[run]):
                 yield from self._make(CutStep.BURST, run, 0)
@@ -110,10 +116,10 @@ class Cutter:
     def tokens(
         self, gone: AbstractSet[str], enters: Callable[[RunRecord], bool]
     ) -> list[Candidate]:
-        """Return the lottery's tokens after ``gone`` has been cut.
+        """Return the lottery's tokens after the leases ``gone`` have been cut.
 
-        A token has the remaining leases of a run. A run has a token if its minimum is in scope; if
-        it is drawn, all its remaining leases end.
+        A run has a token if its minimum is in scope. The token has the remaining leases of the run,
+        which all end if the token is drawn.
         """
         candidates: list[Candidate] = []
         records = self._view.runs
@@ -122,7 +128,7 @@ class Cutter:
             if record.since_ms is None or not enters(record):
                 continue
             if len(record.leases) == 1:
-                # Most runs: nothing has to be put together.
+                # Most runs have one lease, which is the whole token.
                 if not gone or gone.isdisjoint(held):
                     candidates += self._new(CutStep.LOTTERY, run, 0, tuple(held))
             elif self._has_minimum(run, gone):
@@ -148,7 +154,7 @@ class Cutter:
     def _bundle(
         self, step: CutStep, run: str, bundle: int, gone: Collection[str]
     ) -> Sequence[Candidate]:
-        """Return a bundle of a run, without the leases in ``gone``, with its spares."""
+        """Return a bundle and its spares as a candidate, without the leases in ``gone``."""
         leases = self._view.leases
         names = tuple(
             name
@@ -162,9 +168,10 @@ class Cutter:
     def _new(
         self, step: CutStep, run: str, bundle: int, names: tuple[str, ...]
     ) -> Sequence[Candidate]:
-        """Return ``names`` as a candidate; none if they make no room in scope or may not be cut.
+        """Return the leases ``names`` as a candidate.
 
-        If room outside of the scope counts, leases outside of the scope make room too.
+        Return no candidate if the leases make no room in scope, or may not be cut. If room outside
+        the scope counts, leases outside the scope make room, too.
         """
         record = self._view.runs[run]
         if record.stopping is not None or record.spec.sensitive:

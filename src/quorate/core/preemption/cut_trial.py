@@ -1,7 +1,7 @@
-"""A trial: the state without some leases, so that a set of cuts can be tried and undone.
+"""Makes states without some leases, so that a conflict can try sets of cuts and undo them.
 
-The GPUs and GPU-hours that payers have promised to a lease stay promised. Ending work makes room,
-not money; otherwise a run without money could get some by having other work ended.
+The concurrency and the GPU-hours that payers hold for these leases stay held. So ending work frees
+GPUs but no money: otherwise a run without money could get some by a conflict.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from quorate.model.state.state_view import StateView
 
 
 class Trial:
-    """An overlay without exactly the leases of the last request.
+    """An overlay without exactly the leases that were last given to ``without``.
 
-    ``reservation`` is closed in it, because the trial is for its run. If there are no other
-    reservations and the trial is not ``whole``, only the slots of the leases are freed in the
-    overlay: no other effect of their end is read then.
+    ``reservation`` is closed in the overlay, because the trial is for its run. If there are no
+    other reservations and the trial is not ``whole``, the overlay only frees the slots of the
+    leases, because no other effect of their ends is read.
     """
 
     __slots__ = ("_base", "_closed", "_gone", "_is_whole", "_reservation", "_state")
@@ -39,7 +39,7 @@ class Trial:
         return self._base
 
     def without(self, leases: Iterable[str], pledges: Iterable[str] = ()) -> StateView:
-        """Return the view without ``leases`` and ``pledges``; valid until the next call."""
+        """Return the state without ``leases`` and ``pledges``. It is valid until the next call."""
         if self._state is None:
             self._state = self._opened()
         state, wanted = self._state, dict.fromkeys(leases)

@@ -1,10 +1,10 @@
-"""Disruption accounts: what they hold, what they cover, and when they will cover more.
+"""Disruption accounts: how much work the conflicts of an owner may still cost a pool.
 
-One for each owner and pool, in GPU-milliseconds of work that cuts cost. It fills with the pool's
-``disruptionRate`` of its GPUs times the owner's target share, up to seven days of that or, if that
-is more, the GPUs that the owner has money for times the pool's minimum runtime; it begins full.
-Only the owner that calls a conflict pays, so no owner's spending changes what another may do.
-docs/adr/0031-disruption-accounts-and-notices.md.
+There is one account for each owner and pool, in GPU-milliseconds of lost work. It starts full. It
+fills at a rate of ``disruptionRate`` times the pool's GPUs times the owner's target share. Its size
+is the larger of two amounts: seven days of filling, or the GPUs that the owner's envelopes pay for
+at once, times the pool's minimum runtime. Only the owner that calls a conflict is charged, so no
+owner can use up the account of another. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from quorate.model.state.disruption_filling import PARTS, filling, lacking_gpu_m
 from quorate.model.state.state_view import StateView
 
 FULL_MS: Final = 7 * DAY_MS
-"""How long an account fills at most."""
+"""The size of an account is at least this long a time of filling."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """A disruption account at ``now_ms``, in GPU-milliseconds.
 
-    ``has`` is below 0 if conflicts cost more than the account had. It fills at a rate of
-    ``filling / PARTS`` GPUs up to ``size``. ``charged_ms`` is when it was last charged, and
-    ``lacked`` how much was missing to ``size`` then.
+    ``has`` is its present amount, which is negative if conflicts cost more than the account had.
+    The account fills at a rate of ``filling / PARTS`` GPUs up to ``size``. ``charged_ms`` is when
+    it was last charged, and ``lacked`` is how much it lacked to ``size`` after that charge.
     """
 
     size: int
@@ -46,7 +46,7 @@ class Account:
         return self.has >= costs
 
     def covered_at_ms(self, costs: int) -> int | None:
-        """Return when the account covers ``costs``: now if it does, None if it never will."""
+        """Return the first instant, now or later, when the account covers ``costs``; or None."""
         if self.covers(costs):
             return self.now_ms
         if costs > self.size or not self.filling:
@@ -71,15 +71,15 @@ def account_of(view: StateView, owner: str, pool: str, now_ms: int) -> Account:
 def covered_at_ms(
     view: StateView, owner: str, pool: str, costs_gpu_ms: int, now_ms: int
 ) -> int | None:
-    """Return when ``owner`` can call a conflict of this cost in ``pool``; None: never."""
+    """Return when the account of ``owner`` in ``pool`` covers this cost; None if it never will."""
     return account_of(view, owner, pool, now_ms).covered_at_ms(costs_gpu_ms)
 
 
 def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
     """Return how many GPUs of ``pool`` the envelopes of ``owner`` and its family pay for at once.
 
-    Each flavor counts up to the number of GPUs in the pool; only envelopes with an open window
-    count.
+    Only envelopes with an open window count. Of each flavor, at most as many GPUs count as the pool
+    has.
     """
     gpus = 0
     for flavor in view.flavors():
@@ -103,10 +103,10 @@ def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
 
 
 def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: int) -> None:
-    """Write that ``run`` waits until its owner's account covers the cost; it is planned then.
+    """Write that ``run`` waits until its owner's account covers the cost of its conflict.
 
-    Nothing is written if a recorded deferral ends no later than that: the cost of a conflict grows
-    as other runs work, and it is computed again at that instant.
+    The run is planned again at that instant. Nothing is written if a recorded deferral of the run
+    ends no later: the cost grows while other runs work, and is computed again when it ends.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:
@@ -127,7 +127,7 @@ def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: in
 
 
 def deferrals_due_ms(view: StateView, after_ms: int) -> Iterator[int]:
-    """Yield when accounts will cover the conflicts of waiting runs, after ``after_ms``."""
+    """Yield the instants after ``after_ms`` when accounts will cover conflicts of waiting runs."""
     for deferred in view.deferred.values():
         if deferred.covered_ms > after_ms:
             yield deferred.covered_ms

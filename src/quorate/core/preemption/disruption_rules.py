@@ -1,8 +1,11 @@
-"""Which owners may call a conflict, when it would work, and what it may cost.
+"""Decides whether a run may call a conflict, when the conflict would work, and what it may cost.
 
-A reservation may call a conflict unless one of these holds: its run was itself cut a while ago; its
-owner has just ended a run that others made room for; its owner is beyond its own quotas; or its
-owner's disruption account does not cover the loss of the worst draw.
+A run may call a conflict unless one of these holds:
+
+- The run waits for its owner's hard quota, or its owner is beyond its soft quotas.
+- The run was itself cut within the cool-down, or its last start was refused.
+- Its owner ended a run shortly after a conflict had made room for it.
+- The pool allows no conflicts, or its owner's disruption account does not cover the worst draw.
 """
 
 from __future__ import annotations
@@ -35,9 +38,9 @@ from quorate.model.state.state_view import StateView
 
 _NO_HEADROOM: Final = "it waits for its owner's hard quota"
 _FIRST_OWNERS: Final = 3
-"""How many owners are tried as the first one drawn, to compute the loss."""
+"""How many owners are tried as the first drawn owner, to estimate the worst loss."""
 _DUMMY_DRAWS: Final = 4
-"""How many dummy draws are computed as well."""
+"""How many dummy draws are tried in addition."""
 
 
 class CallBar(Word):
@@ -54,10 +57,10 @@ class CallBar(Word):
 
 @dataclass(frozen=True, slots=True)
 class CallRefusal:
-    """Why a run may not call a conflict now; ``text`` says it, without instants.
+    """Why a run may not call a conflict now. ``text`` is the reason, without instants.
 
-    ``account`` is the owner's disruption account, if it does not cover ``costs_gpu_ms``;
-    ``covered_ms`` is when it will, None if it never does.
+    ``account`` is set if the owner's disruption account does not cover ``costs_gpu_ms``. Then
+    ``covered_ms`` is when it will cover this cost, or None if it never will.
     """
 
     bar: CallBar
@@ -77,8 +80,8 @@ def may_call(  # noqa: PLR0911 - one answer per bar
 ) -> CallRefusal | None:
     """Return why ``record`` may not call a conflict at ``now_ms``; None if it may.
 
-    ``lost_gpu_ms`` is the work that the conflict may cost; ``flavor`` is the flavor of the GPUs
-    that it is about, empty if that is not known.
+    ``lost_gpu_ms`` is the work that the conflict may cost. ``flavor`` is the flavor of its scope,
+    or empty if that is not known yet.
     """
     run = record.spec
     pool = view.pools[run.pool]
@@ -121,10 +124,10 @@ def _not_covered(run: Run, account: Account, costs: int) -> CallRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """A conflict that would work at ``start_ms``; ``lost_gpu_ms`` is the cost of its worst draw.
+    """A conflict that would make enough room at ``start_ms``.
 
-    ``slice`` is the place where the run would start then, perhaps with some free GPUs outside of
-    the scope, and ``shares`` are the payers there.
+    ``lost_gpu_ms`` is the cost of its worst draw. ``slice`` is the place where the run would start,
+    which may have free GPUs outside the scope, and ``shares`` are its payers.
     """
 
     start_ms: int
@@ -148,10 +151,10 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
 ) -> Foreseen | None:
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
-    None if ending everything that may be ended is never enough. Present runs count as if they went
-    on: each may be drawn once it has run for its pool's minimum, or at once if it began after
-    ``made_ms``. ``reservation`` is the run's own. With ``if_short``, also None if the run needs no
-    conflict to start there.
+    Return None if ending all work that may be ended is never enough. The runs that run now count as
+    if they continued. Each may be drawn once it has run for its pool's minimum runtime, or at once
+    if it started after ``made_ms``. ``reservation`` is the run's own. With ``if_short``, return
+    None, too, if the run can start in ``place`` without a conflict.
     """
     survey, goal, resolver = _asked(
         view,
@@ -170,8 +173,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     lost = _worst_loss(view, run, resolver, enters, at_ms)
     if lost is None:
         return None
-    # The start is searched with all of them gone, as payers may pay only there; in the place itself
-    # if possible, because GPUs that are free there need not be freed elsewhere.
+    # The start is searched in the state without all these tokens, because payers may pay only for
+    # GPUs that the tokens hold. It is first searched in ``place``, to use the GPUs free there.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)
     answer = admit(there, goal.run, at_ms, has_executor=has_executor)
@@ -192,7 +195,7 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
     has_executor: bool,
     reservation: str,
 ) -> tuple[Survey, Start, Resolver]:
-    """Return the survey of ``place``, the wanted start there, and the resolver."""
+    """Return the survey of ``place``, the goal to start ``run`` there, and the resolver."""
     domains = tuple(sorted(domain for domain, _ in place.domains))
     survey = survey_domains(view, run.pool, place.flavor, domains, counts_beyond=True)
     burst = bursting(view)
@@ -223,8 +226,8 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
 ) -> bool:
     """Return whether a hard quota forbids ``run`` in ``place`` even if all work there had ended.
 
-    Then headroom is missing, not room, and no conflict helps. ``may_call`` checks only the least
-    that the run needs, without its spares and its place.
+    If so, the run lacks headroom and not room, and no conflict helps. ``may_call`` checks quotas
+    only for the least that the run needs in any place, without spares.
     """
     _, goal, resolver = _asked(
         view,
@@ -242,7 +245,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
 def _first_enough(
     view: StateView, survey: Survey, resolver: Resolver, made_ms: int, now_ms: int
 ) -> int | None:
-    """Return the first instant at which enough runs have run long enough, by bisection."""
+    """Return the first instant at which enough runs may be drawn, by bisection; or None."""
     if not resolver.short:
         return now_ms
 
@@ -274,12 +277,12 @@ def _worst_loss(
     enters: Callable[[RunRecord], bool],
     at_ms: int,
 ) -> int | None:
-    """Return the work that a conflict may cost: the largest loss over the tried orders of draws.
+    """Return the work that a conflict may cost: the largest loss over several orders of draws.
 
-    These orders are: each of the few owners with the most to lose drawn first, its runs in the
-    order of their losses; the same, with runs that are enough by themselves moved to the end; and a
-    few dummy draws. A draw that costs more is possible, but rare. None if a draw does not reach the
-    goal: the search for a start is bounded, and with more room it may take another path.
+    In some orders, an owner with the most to lose is drawn first, and its runs in the order of
+    their losses. In others, runs that are enough by themselves are drawn last. A few dummy draws
+    are tried, too. A draw that costs more is possible, but rare. Return None if one of these orders
+    does not reach the goal, because the search for a start is bounded.
     """
     if not resolver.short:
         return _loss(view, resolver.cuts, at_ms)
@@ -307,7 +310,7 @@ def _worst_loss(
 def _costly_orders(
     held: Mapping[str, Sequence[str]], losses: Mapping[str, int], enough: Container[str]
 ) -> Iterator[list[tuple[str, str]]]:
-    """Yield orders in which runs may be drawn, (owner, run), that are likely to cost the most."""
+    """Yield orders of draws, as (owner, run), that are likely to cost the most."""
     totals = {owner: sum(losses[run] for run in runs) for owner, runs in held.items()}
     owners = sorted(held, key=lambda owner: (-totals[owner], owner))
     for number, first in enumerate(owners[:_FIRST_OWNERS]):

@@ -1,8 +1,8 @@
-"""Goals: what a conflict is to achieve, and how far a state is from that.
+"""The goal of a conflict: whether a state reaches it, and how many GPUs are still missing.
 
-A goal is reached when its run packs (or use is within its limit), as decided by the same admission
-that would start the run. Counting comes first because it is quick; it can only prove that a state
-is not enough: each freed GPU lowers the number missing by at most one.
+A goal is reached when admission would start its run, or when use is within a limit. GPUs are
+counted first, because counting is quick. But counting can only prove that a state is not enough:
+each GPU that is freed lowers the number of missing GPUs by at most one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from quorate.model.state.free_slots import Island
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
-"""Steps of the first search in each try: overlapping caps make it hard, and tries are many."""
+"""Steps of the first search of each try, which overlapping caps make long. There are many tries."""
 LONG_SEARCH_STEPS: Final = 1_000
-"""Steps that all tries of a goal share if the first search was not enough."""
+"""Steps that all tries of a goal share if the first search of a try is not enough."""
 _NO_ROOM: Final = frozenset(
     (
         RefusalCode.INSUFFICIENT_CAPACITY,
@@ -44,43 +44,45 @@ _NO_ROOM: Final = frozenset(
 )
 
 Room = Mapping[str, int]
-"""GPUs that come free, by domain; for a limit, GPUs it no longer pays for, under an empty name."""
+"""The GPUs that come free, by domain. For a limit: the GPUs that end under it, with an empty name
+as the domain."""
 Ends = Mapping[str, Mapping[int, int]]
-"""Room by domain, and by the instant at which it would have come free anyway."""
+"""The GPUs that come free, by domain and by the expected end of the work that holds them."""
 
 
 class Goal(Protocol):
-    """What a conflict must free before it counts as settled."""
+    """What a conflict has to achieve."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether all GPUs of a domain are equally good, so that a count shows what is missing."""
+        """Whether all GPUs of a domain are equal, so that a count shows how many are missing."""
         ...
 
     def lacking(self, room: Room) -> int:
         """Return how many GPUs of the scope are missing when ``room`` has come free; 0 if unknown.
 
-        More than 0 proves that the goal is not reached. It never rises with more room, and falls by
-        no more than the room in scope grows; room outside of the scope may lower it by more.
+        A result above 0 proves that the goal is not reached. The result never rises with more room.
+        One more GPU in scope lowers it by at most one; a GPU outside the scope may lower it by
+        more.
         """
         ...
 
     def missing(self, view: Callable[[], StateView]) -> int:
-        """Return 0 if ``view`` reaches the goal, else how many GPUs are missing, if known."""
+        """Return 0 if ``view`` reaches the goal, else how many GPUs are missing (1 if unknown)."""
         ...
 
     def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
-        """Return when ``leases`` of ``view`` end anyway, as far as that matters to the goal."""
+        """Return the expected end of ``leases``; 0 if the goal does not depend on the end."""
         ...
 
     def room_of(self, ends: Ends) -> Room:
-        """Return how many of the freed GPUs, by domain, the goal may use at most."""
+        """Return the most freed GPUs that the goal may use, by domain."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of GPUs anywhere in scope: room made by hand, or a limit that is exceeded."""
+    """The goal to free a number of GPUs anywhere in scope, by hand or for an exceeded limit."""
 
     gpus: int
     is_plain: bool = True
@@ -90,12 +92,12 @@ class Count:
         return max(0, self.gpus - sum(room.values()))
 
     def missing(self, view: Callable[[], StateView]) -> int:
-        """Return 0: the number decides alone, and ``view`` is not read."""
+        """Return 0: only the count decides, and ``view`` is not read."""
         del view
         return 0
 
     def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
-        """Return 0: the expected ends do not matter to this goal."""
+        """Return 0: this goal does not depend on expected ends."""
         del view, leases
         return 0
 
@@ -106,14 +108,15 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A run is to start at its least width.
+    """The goal to start a run at its least width.
 
-    ``free`` and ``total`` are the GPUs of the domains in scope where an envelope may pay. Nothing
-    is cut in other domains; but their free GPUs count, and so do GPUs there that a cut in scope
-    frees: ``apart`` by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most
-    ``apart_most`` in one domain. ``firm`` is the profile with the firm starts of other runs.
-    ``promised`` has, for each domain in scope with such starts, the GPUs free now, and the GPUs
-    they leave at each instant at which that number may be lowest.
+    ``free`` and ``total`` are the free and all GPUs of the domains in scope where an envelope may
+    pay, by domain. Nothing is cut only for GPUs in other domains. But free GPUs there count, and so
+    do GPUs there that a cut in scope frees. ``apart`` has these free GPUs by domain: together they
+    are ``apart_gpus`` GPUs and hold ``apart_groups`` full groups, and one domain has ``apart_most``
+    at most. ``firm`` is the profile with the firm starts of other runs. For each domain in scope
+    with such starts, ``promised`` has the GPUs that are free now, and the GPUs that these starts
+    leave at each instant at which they may leave the fewest.
     """
 
     run: Run
@@ -135,7 +138,7 @@ class Start:
     long_search: SearchBudget = field(
         default_factory=lambda: SearchBudget(LONG_SEARCH_STEPS), compare=False
     )
-    """The steps that all tries together may use if a short search is not enough."""
+    """The search steps that all tries share if a short search is not enough."""
 
     @classmethod
     def of(  # noqa: PLR0913 - what, where, when, and beside which promises
@@ -150,14 +153,14 @@ class Start:
     ) -> Start:
         """Return the goal of starting ``run`` at ``at_ms`` with cuts in ``domains`` only.
 
-        GPUs that are free in ``view`` and reserved for firm starts of others do not count.
+        GPUs that are free in ``view`` but reserved for firm starts of other runs do not count.
         """
         width = run.gpus if run.malleable is None else run.malleable.gpus_min
         run = replace(run, gpus=width, flavors=(flavor,))
         request = pack_request(run, view.pools[run.pool], flavor, width)
         first, *_ = items = items_of(request)
         spares = run.spares_per_group
-        # A divisible run has its spares at least once, and the parts they go with are not known.
+        # How a divisible run is divided is not known, so its groups are not counted.
         size = 0 if first.divisible else first.gpus + spares
         scope = set(domains)
         until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor)
@@ -186,17 +189,14 @@ class Start:
         )
 
     def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
-        """Return when the last of ``leases`` is expected to end.
-
-        0 if no firm start needs that instant.
-        """
+        """Return when the last of ``leases`` is expected to end; 0 without firm starts in scope."""
         if not self.promised:
             return 0
         ends = (lease_end_ms(view, view.leases[name], self.at_ms) for name in leases)
         return max(ends, default=FOREVER_MS)
 
     def room_of(self, ends: Ends) -> Room:
-        """Return how many of the freed GPUs, by domain, firm starts do not need."""
+        """Return how many of the freed GPUs firm starts do not need, by domain."""
         room: dict[str, int] = {}
         for domain, gpus in ends.items():
             room[domain] = sum(gpus.values())
@@ -210,7 +210,7 @@ class Start:
         return room
 
     def lacking(self, room: Room) -> int:
-        """Return the missing GPUs, counted as GPUs or as full groups, whichever is more."""
+        """Return the missing GPUs, counted by single GPUs or by full groups, whichever is more."""
         if self.one_domain:
             return self._lacking_in_one(room)
         short = self.gpus - self.apart_gpus
@@ -237,11 +237,11 @@ class Start:
         )
 
     def _lacking_groups(self, room: Room, apart: Iterable[str]) -> int:
-        """Return the least number of GPUs of the scope that make room for every full group.
+        """Return the least number of GPUs of the scope that make room for all full groups.
 
-        Each domain holds some groups already; the next group costs the GPUs that are missing to it,
-        and each further group its size. ``apart`` are the domains outside of the scope that
-        ``room`` has.
+        A domain may have room for some groups already. The next group needs the GPUs that are
+        missing there, and each further group its whole size. ``apart`` are the domains in ``room``
+        that are outside the scope.
         """
         size, left = self.group_gpus, self.groups - self.apart_groups
         for domain in apart:
@@ -257,13 +257,13 @@ class Start:
         if left <= 0:
             return 0
         partial.sort()
-        # A group that finds no place is missing as a whole.
+        # A group for which no domain has even a part free lacks its whole size.
         return sum(partial[:left]) + max(0, left - len(partial)) * size
 
     def missing(self, view: Callable[[], StateView]) -> int:
-        """Return 0 if the run would start in ``view`` and leave other firm starts their GPUs.
+        """Return 0 if admission would start the run in ``view``, beside firm starts of other runs.
 
-        The exact answer: placed and paid.
+        Otherwise return the number of missing GPUs, or 1 if it is not known.
         """
         state = view()
         short = self._short(state)
@@ -273,7 +273,7 @@ class Start:
         return 0 if left is state else self._short(left)
 
     def left_in(self, view: StateView, at_ms: int) -> StateView:
-        """Return ``view`` without the GPUs that firm starts of others need during the run."""
+        """Return ``view`` without what firm starts of other runs need while the run would run."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
         if self.firm is None or view.pledges or at_ms != self.at_ms:
             return room_left(view, self.run, at_ms, until_ms=until_ms)
@@ -287,7 +287,7 @@ class Start:
         if isinstance(answer, Admitted):
             return 0
         if self.is_plain:
-            return 1  # Counting has decided that already, as far as it is known.
+            return 1  # Counting has found no shortage, so the number is not known.
         room = answer if answer.code in _NO_ROOM else answer.also
         return 1 if room is None else max(1, room.short)
 
@@ -296,9 +296,9 @@ class Start:
 
 
 def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> int:
-    """Return until when ``run`` needs its room if others are cut for it at ``at_ms``.
+    """Return until when ``run`` needs its room if leases are cut for it at ``at_ms``.
 
-    With an executor a cut lease takes its grace to end, and the start waits for the longest grace.
+    With an executor, cut leases may take their grace to end, and the start waits for the longest.
     """
     pool = view.pools[run.pool]
     lead_ms = pool.grace_max_ms if has_executor else 0
@@ -308,7 +308,7 @@ def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool
 def _promised(
     firm: Profile, islands: Iterable[Island], at_ms: int, until_ms: int
 ) -> dict[str, tuple[int, tuple[tuple[int, int], ...]]]:
-    """Return by domain the GPUs free now, and (instant, GPUs) that firm starts leave."""
+    """Return, by domain, the GPUs that are free now, and (instant, GPUs) that firm starts leave."""
     planned, found = dict(firm.planned_rooms()), {}
     for island in islands:
         room = planned.get(island.key)
@@ -326,7 +326,7 @@ def _asks_for_racks(view: StateView, run: Run, flavor: str, at_ms: int) -> bool:
 
 
 def _payable(view: StateView, run: Run, flavor: str, at_ms: int) -> Sequence[Island]:
-    """Return the islands the run may use and where an envelope may pay for it, racks aside."""
+    """Return the islands that the run may use and where an envelope may pay; racks are ignored."""
     cover = cover_request(view, run, flavor, at_ms)
     selectors = {view.envelopes[key].spec.selector for key, _ in payer_phases(view, cover)[-1]}
     islands = [view.island(key) for key in view.domains(run.pool, flavor).keys]

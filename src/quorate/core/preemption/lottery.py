@@ -1,8 +1,8 @@
-"""The lottery: a seed that no party could choose, and draws that anyone can repeat.
+"""The lottery: computes a seed that no party can choose, and draws that anyone can repeat.
 
-Specified byte for byte in docs/reference/lottery.md, so that a second implementation can check a
-published outcome without this one; tools/verify_lottery.py is one. This module does not know the
-purpose of a draw: a conflict passes its tokens and stops taking draws when it has enough.
+docs/reference/lottery.md specifies every byte, so that other programs can check a published
+outcome, as tools/verify_lottery.py does. This module does not know what the draws are for: a
+conflict passes its tokens, and takes draws until it has enough.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ SEED_TAG: Final = b"quorate-lottery-seed/1"
 DRAW_TAG: Final = b"quorate-lottery-draw/1\0"
 DUMMY_TAG: Final = b"quorate-lottery-dummy/1\0"
 CHAIN_LENGTH: Final = 100_000
-"""How many lotteries one committed chain serves."""
+"""How many lotteries one committed chain is enough for."""
 LINK_BYTES: Final = 32
 DUMMY_DRAWS: Final = 1_000
-"""How many dummy draws a cut frequency is counted over."""
+"""The number of dummy draws over which the frequency of cuts is counted."""
 _WORD: Final = 1 << 64
 
 Tokens = Mapping[str, Iterable[str]]
-"""The runs that entered, by their owners."""
+"""The runs that entered a lottery, by owner."""
 
 
 # --- The chain: fixed by the operator before any conflict was known ---------------------------
 
 
 def chain_before(link: bytes) -> bytes:
-    """Return the link before ``link``: the last public one before ``link`` is revealed."""
+    """Return the link before ``link``, which is public before ``link`` is revealed."""
     return sha256(CHAIN_TAG + link).digest()
 
 
@@ -65,7 +65,7 @@ def chain_link(secret: bytes, number: int, *, length: int = CHAIN_LENGTH) -> byt
 def leads_to(link: bytes, number: int, anchor: bytes) -> bool:
     """Return whether ``link`` is link ``number`` of the chain whose link 0 is ``anchor``.
 
-    Costs ``number`` hashes.
+    This computes ``number`` hashes.
     """
     for _ in range(number):
         link = chain_before(link)
@@ -73,7 +73,7 @@ def leads_to(link: bytes, number: int, anchor: bytes) -> bool:
 
 
 def link_of(text: str) -> bytes | None:
-    """Return the bytes of the link or seed ``text``; None unless it is 64 lower-case hex digits."""
+    """Return the bytes of a link or seed; None unless ``text`` is 64 lower-case hex digits."""
     try:
         link = bytes.fromhex(text)
     except ValueError:
@@ -86,10 +86,11 @@ def link_of(text: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedParts:
-    """All parts of a seed, in the order in which they are hashed.
+    """The parts of a seed, in the order in which they are hashed.
 
-    ``nonces`` are those of the runs that entered, in the order of their names. ``beacon`` is empty:
-    the field is reserved for a public beacon, once its source can be committed to.
+    ``nonces`` has the nonces of the runs that entered, in the order of the runs' names. ``beacon``
+    is reserved for a public beacon, and empty: a ledger cannot commit to the source of a beacon
+    yet.
     """
 
     scope: str
@@ -102,17 +103,17 @@ class SeedParts:
 
 
 def scope_text(scope: Scope) -> str:
-    """Return the text of ``scope`` that goes into a seed: a JSON array of its fields, no spaces.
+    """Return the text of ``scope`` that is hashed into a seed: a JSON array without spaces.
 
-    Different scopes have different texts, whatever characters their names have; the domains are in
-    the declared order.
+    The domains are in the declared order. Different scopes have different texts, whatever
+    characters their names have.
     """
     fields = [scope.pool, scope.flavor, list(scope.domains), scope.limit]
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def seed_parts(declared: ConflictDeclared, preimage: bytes, beacon: str = "") -> SeedParts:
-    """Return the parts of the seed of ``declared``, once ``preimage`` is revealed."""
+    """Return the parts of the seed of ``declared``, given the revealed ``preimage``."""
     in_order = sorted(declared.tokens, key=lambda token: token.run)
     return SeedParts(
         scope=scope_text(declared.scope),
@@ -126,7 +127,7 @@ def seed_parts(declared: ConflictDeclared, preimage: bytes, beacon: str = "") ->
 
 
 def seed_of(parts: SeedParts) -> bytes:
-    """Return the seed: SHA-256 over the parts, each behind its length as eight bytes."""
+    """Return the seed: the SHA-256 hash of the parts, each after its length in eight bytes."""
     fields = [
         SEED_TAG,
         parts.scope.encode(),
@@ -158,10 +159,10 @@ class Draws:
         self._counter = 0
 
     def below(self, bound: int) -> int:
-        """Return a number from 0 to ``bound`` - 1, each exactly as likely as the others.
+        """Return a number from 0 to ``bound`` - 1; all numbers are equally likely.
 
-        The first eight bytes of a block are one candidate; those at or above the largest multiple
-        of ``bound`` would favour small numbers and are passed over.
+        The first eight bytes of each block are a candidate. Candidates at or above the largest
+        multiple of ``bound`` are skipped, because they would make small numbers more likely.
         """
         assert 0 < bound < _WORD, bound
         limit = _WORD - _WORD % bound
@@ -174,7 +175,7 @@ class Draws:
 
 
 def tokens_by_owner(declared: ConflictDeclared) -> dict[str, tuple[str, ...]]:
-    """Return the runs that entered ``declared``, by owner; both in the order of their names."""
+    """Return the runs that entered ``declared``, by owner; owners and runs are sorted by name."""
     held: dict[str, list[str]] = {}
     for token in sorted(declared.tokens, key=lambda token: (token.owner, token.run)):
         held.setdefault(token.owner, []).append(token.run)
@@ -182,11 +183,11 @@ def tokens_by_owner(declared: ConflictDeclared) -> dict[str, tuple[str, ...]]:
 
 
 def draw(seed: bytes, tokens: Tokens) -> Iterator[tuple[str, str]]:
-    """Yield (owner, run) in the order of the draw, until the caller has enough or all are drawn.
+    """Yield (owner, run) in the order of the draw, until all runs are drawn.
 
-    An owner is drawn uniformly from those that remain; it yields its runs, drawn uniformly from
-    those it has left, until it has none; then the next owner is drawn. Names are in the order of
-    their characters, so the order in which ``tokens`` lists them makes no difference.
+    An owner is drawn uniformly from the owners that remain. Then the runs of this owner are drawn
+    uniformly, one by one, until it has none left, and the next owner is drawn. Owners and runs are
+    sorted by name first, so the order of ``tokens`` makes no difference.
     """
     draws = Draws(seed)
     held = {owner: sorted(runs) for owner, runs in tokens.items()}
@@ -202,13 +203,16 @@ def draw(seed: bytes, tokens: Tokens) -> Iterator[tuple[str, str]]:
 
 
 def first_draw_odds(tokens: Tokens) -> dict[str, Fraction]:
-    """Return the probability of each owner to be drawn first: equal for all that entered."""
+    """Return each owner's probability of being drawn first; it is equal for all owners."""
     owners = [owner for owner, runs in tokens.items() if any(True for _ in runs)]
     return {owner: Fraction(1, len(owners)) for owner in owners}
 
 
 def run_odds(tokens: Tokens) -> dict[str, Fraction]:
-    """Return the probability of each run to be drawn first: its owner's, divided among its runs."""
+    """Return each run's probability of being drawn first.
+
+    It is the probability of the owner, divided by the number of the owner's runs.
+    """
     odds = first_draw_odds(tokens)
     found: dict[str, Fraction] = {}
     for owner, runs in tokens.items():
@@ -218,7 +222,7 @@ def run_odds(tokens: Tokens) -> dict[str, Fraction]:
 
 
 def dummy_seed(number: int) -> bytes:
-    """Return a seed for dummy draws, which no conflict can have: its tag is different."""
+    """Return a seed for dummy draws. No conflict can have this seed, because its tag differs."""
     return sha256(DUMMY_TAG + number.to_bytes(8, "big")).digest()
 
 
@@ -227,8 +231,8 @@ def cut_frequency(
 ) -> dict[str, int]:
     """Return in how many of ``draws`` dummy draws each of ``runs`` is a victim.
 
-    ``settle`` gives the victims of one seed. The seeds are always the same ones, so the answer
-    changes only with the conflict.
+    ``settle`` returns the victims for one seed. The seeds are always the same, so the result only
+    changes with the conflict.
     """
     assert draws > 0, draws
     counts = dict.fromkeys(runs, 0)
@@ -245,8 +249,8 @@ def cut_frequency(
 def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[str]:
     """Return the faults of a published outcome, as sentences; empty if it is correct.
 
-    Judged from the two events alone. To check the declaration itself takes the history:
-    ``core/audit/lottery_audit.py``.
+    Only the two events are compared. ``core/audit/lottery_audit.py`` checks the declaration itself,
+    against the history.
     """
     assert declared.conflict == resolved.conflict, (declared.conflict, resolved.conflict)
     faults = []
@@ -259,7 +263,7 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
     if not is_cleared and (resolved.cuts or resolved.draws):
         faults.append(f"it has cuts or draws although its outcome is {resolved.outcome}")
     if resolved.beacon:
-        # No beacon is committed to beforehand, so the drawing party could have tried many.
+        # The ledger commits to no source of beacons, so a caller could have tried many beacons.
         faults.append("a beacon is shown, but beacons are not in use")
     drawn = [each.run for each in resolved.draws]
     victims = {each.run for each in resolved.draws if not each.spared}

@@ -1,6 +1,6 @@
-"""Limits in budgets that can be tightened below their use, and by how much use exceeds them.
+"""The limits of a budget that can be lowered below their use, and by how much use exceeds them.
 
-A limit binds the leases that are not stopping.
+Only leases that are not stopping count against a limit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Limit:
         return cls(kind, key)
 
     def counts(self, tier: Tier) -> bool:
-        """Return whether the limit is about leases of ``tier``."""
+        """Return whether leases of ``tier`` count against the limit."""
         return self.kind != LENDING or tier is Tier.BORROWED
 
 
@@ -61,12 +61,12 @@ def payers_of(view: StateView, limit: Limit) -> list[EnvelopeId]:
 
 
 def survey_limit(view: StateView, limit: Limit) -> Survey:
-    """Return the survey of the leases that count under ``limit``."""
+    """Return the survey of the leases that count against ``limit``."""
     return survey_payers(view, payers_of(view, limit), limit.counts)
 
 
 def gpus_over(view: StateView, limit: Limit) -> int:
-    """Return by how many GPUs use exceeds ``limit``, without stopping leases."""
+    """Return by how many GPUs use exceeds ``limit``; stopping leases do not count."""
     bound, used = _bound_and_use(_account(view, limit), limit)
     if bound is None or used <= bound:
         return 0
@@ -86,7 +86,7 @@ def _account(view: StateView, limit: Limit) -> EnvelopeAccount | CapAccount:
 
 
 def _bound_and_use(account: EnvelopeAccount | CapAccount, limit: Limit) -> tuple[int | None, int]:
-    """Return the bound of ``limit``, None if it is not in force, and the GPUs in use."""
+    """Return the bound of ``limit`` (None if it has no bound or was retired), and the GPUs used."""
     used = account.gpus_active + account.gpus_reserved
     if account.retired:
         return None, used

@@ -1,9 +1,10 @@
-"""The resolver: the smallest change, in a fixed order, after which a goal packs. Pure search.
+"""The resolver: searches the smallest set of cuts and draws, in a fixed order, that reaches a goal.
 
-Cuts are taken in their order until the goal is reached; needless ones are given back, last first.
-The lottery supplies the rest: draws are taken until the goal is reached; then needless draws are
-given back, last first, and after them the cuts that the draws made needless, so that every cut and
-draw that is left is necessary. If all together are not enough, nothing is cut.
+Cuts are added in their order until the goal is reached. Then unnecessary cuts are undone, last
+first. If all cuts are not enough, draws of the lottery are added until the goal is reached. Then
+unnecessary draws are undone, last first, and after them the cuts that the draws made unnecessary.
+So the goal needs every cut and draw that remains. If all cuts and draws together are not enough,
+nothing is cut.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Drawn:
     """The result of a sequence of draws, up to the last draw that was needed.
 
     ``cuts`` are the structural cuts that are still needed beside the ``victims``. ``spared`` are
-    the runs that were drawn and not needed, or had ended.
+    the runs that were drawn but turned out not to be needed, or had lost their tokens.
     """
 
     cuts: tuple[Candidate, ...]
@@ -35,7 +36,7 @@ class Drawn:
 
 
 class Chosen:
-    """A list of candidates, and how many GPUs the goal lacks if they are cut."""
+    """A list of candidates to cut, and how many GPUs the goal lacks after that."""
 
     __slots__ = ("_ends", "_goal", "_going", "_room", "_trial", "items")
 
@@ -56,18 +57,18 @@ class Chosen:
             self.add(item)
 
     def add(self, item: Candidate) -> None:
-        """Cut ``item`` too."""
+        """Also cut ``item``."""
         self.items.append(item)
         self._count(item, 1)
 
     def pop(self, place: int = -1) -> Candidate:
-        """Give back the item at ``place``."""
+        """Undo the cut of the item at index ``place``, and return the item."""
         item = self.items.pop(place)
         self._count(item, -1)
         return item
 
     def insert(self, place: int, item: Candidate) -> None:
-        """Put back the item that was at ``place``."""
+        """Cut ``item`` again, at index ``place`` of the list."""
         self.items.insert(place, item)
         self._count(item, 1)
 
@@ -80,27 +81,27 @@ class Chosen:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a count of GPUs shows how much the goal still needs."""
+        """Whether a count of GPUs shows how many the goal still lacks."""
         return self._goal.is_plain
 
     @property
     def gpus(self) -> int:
-        """How many GPUs come free, in any domain."""
+        """The number of GPUs that come free, in all domains."""
         return sum(self._room.values())
 
     def lacking(self) -> int:
-        """Return how many GPUs are missing at least, by counting."""
+        """Return the least number of missing GPUs, by counting."""
         return self._goal.lacking(self._goal.room_of(self._ends))
 
     def short(self) -> int:
-        """Return how many GPUs are missing; 0 if and only if the goal packs."""
+        """Return how many GPUs are missing; 0 if and only if the goal is reached."""
         lacking = self.lacking()
         if lacking and self._goal.is_plain:
             return lacking
         return max(lacking, self._goal.missing(self.view))
 
     def view(self) -> StateView:
-        """Return the state without the cut leases, and without those that are stopping anyway."""
+        """Return the state without the cut leases and without the leases that are stopping."""
         gone = [name for item in self.items for name in item.leases]
         closed = [name for item in self.items for name in item.pledges]
         return self._trial.without((*self._going, *gone), closed)
@@ -127,14 +128,14 @@ class Resolver:
         self._burst = burst
         self._cutter = Cutter(survey)
         self.deficit = self._chosen().short()
-        """The GPUs missing before anything is cut."""
+        """The number of GPUs that are missing before any cut."""
         self.short = self.deficit
-        """The GPUs missing after the cuts."""
+        """The number of GPUs that are missing after the cuts."""
         self.cuts: tuple[Candidate, ...] = ()
         self._parts: tuple[Candidate, ...] = ()
-        # The same as the cuts, with spares apart from their bundles.
+        # The same work as ``cuts``, but spares are separate from their bundles.
         self._enough: frozenset[str] | None = None
-        # The runs of tokens that were last found to be enough, all of them together.
+        # The runs of the last tokens that were found to be enough together.
         if self.deficit:
             self._cut()
 
@@ -161,17 +162,20 @@ class Resolver:
     # --- The lottery ---
 
     def tokens(self, enters: Callable[[RunRecord], bool]) -> list[Candidate]:
-        """Return the possible tokens: one for each run whose minimum is in scope."""
+        """Return the tokens beside the cuts, one for each run whose minimum is in scope.
+
+        ``enters`` returns whether a run may be drawn.
+        """
         gone = {name for cut in self.cuts for name in cut.leases}
         return self._cutter.tokens(gone, enters)
 
     def entrants(
         self, tokens: Sequence[Candidate], gpus_max: int
     ) -> tuple[list[Candidate], int] | None:
-        """Return the tokens that enter, and their largest size.
+        """Return the tokens that enter the lottery, and the bound on their size.
 
-        None if all together are not enough. Tokens of up to ``gpus_max`` GPUs enter, or else up to
-        the smallest size at which they suffice.
+        Tokens of up to ``gpus_max`` GPUs enter. If these do not suffice, the bound is the smallest
+        size at which the tokens suffice. Return None if all tokens together do not suffice.
         """
         small = [token for token in tokens if token.gpus <= gpus_max]
         if self.suffices(small):
@@ -189,16 +193,16 @@ class Resolver:
         return [token for token in tokens if token.gpus <= sizes[low]], sizes[low]
 
     def suffices(self, tokens: Sequence[Candidate]) -> bool:
-        """Return whether the goal packs when all of ``tokens`` end beside the cuts.
+        """Return whether the goal is reached when all of ``tokens`` end beside the cuts.
 
-        If counting does not decide the goal, more room may lead the search for a start to other
-        GPUs, where it fails: that some of ``tokens`` are enough proves nothing about all of them.
+        If counting alone does not decide the goal, all tokens are tried together: with more room,
+        the search for a start may try other GPUs and fail, so a part of the tokens proves nothing.
         """
         room = summed(candidate.room for candidate in (*self.cuts, *tokens))
         if self._goal.lacking(room):
             return False
         if self._goal.is_plain:
-            # If counting is right, some of them are enough, and quicker to try than all.
+            # If the count is right, a part of the tokens is enough, and quicker to try than all.
             some = self._chosen(self.cuts)
             largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
             _until_nothing_lacks(some, iter(largest))
@@ -210,19 +214,22 @@ class Resolver:
         return True
 
     def view_without(self, tokens: Sequence[Candidate]) -> StateView:
-        """Return the state in which all of ``tokens`` have ended beside the cuts."""
+        """Return the state after the ends of the cuts and of all ``tokens``."""
         return self._chosen((*self.cuts, *tokens)).view()
 
     def short_without(
         self, tokens: Sequence[Candidate], cuts: Sequence[Candidate] | None = None
     ) -> int:
-        """Return how many GPUs are missing when ``tokens`` and the cuts (or ``cuts``) end."""
+        """Return how many GPUs are missing after ``tokens`` and ``cuts`` end.
+
+        Without ``cuts``, those of the resolver are used.
+        """
         return self._chosen((*(self.cuts if cuts is None else cuts), *tokens)).short()
 
     def draw(self, tokens: Iterable[Candidate], draws: Iterable[tuple[str, str]]) -> Drawn | None:
-        """Return which runs ``draws`` (owner, run) end, in order.
+        """Return the runs that ``draws``, a sequence of (owner, run), end.
 
-        None if all together are not enough. A run that is drawn and no longer has a token is
+        Return None if all draws together are not enough. A drawn run that no longer has a token is
         skipped.
         """
         by_run = {token.run: token for token in tokens}
@@ -246,16 +253,16 @@ class Resolver:
         return Drawn(cuts, victims, tuple(shown), frozenset(spared))
 
     def _are_enough(self, cuts: Iterable[Candidate]) -> bool:
-        """Return whether ``cuts`` have exactly the tokens that were found to be enough.
+        """Return whether ``cuts`` have exactly the tokens that were found to be enough before.
 
-        The tries of a goal share the steps of a long search, so a later try may fail where an
-        earlier one succeeded.
+        All tries of a goal share the steps of the long search, so a later try may fail although an
+        earlier try of the same tokens succeeded.
         """
         return self._enough == frozenset(c.run for c in cuts if c.step is CutStep.LOTTERY)
 
 
 def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> bool:
-    """Cut ``candidates`` until counting finds nothing missing; return whether that was reached."""
+    """Cut ``candidates`` until counting finds no missing GPUs; return whether it finds none."""
     lacking = chosen.lacking()
     since = 0
     while lacking:
@@ -264,17 +271,17 @@ def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> boo
             return False
         chosen.add(candidate)
         since += sum(candidate.room.values())
-        # The goal cannot be reached before as many GPUs as were missing have come free in scope.
+        # The goal is not reached before as many GPUs come free in scope as were missing.
         if since >= lacking or candidate.is_beyond:
             lacking, since = chosen.lacking(), 0
     return True
 
 
 def _until_packs(chosen: Chosen, candidates: Iterator[Candidate]) -> int:
-    """Cut ``candidates`` in order until the goal packs; return how many GPUs are still missing.
+    """Cut ``candidates`` in order until the goal is reached; return the number of missing GPUs.
 
-    A goal that packs still packs with more room, so the first number of cuts that is enough is
-    found by bisection.
+    A goal that is reached stays reached with more room, so the least number of cuts that is enough
+    is found by bisection.
     """
     if not _until_nothing_lacks(chosen, candidates):
         return chosen.lacking()
@@ -300,9 +307,9 @@ def _until_packs(chosen: Chosen, candidates: Iterator[Candidate]) -> int:
 
 
 def _shorten(chosen: Chosen, low: int, enough: int) -> None:
-    """Give back cuts from the end on, as far as the goal still packs.
+    """Undo cuts from the end of the list, as long as the goal is still reached.
 
-    It packs with the first ``enough`` cuts, and does not with the first ``low``.
+    The goal is reached with the first ``enough`` cuts, and not with the first ``low``.
     """
     items = list(chosen.items)
     while enough - low > 1:
@@ -323,17 +330,17 @@ def _cut_to(chosen: Chosen, items: Sequence[Candidate], count: int) -> None:
 
 
 def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
-    """Give back every cut that can be left out without more than ``short`` missing, last first.
+    """Undo every unnecessary cut, last first: afterwards at most ``short`` GPUs are missing.
 
-    ``deficit`` was missing before all cuts. A cut is needed if fewer GPUs than ``deficit - short``
-    come free without it. The spares of a bundle that is cut stay cut, as they have no use without
-    it. Other cuts of a run that ends as a whole stay, too.
+    ``deficit`` GPUs were missing before all cuts. A cut is necessary if fewer than
+    ``deficit - short`` GPUs come free without it. The spares of a cut bundle stay cut, because they
+    are useless without the bundle. Other cuts of a run that ends as a whole stay, too.
     """
     if chosen.is_plain:
         items = list(chosen.items)
         _give_back_by(chosen, Chosen.lacking, short, deficit)
         if short or chosen.short() == 0:
-            # A goal that packs with fewer cuts packs with more: no need to test after each one.
+            # A goal that is reached with fewer cuts is reached with more, so no step needs a check.
             return
         _cut_to(chosen, items, 0)
         _cut_to(chosen, items, len(items))
@@ -341,8 +348,8 @@ def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
 
 
 def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, deficit: int) -> None:
-    """Give back each cut that ``judge`` finds unnecessary to keep ``short`` from growing."""
-    # GPUs that come free outside of the scope may lower what is missing by more than one each.
+    """Undo each cut without which ``judge`` still finds at most ``short`` missing GPUs."""
+    # A GPU that comes free outside the scope may lower the number of missing GPUs by more than one.
     is_counted = chosen.is_plain and not any(item.is_beyond for item in chosen.items)
     cut: set[tuple[str, int]] = set()
     for place in range(len(chosen.items) - 1, -1, -1):
@@ -362,9 +369,9 @@ def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, de
 
 
 def _joined(items: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield ``items``, with the spares of each bundle that is cut joined to it, each spare once.
+    """Yield ``items``, with the spares of each cut bundle joined to the bundle.
 
-    Spares of a step that was cut before the rest of its run are joined to that step.
+    If a step was cut separately from the rest of its run, its spares are joined to the step.
     """
     bundles = {(item.run, item.bundle) for item in items if item.step is not CutStep.SPARE}
     spares: dict[str, list[Candidate]] = {}

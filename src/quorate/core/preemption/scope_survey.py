@@ -1,7 +1,7 @@
-"""Surveys: the leases in a scope, or under a limit.
+"""Collects the leases in a scope, or under a limit, that a conflict may end.
 
-Only leases in scope are examined, each once and briefly: a scope may be a whole fleet. The worth of
-a lease to the goal is computed later, for the few that are cut.
+A scope may be a whole fleet, so each lease in scope is examined once and quickly. How much room a
+lease makes is computed later, only for leases that may be cut.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
 
-# Looking a member up in its enumeration is slow in Python 3.11, and this is in the inner loop.
+# Reading a member of an enumeration is slow in Python 3.11, and the inner loop compares with this.
 _SPARE: Final = Role.SPARE
 
 
 @dataclass(slots=True)
 class Survey:
-    """Everything in scope.
+    """The leases in scope.
 
     ``runs`` has the leases of each run that are not stopping, in the order in which they were
-    found; ``spares`` and ``steps`` are those of them that are spares, or belong to a step above a
-    minimum. ``going`` are the stopping leases. ``pledges`` are filled spares that a limit pays for,
-    and ``filled`` has the filled spares on the slots of each lease. ``scope`` is set if GPUs that a
-    cut frees in other domains count too: it has the domains in which room is to be made.
+    found. Of these leases, ``spares`` are those of spares, and ``steps`` those of steps above a
+    minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that count against
+    a limit, and ``filled`` has the filled spares on the slots of each lease. ``scope`` is set if
+    GPUs that a cut frees in other domains count, too: then it has the domains of the conflict.
     """
 
     view: StateView
@@ -44,7 +44,7 @@ class Survey:
     scope: frozenset[str] | None = None
 
     def newest_first(self, runs: Iterable[str]) -> list[str]:
-        """Return ``runs`` by their last start, then by their submission, the latest first."""
+        """Return ``runs`` in the order of their last starts, then submissions, latest first."""
         records = self.view.runs
         return sorted(
             dict.fromkeys(runs),
@@ -81,8 +81,8 @@ def survey_domains(
 ) -> Survey:
     """Return the survey of ``domains`` of a pool, or of all its domains if none is named.
 
-    ``counts_beyond`` says that the goal may also use GPUs outside of ``domains`` that come free
-    when a run is cut that has GPUs in both.
+    With ``counts_beyond``, the goal may also use GPUs outside ``domains`` that come free when a run
+    is cut that has GPUs inside and outside.
     """
     index = view.domains(pool, flavor)
     keys, scope = index.keys, None
@@ -104,7 +104,7 @@ def survey_domains(
 
 
 def _room_in(view: StateView, counted: frozenset[IslandKey], lease: Lease) -> dict[str, int]:
-    """Return the GPUs that ``lease`` would leave free, by domain, on nodes that take work."""
+    """Return the GPUs that the end of ``lease`` frees on nodes that take work, by domain."""
     slots = lease.fact.slots
     if len(slots) == 1:
         record = view.nodes[slots[0][0]]
@@ -122,7 +122,7 @@ def _room_in(view: StateView, counted: frozenset[IslandKey], lease: Lease) -> di
 
 
 def _filled(view: StateView) -> dict[str, tuple[str, ...]]:
-    """Return the filled spares by the lease that has their slots now."""
+    """Return the filled spares by the lease that fills them."""
     found: dict[str, tuple[str, ...]] = {}
     for name in sorted(view.pledges):
         lease = holder(view, view.pledges[name])
@@ -134,7 +134,7 @@ def _filled(view: StateView) -> dict[str, tuple[str, ...]]:
 def survey_payers(
     view: StateView, payers: Iterable[EnvelopeId], pays: Callable[[Tier], bool]
 ) -> Survey:
-    """Return the survey of leases that the envelopes pay for, in tiers that ``pays`` accepts."""
+    """Return the survey of the leases that ``payers`` pay for, in tiers that ``pays`` accepts."""
     keys = sorted(set(payers))
     survey = Survey(view, lambda lease: {"": lease.gpus})
     for payer in keys:

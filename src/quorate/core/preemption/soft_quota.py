@@ -1,7 +1,7 @@
-"""Soft quotas beyond the queue: burst, and which owners may call a conflict.
+"""Decides by soft quotas which runs are burst, and which owners may call a conflict.
 
-Only a run of an owner with a stated share can be burst. An owner without one has an equal part of
-the rest, which only orders the queue: other owners do not have to give GPUs back for it.
+Only a run of an owner with a stated target share can be burst. A target that is not stated, but an
+equal part of what the stated targets leave, only orders the queue.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from quorate.model.state.state_view import StateView
 
 
 def bursting(view: StateView) -> Burst | None:
-    """Return which runs are burst; None if no quota states a share."""
+    """Return the function ``is_burst``; None if no quota states a target share."""
     if not view.soft.has_targets:
         return None
     return is_burst
 
 
 def is_burst(view: StateView, record: RunRecord) -> bool:
-    """Return whether the owner of a running run keeps its target share without it."""
+    """Return whether the owner of a running run still has its stated target share without it."""
     owner = view.owners.get(record.spec.owner)
     target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
-    record = view.runs[record.spec.name]  # less what has been cut before
+    record = view.runs[record.spec.name]  # In ``view``, the run may have lost leases by cuts.
     if target_ppm is None or not record.leases:
         return False
     flavor = _flavor_of(view, next(iter(record.leases)))
@@ -45,10 +45,10 @@ def _flavor_of(view: StateView, lease: str) -> str:
 
 
 def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str = "") -> str:
-    """Return why soft quotas of its owner keep a waiting run from calling a conflict, if any do.
+    """Return why its owner's soft quotas forbid a waiting run to call a conflict; empty if not.
 
-    A used-up budget does. So does a target share that the run would exceed in ``flavor`` or, if
-    that is empty, in each existing flavor that the run asks for.
+    The reason may be a used-up budget, or a target share that the run would exceed in ``flavor``.
+    If ``flavor`` is empty, the run must exceed it in each existing flavor that it asks for.
     """
     run = record.spec
     owner = view.owners.get(run.owner)
@@ -69,19 +69,25 @@ def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str
 
 
 def _target(view: StateView, target_ppm: int, flavor: str) -> int:
-    """Return how many whole GPUs of ``flavor`` a target share is."""
+    """Return the target share as a number of whole GPUs of ``flavor``."""
     return view.flavor_gpus(flavor)[0] * target_ppm // PPM
 
 
 def _gpus_then(view: StateView, record: RunRecord, flavor: str) -> int:
-    """Return how many GPUs of ``flavor`` the owner would have with this run at its least width."""
+    """Return how many GPUs of ``flavor`` the owner would have if this run ran too.
+
+    The run counts with its least width, and the owner's earlier starts by conflict count, too.
+    """
     meter = view.meters.get((record.spec.owner, flavor))
     gpus = record.spec.widths()[-1] + (0 if meter is None else meter.amount)
     return gpus + _promised_gpus(view, record, flavor)
 
 
 def _promised_gpus(view: StateView, record: RunRecord, flavor: str) -> int:
-    """Return how many GPUs the conflicts promised before that of ``record`` will give its owner."""
+    """Return how many GPUs earlier starts by conflict will give the owner of ``record``.
+
+    A start is earlier if its reservation was made before that of ``record``.
+    """
     mine = None if record.reservation is None else view.reservations[record.reservation]
     return sum(
         other.slice.gpus

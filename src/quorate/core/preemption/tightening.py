@@ -1,7 +1,8 @@
-"""Tightening: the consequences of a limit that is lowered below its use.
+"""Brings use back within limits of a budget that were lowered below their use.
 
-Bundles are first offered to other payers, newest first. If no payer takes over enough, a conflict
-decides which bundles end. It is due as soon as enough runs have run for their pool's minimum.
+First, bundles are handed over to other payers, newest first. If use is still above a limit, a
+conflict is declared, which decides the bundles that end. It is due once enough runs have run for
+their pool's minimum runtime.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from quorate.model.specs import Budget
 
 
 def tighten(log: DecisionLog, budget: Budget) -> Iterator[Refusal]:
-    """Bring use back within the limits of ``budget``; yield the limits for which that fails."""
+    """Bring use back within the limits of ``budget``; yield a refusal if a conflict is refused."""
     for limit in limits_of(budget):
         if gpus_over(log.view, limit):
             _hand_over(log, limit)
@@ -30,7 +31,7 @@ def tighten(log: DecisionLog, budget: Budget) -> Iterator[Refusal]:
 
 
 def _hand_over(log: DecisionLog, limit: Limit) -> None:
-    """Offer bundles to other payers, newest first, until ``limit`` is kept or none takes more."""
+    """Hand bundles over to other payers, newest first, until use is within ``limit``."""
     survey = survey_limit(log.view, limit)
     over = gpus_over(log.view, limit)
     for run in survey.newest_first(survey.runs):
@@ -40,7 +41,7 @@ def _hand_over(log: DecisionLog, limit: Limit) -> None:
         for lease in (survey.view.leases[name] for name in survey.runs[run]):
             gpus[lease.fact.bundle] = gpus.get(lease.fact.bundle, 0) + lease.gpus
         for bundle in sorted(gpus, reverse=True):
-            # The limit is checked again only when as many GPUs as exceed it have been handed over.
+            # Use is computed again only when the handed-over GPUs may be enough.
             over = over if over > 0 else gpus_over(log.view, limit)
             if not over:
                 return
