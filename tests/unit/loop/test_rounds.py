@@ -293,7 +293,7 @@ def test_what_cannot_be_in_rounds_is_refused_by_name() -> None:
     assert "has no rate for k80" in subjects
     assert "has a rate for tpu" in subjects
     (plain,) = room.ask(Submit(run("two", "ant", rounds=None))).refusals
-    assert "state its rate on each flavor" in plain.subject
+    assert "the run needs a rate on each flavor" in plain.subject
 
 
 def test_a_deadline_is_taken_only_where_its_owners_share_keeps_it() -> None:

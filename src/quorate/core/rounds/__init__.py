@@ -1,1 +1,1 @@
-"""Rounds pools: a round begins, its grants are paid and placed. Start at ``begin_round.py``."""
+"""Begins the rounds of pools, and pays and places their grants. Start at ``begin_round.py``."""

@@ -1,9 +1,10 @@
-"""Begin round: a round of a pool begins. docs/adr/0024-rounds-pools.md.
+"""Begins a round of a pool. docs/adr/0024-rounds-pools.md.
 
-The policy outside has chosen which run gets which flavor. This module decides whether that is
-allowed, which runs keep their GPUs, which stop, and who pays. A run that keeps its GPUs is paid for
-until the round's end without a new start; a run that loses them stops within its grace; a new run
-starts when there is room. Quotas, money and room are checked as for any other start.
+The caller's policy has chosen the runs that get GPUs, and of which flavor. This module decides
+whether these grants are allowed, which runs keep their GPUs, which stop, and who pays. If a run
+keeps its GPUs, its leases are paid for until the round's end, without a new start. A run that loses
+its GPUs stops within its grace. A run with a new grant starts when there is room. Quotas, money and
+room are checked as for any other start.
 """
 
 from __future__ import annotations
@@ -35,21 +36,22 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 OWED_ROUNDS_MAX: Final = 20
-"""How many rounds of a flavor a run can be owed. A run that is due in every round can never make up
-for one that it lost, so a low bound makes it lose its turn to every run with a smaller share."""
+"""The most rounds of a flavor that a run can be owed. A run with a share of every round can never
+catch up on a round that it lost. So with a low bound it would lose its turn to runs with smaller
+shares."""
 STEPS_MAX: Final = 10**12
-"""How many steps of one run are counted at a time."""
+"""The most steps of one run that are counted at once."""
 
 
 def rounds_due(view: StateView) -> Iterator[tuple[int, str]]:
-    """Yield (instant, pool) of the next round of each pool that has runs to share it."""
+    """Yield the instant of the next round of each pool with runs, and the pool's name."""
     for pool in sorted(view.round_sizes):
         round_ = view.rounds.get(pool)
         yield 0 if round_ is None else round_.shared.until_ms, pool
 
 
 def share_out(log: DecisionLog, command: ShareOut) -> Refusal | None:
-    """Write the next round of a pool, or return why it cannot begin."""
+    """Write the next round of a pool; return a refusal if it cannot begin."""
     view = log.view
     refusal = _untimely(view, command, log.now_ms) or _unfit(view, command)
     if refusal is not None:
@@ -81,7 +83,7 @@ def share_out(log: DecisionLog, command: ShareOut) -> Refusal | None:
 
 
 def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None:
-    """Return a refusal if round ``command.number`` does not begin now; else None."""
+    """Return a refusal if round ``command.number`` does not begin now, else None."""
     pool = view.pools.get(command.pool)
     if pool is None:
         return Refusal(
@@ -102,20 +104,23 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
             code=RefusalCode.CONFLICT,
             subject=f"round {command.number} of pool {command.pool!r} does not begin now: "
             f"round {number} is next",
-            remedy="wait for it",
+            remedy=f"wait for round {number}",
         )
     return None
 
 
 def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
-    """Return a refusal for a grant or share of a run that is not in this pool, or occurs twice."""
+    """Return a refusal if a grant or a share is not possible, else None.
+
+    Its run must be in the pool and ask for the flavor, and have one grant at most.
+    """
     seen: set[str] = set()
     for grant in command.grants:
         for name in (grant.run,) if grant.partner is None else (grant.run, grant.partner):
             member = view.in_rounds.get(name)
             what = None
             if member is None or member.pool != command.pool:
-                what = "is not there, or over"
+                what = f"is not in pool {command.pool!r}, or is over"
             elif name in seen:
                 what = "is granted GPUs twice"
             elif grant.flavor not in view.runs[name].spec.flavors:
@@ -135,14 +140,14 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
 
 
 def are_a_pair(one: Run, other: Run) -> bool:
-    """Return whether two runs may share a lease: of one owner, and with equal ``pair_terms``."""
+    """Return whether two runs may share a lease: they have one owner and equal ``pair_terms``."""
     return one.owner == other.owner and pair_terms(one) == pair_terms(other)
 
 
 def pair_terms(run: Run) -> Hashable:
-    """Return the properties that two runs sharing a lease must have in common.
+    """Return the properties that must be equal for two runs that share a lease.
 
-    These are size, placement and grace.
+    These are size, placement, funding and checkpoint time.
     """
     return (
         run.gpus,
@@ -164,12 +169,13 @@ def _wrong(subject: str) -> Refusal:
 def step_counts(
     view: StateView, pool: str, steps: Iterable[tuple[str, int]], now_ms: int
 ) -> Iterator[StepCount]:
-    """Yield the steps that each run has done since the last count, and on which flavor.
+    """Yield the steps that each run has done since its last count, with the flavor and the time.
 
-    A run that had several flavors since then did an unknown part on each. Steps that were repeated
-    after a loss count once. A run that has done none yet is counted later, with the time it took.
-    The time is all in which it held GPUs, the grace included: it may have advanced then, too. Steps
-    done while a run shared its GPUs say nothing about its speed alone.
+    If a run had GPUs of several flavors since then, it is not known how many steps it did on each,
+    so the count has no flavor. The count has no flavor either if the run shared its GPUs, because
+    these steps say nothing about its speed alone. Steps that were repeated after a loss count once.
+    A run without new steps is counted later, with all its time. The time is all the time in which
+    the run held GPUs, its grace included.
     """
     sharing, in_rounds = _sharing(view, pool), view.in_rounds
     known_ms = entitlements_ms(view, pool, now_ms) if pool in view.rounds else {}
@@ -177,7 +183,7 @@ def step_counts(
         member = in_rounds.get(run)
         if member is None or member.pool != pool:
             continue
-        # A larger report is false, and a rate made of it could not be recorded.
+        # A report above the bound is false, and its rate could not be recorded.
         more = reported - member.steps
         more = 0 if more <= 0 else min(more, STEPS_MAX)
         shares = run in sharing
@@ -209,9 +215,10 @@ def _sharing(view: StateView, pool: str) -> set[str]:
 
 
 def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, marked as staying if its run already has exactly these GPUs.
+    """Return ``grant``, with ``stays`` set if its run keeps the GPUs that it has.
 
-    A run that is granted other nodes leaves its present ones to another run.
+    If the grant names nodes, the run moves to these nodes, and leaves its present nodes to another
+    run.
     """
     record, leases = view.runs[grant.run], view.leases
     stays = (
@@ -224,9 +231,9 @@ def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
 
 
 def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None:
-    """Renew the payment of the runs that stay, and stop the others.
+    """Stop the runs that lose their GPUs, and then pay for the runs that stay.
 
-    Money that stopping runs do not need is available to staying ones, so the former come first.
+    The runs that stay can thus use money that the others no longer need.
     """
     view = log.view
     staying = {grant.run for grant in grants if grant.stays}
@@ -243,9 +250,9 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
 
 
 def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
-    """Stop and yield runs that would use money promised to others for this round.
+    """Stop and yield runs whose payers need their concurrency for firm starts in this round.
 
-    The last in the order of grants first, and no more than necessary.
+    Runs are stopped from the last grant on, and only as many as necessary.
     """
     if not log.view.reservations:
         return
@@ -262,9 +269,9 @@ def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterat
 
 
 def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
-    """Pay for the leases of a run until the end of the round.
+    """Pay for the leases of a run until the end of the round, or stop the run.
 
-    Its present payers pay, or the next in cover order.
+    Its present payers pay or, if they cannot, the next payers in cover order.
     """
     if _extend(log, record, until_ms):
         return
@@ -281,9 +288,10 @@ def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
 
 
 def _extend(log: DecisionLog, record: RunRecord, until_ms: int) -> bool:
-    """Write longer holds for every lease of a run; return whether all could be paid.
+    """Extend the holds of all leases of a run; return whether all could be paid for.
 
-    One payer may pay for several leases: the hold of the first leaves less for the next.
+    The holds are written one by one, because one payer may pay for several leases, and the hold of
+    each leaves less for the next.
     """
     for name in record.leases:
         view = log.view

@@ -1,4 +1,4 @@
-"""How long and how many steps a lease of a round is for."""
+"""The bounds of the leases of a round: a duration and a number of steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.model.state.state_view import StateView
 
 
 class LeaseBound(NamedTuple):
-    """The bound of a lease of a round: a number of steps, an instant and a duration."""
+    """The bounds of a lease of a round: its steps, its duration and its end."""
 
     steps: int
     length_ms: int
@@ -18,7 +18,7 @@ class LeaseBound(NamedTuple):
 
 
 class LeaseBounds:
-    """The bounds of leases in the rounds that the pools of a view are in."""
+    """The bounds of leases in the present rounds of all pools."""
 
     def __init__(self, view: StateView) -> None:
         self._view = view
@@ -27,7 +27,7 @@ class LeaseBounds:
     def shared(self, run: str) -> tuple[RoundShared, RoundShare] | None:
         """Return the present round of the pool of ``run``, and the run's share in it.
 
-        None if the run shares in no rounds, or was not there when the round began.
+        Return None if the pool has no rounds, or the run was not in the pool when the round began.
         """
         known = self._view.in_rounds.get(run)
         record = None if known is None else self._view.rounds.get(known.pool)
@@ -41,10 +41,10 @@ class LeaseBounds:
         return None if share is None else (record.shared, share)
 
     def of(self, fact: LeaseStarted, run: str) -> LeaseBound | None:
-        """Return the bound of ``run`` under a lease; None outside pools that share in rounds.
+        """Return the bound of ``run`` under a lease; None outside pools of discipline ``rounds``.
 
-        The steps are those that the run does alone in that time at the rate that the round was
-        shared out with, and no more than it has left to do.
+        The bound has the steps that the run does alone in the time of the lease, at the rate with
+        which the round was computed, but at most the steps that the run has left.
         """
         found = self.shared(run)
         if found is None:

@@ -1,8 +1,8 @@
-"""Checks of a run in a pool that shares in rounds, and whether its deadline can be kept.
+"""Checks a run that is submitted to a pool of discipline ``rounds``, and its deadline.
 
-An owner is promised its target share of every flavor, whatever other owners submit. A deadline is
-accepted if that share alone keeps it, together with the owner's earlier accepted deadlines: a
-deadline does not enlarge an owner's share.
+Each owner has its target share of every flavor, whatever other owners submit. A deadline is
+accepted if this share is enough for it and for the owner's earlier accepted deadlines. A deadline
+does not enlarge the share of an owner.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from quorate.model.state.records import RoundsRun
 from quorate.model.state.state_view import StateView
 
 Fault = tuple[RefusalCode, str, str, str]
-"""(code, field below spec, what is wrong, remedy)."""
+"""The code of a refusal, the path of the field below ``spec``, the fault and the remedy."""
 
 
 def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
-    """Yield the fields of ``run`` that are not allowed in a rounds pool."""
+    """Yield the faults of ``run`` in a pool of discipline ``rounds``."""
     invalid = RefusalCode.INVALID
     in_pool = f"pool {run.pool!r} shares in rounds"
     if run.rounds is None:
-        what = f"{in_pool}: state its rate on each flavor, or its job type"
+        what = f"{in_pool}: the run needs a rate on each flavor, or a job type"
         yield invalid, "", what, "add throughputs, e.g. {v100: 12.5}, or jobType"
         return
     if run.malleable is not None:
         what = f"{in_pool}, where a run has all its GPUs or none"
         yield invalid, ".malleable", what, "leave it out, or use another pool"
     if run.spares_per_group:
-        what = f"{in_pool}, where spares are not possible"
+        what = f"{in_pool}, where a run cannot have spares"
         yield invalid, ".sparesPerGroup", what, "leave it out, or use another pool"
     if run.sensitive:
         what = f"{in_pool}, where a run has its nodes for one round only"
@@ -43,7 +43,7 @@ def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
 
 
 def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
-    """Yield flavors without a rate, and rates without a flavor."""
+    """Yield a fault for each flavor without a rate, and for each rate without a flavor."""
     work = run.rounds
     assert work is not None, run
     if work.job_type is not None:
@@ -70,7 +70,7 @@ def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
 
 
 def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
-    """Yield the rates of a run's type that the pool's table, if it has one, lacks."""
+    """Yield a fault for each rate of the run's job type that the pool's table lacks."""
     if not pool.throughputs:
         return
     by_flavor = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
@@ -94,7 +94,7 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
 
 
 def _other_types(pool: Pool, run: Run, job_type: str) -> str:
-    """Return the remedy for a type that is not in the table: the nearest type that is."""
+    """Return the remedy for a job type that is not in the table with the run's width."""
     known = [each for flavor in run.flavors for each in known_types(pool, flavor)]
     widths = sorted({each.gpus for each in known if each.job_type == job_type})
     if widths:
@@ -114,7 +114,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
     pool = view.pools[run.pool]
     is_known = all(declared_rate(run, pool, flavor) is not None for flavor in run.flavors)
     if run.owner not in view.owners or not is_known:
-        # A type that the table does not have is reported already.
+        # If the pool has a table, ``_type_faults`` has reported that the type is missing.
         if run.owner in view.owners and not pool.throughputs:
             what = "a deadline needs the rates of the run"
             yield RefusalCode.INVALID, ".slo", what, "give throughputs instead of jobType"
@@ -130,15 +130,15 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
 
 
 def target_ppm(view: StateView, owner: str) -> int:
-    """Return the least part of a pool that ``owner`` has: its target, as its quota states it.
+    """Return the part of a pool that ``owner`` has at least: its target share, in ppm.
 
-    If targets add up to more than 1, each is cut in proportion.
+    If all stated targets add up to more than 1, each is reduced in proportion.
     """
     return targets_ppm(view, (owner,))[owner]
 
 
 def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
-    """Return ``target_ppm`` of each of ``owners``, with one pass over all owners."""
+    """Return ``target_ppm`` of each of ``owners``, in one pass over all owners."""
     targets = (known.quota.fair_share_target_ppm for known in view.owners.values())
     total = max(PPM, sum(target for target in targets if target is not None))
     found: dict[str, int] = {}
@@ -150,11 +150,11 @@ def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
 
 
 def slo_short_ppm(view: StateView, run: Run) -> int:
-    """Return by how much its owner's share is too small for the deadline of ``run``, in ppm.
+    """Return the part of the needed rate that the owner's share lacks for the deadline, in ppm.
 
-    Deadlines of the owner's other runs come first, in the order of submission. Each takes the
-    fastest flavors that are left. This finds a schedule whenever flavors are not contended, and
-    never accepts a deadline that cannot be kept.
+    Deadlines of the owner's other runs come first, in the order of their submission. Each run takes
+    the fastest flavors that are left. So a deadline that cannot be kept is never accepted; one that
+    could be kept may be refused if several deadlines need the same flavor.
     """
     left = _share_gpus_ppm(view, run.pool, run.owner)
     now_ms, pool = view.at_ms, view.pools[run.pool]
@@ -182,7 +182,7 @@ def _share_gpus_ppm(view: StateView, pool: str, owner: str) -> dict[str, int]:
 
 
 def pool_flavors(view: StateView, pool: str) -> Mapping[str, int]:
-    """Return how many GPUs of each flavor ``pool`` has on nodes that take work."""
+    """Return how many GPUs of each flavor ``pool`` has, on nodes that take work."""
     found: dict[str, int] = {}
     for flavor in view.flavors():
         gpus = 0
@@ -202,7 +202,7 @@ def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms:
     steps = max(0, (work.total_steps or 0) - known.steps)
     flavors = list(left)
     rates, _ = rates_of(run, known, pool, flavors)
-    # The rate it needs on average, in millionths of a step per second, rounded up.
+    # The average rate that the run needs, in millionths of a step per second, rounded up.
     needed = all_needed = -(-steps * PPM * SECOND_MS // time_ms)
     time_ppm = PPM
     for rate, flavor in sorted(zip(rates, flavors, strict=True), key=lambda e: (-e[0], e[1])):
@@ -212,7 +212,7 @@ def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms:
         left[flavor] -= part * run.gpus
         time_ppm -= part
         needed -= part * rate // PPM
-    # The loss by rounding of each part is no reason to refuse.
+    # What is lost by rounding each part is no reason for a refusal.
     if needed <= len(flavors) + 1:
         return 0
     return max(1, needed * PPM // all_needed)

@@ -1,4 +1,4 @@
-"""The outlook of a run that shares a pool in rounds: its share, and when the next round begins."""
+"""Texts about a run in a pool of discipline ``rounds``: its share, and why it has no GPUs now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quorate.model.state.state_view import StateView
 
 _QUOTAS: Final = HARD | {RefusalCode.WAITING_FOR_QUOTA}
 _HELD_BY_QUOTA: Final = "a quota of its owner, or of a parent, leaves it no GPUs"
-"""The tenant and its numbers are in the refusal, which only permitted callers see."""
+"""The owner and its numbers are in the refusal, which only permitted callers see."""
 _TOO_BIG: Final = "it would not fit even if the pool were empty: "
 
 
@@ -28,12 +28,12 @@ def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
 
 
 def share_words(view: StateView, record: RunRecord) -> str:
-    """Return, as text, the part of its time that a run should have on each flavor."""
+    """Return a text with the part of its time that a run should have on each flavor."""
     return _words(view, record, hindrance(view, record))
 
 
 def _share(view: StateView, record: RunRecord) -> RoundShare | None:
-    """Return a run's share of the current round of its pool, if it had one."""
+    """Return a run's share in the current round of its pool, or None."""
     known = view.rounds.get(record.spec.pool)
     shares = () if known is None else known.shared.shares
     return next((each for each in shares if each.run == record.spec.name), None)
@@ -73,7 +73,7 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
 
 
 def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
-    """Yield, as text, each flavor on which a run has no share because it would not fit."""
+    """Yield a text for each flavor of which a run has no share because it would not fit."""
     share, flavors = _share(view, record), view.rounds[record.spec.pool].shared.flavors
     rates = () if share is None else zip(flavors, share.rates, strict=True)
     for flavor in (f for f, rate in rates if not rate and f in record.spec.flavors):
@@ -83,7 +83,7 @@ def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
 
 
 def _spare(view: StateView, record: RunRecord) -> str:
-    """Return, as text, which GPUs a run has without a share of them; empty if it has none."""
+    """Return a text about the GPUs that a run has without a share of them; empty if none."""
     shared, share = view.rounds[record.spec.pool].shared, _share(view, record)
     grant = next((each for each in shared.grants if each.run == record.spec.name), None)
     if grant is None or share is None or grant.partner is not None:
@@ -101,7 +101,7 @@ def _spare(view: StateView, record: RunRecord) -> str:
 
 
 def _beside(view: StateView, record: RunRecord) -> str:
-    """Return, as text, the run with which a run shares GPUs now; empty if there is none."""
+    """Return a text that names the run with which a run shares GPUs now; empty if none."""
     known = view.in_rounds[record.spec.name]
     if known.lease:
         return f"it shares the GPUs of run {view.leases[known.lease].fact.run}"
@@ -110,10 +110,10 @@ def _beside(view: StateView, record: RunRecord) -> str:
 
 
 def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
-    """Return why a run without a share of its round can have none, whatever the policy.
+    """Return why no policy could give a run a share of the current round.
 
-    Either its owner is at its limit of running runs, or the run would not fit even if the pool were
-    empty. Payers are not checked. None if it has a share, or could have one.
+    The reason is a limit on running runs, or that the run would not fit even if the pool were
+    empty. Payers are not checked. Return None if the run has a share, or could have one.
     """
     share, run = _share(view, record), record.spec
     if share is None or any(share.shares_ppm) or any(share.rates):
@@ -130,9 +130,9 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
 
 
 def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
-    """Return why a run that shares in rounds has no GPUs now; None if it has some.
+    """Return why a run in a pool of discipline ``rounds`` has no GPUs now; None if it has some.
 
-    This may be a refusal recorded in this round, or the reason why it can have no share at all.
+    The refusal may include why the run can have no share at all, or its last recorded refusal.
     """
     if record.leases or view.in_rounds[record.spec.name].lease:
         return None

@@ -1,9 +1,9 @@
-"""Round money: grants that wait for one payer are paid in their order.
+"""Keeps the order of grants while several grants wait for the money of one payer.
 
-Grants start as GPUs come free, and the first to get GPUs would take money that is meant for an
-earlier grant. If a payer has enough for all waiting grants, the order does not matter; if it has
-not, the grants behind one that waits for that payer wait as well. When all stopping leases have
-ended there is nothing to wait for, and grants are tried in their order anyway.
+Grants start as GPUs come free, so a later grant might take money that an earlier grant needs. If a
+payer has enough for all waiting grants, the order does not matter. Otherwise a grant waits while an
+earlier grant waits for that payer. Once all stopping leases have ended, grants are tried in their
+order, and this module is not needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Alike = tuple[str, str, Funding]
 
 
 class MoneyInTurn:
-    """Which grants may be paid while others wait, at one instant; computed on the first use."""
+    """Decides which grants may start while others wait, at one instant."""
 
     def __init__(self, grants: Sequence[RoundGrant], now_ms: int) -> None:
         self._grants = grants
@@ -33,7 +33,7 @@ class MoneyInTurn:
         self._behind: set[EnvelopeId] = set()
 
     def may_start(self, view: StateView, run: Run, flavor: str) -> bool:
-        """Return whether no earlier grant waits for the payers of ``run``, and they could pay."""
+        """Return whether the payers of ``run`` could pay, and no earlier grant waits for them."""
         if self._short is None:
             self._short = self._found_short(view)
         if not self._short:
@@ -51,11 +51,11 @@ class MoneyInTurn:
         return sum(payer_list.room(key, tier) for key, tier in payers) >= run.gpus
 
     def waits(self, run: Run, flavor: str) -> None:
-        """Note that ``run`` waits: later grants do not use its payers if these are short."""
+        """Note that ``run`` waits: later grants must leave payers with too little money to it."""
         self._waiting.append((run, flavor))
 
     def _found_short(self, view: StateView) -> set[EnvelopeId]:
-        """Return the payers that have too little for all waiting grants that they may pay for."""
+        """Return the payers that cannot pay for all waiting grants for which they may pay."""
         needed: dict[EnvelopeId, int] = {}
         room: dict[EnvelopeId, int] = {}
         for grant in self._grants:

@@ -1,8 +1,9 @@
-"""Round placement: grants that wait for room are started as soon as there is some.
+"""Starts the grants of a round as soon as there is room for them.
 
-A run that lost its GPUs at the end of a round needs time to checkpoint, so a grant may wait into
-its round. While any lease in the pool is still stopping no grant is refused; after that a grant
-that cannot be paid or placed is refused for this round, and the refusal is recorded.
+A run that loses its GPUs at the end of a round takes time to checkpoint, so a new grant may have to
+wait after its round has begun. While a lease of the pool is stopping, no grant is refused. After
+that, a grant that cannot be paid for or placed is refused for this round, and the refusal is
+recorded.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from quorate.model.state.state_view import StateView
 
 
 def place_granted(log: DecisionLog) -> None:
-    """Start every grant that finds room and money now, pool by pool."""
+    """Start every grant for which there is room and money now, pool by pool."""
     if not log.shares_in_rounds:
         return
     for pool in sorted(log.view.rounds):
@@ -35,13 +36,13 @@ def place_granted(log: DecisionLog) -> None:
 
 
 def _place_in(log: DecisionLog, pool: str) -> None:
-    """Try the waiting grants of one pool; when no lease is stopping, refuse the rest."""
+    """Start the waiting grants of a pool that can start; if no lease is stopping, refuse others."""
     record = log.view.rounds[pool]
     is_leaving = bool(record.leaving)
     refused = _tried(log, pool, record.waiting.values(), is_leaving=is_leaving)
     if is_leaving:
         return
-    # The nodes meant for a run may be lost by now, or its payers do not pay there.
+    # The nodes that a grant names may be lost by now, or the run's payers may not pay there.
     elsewhere = [replace(grant, nodes=()) for grant, _ in refused if grant.nodes]
     refused = [(grant, why) for grant, why in refused if not grant.nodes]
     if elsewhere:
@@ -53,9 +54,10 @@ def _place_in(log: DecisionLog, pool: str) -> None:
 def _tried(
     log: DecisionLog, pool: str, grants: Iterable[RoundGrant], *, is_leaving: bool
 ) -> list[tuple[RoundGrant, Refusal]]:
-    """Start those of ``grants`` that can start, in their order; return the others, and why not.
+    """Start those of ``grants`` that can start, in their order.
 
-    If a grant was refused, others like it are not tried.
+    Return the refused grants with their refusals. After a refusal, grants of the same kind are
+    refused without a try.
     """
     free: dict[str, int] = {}
     grants = tuple(grants)
@@ -103,7 +105,7 @@ def _tried(
 
 
 def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, without the partner if the partner is over or exceeds a quota."""
+    """Return ``grant``, without its partner if the partner is over or would exceed a quota."""
     if grant.partner is None:
         return grant
     if grant.partner in view.in_rounds:
@@ -114,12 +116,12 @@ def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
 
 
 def _begins(view: StateView, grant: RoundGrant) -> int:
-    """Return how many more runs count as running if ``grant`` starts."""
+    """Return by how many the number of running runs rises if ``grant`` starts."""
     return sum(view.runs[name].started_ms is None for name in _runs_of(grant))
 
 
 def _are_ready(view: StateView, grant: RoundGrant) -> bool:
-    """Return whether the runs of a grant hold no old leases, and are not stopping."""
+    """Return whether the runs of a grant have no leases and are not stopping."""
     for name in _runs_of(grant):
         record = view.runs[name]
         if record.leases or view.in_rounds[name].lease or record.stopping is not None:
@@ -128,7 +130,7 @@ def _are_ready(view: StateView, grant: RoundGrant) -> bool:
 
 
 def _have_come_free(view: StateView, nodes: Iterable[tuple[str, int]]) -> bool:
-    """Return whether the wanted GPUs of each node are free now."""
+    """Return whether each of ``nodes`` has its number of GPUs free now."""
     for name, gpus in nodes:
         record = view.nodes.get(name)
         if record is None or view.island(record.island).free[record.position].bit_count() < gpus:
@@ -141,7 +143,7 @@ def _runs_of(grant: RoundGrant) -> tuple[str, ...]:
 
 
 def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitted | Refusal:
-    """Return how a grant starts, without delaying a firm start, or why it cannot."""
+    """Return how a grant starts without delaying a firm start, or its refusal."""
     view, run = log.view, record.spec
     nodes = view.in_rounds[run.name].nodes
     prefer = frozenset(view.nodes[n].spec.domain_key for n in nodes if n in view.nodes)
@@ -162,16 +164,16 @@ def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitte
     answer = tried(view)
     if isinstance(answer, Refusal) or not view.reservations:
         return answer
-    # Runs of other pools may have been promised the same money.
+    # Firm starts in other pools may need the same money.
     room = room_left(view, run, log.now_ms)
     beside = answer if room is view else tried(room)
     if isinstance(beside, Admitted) or beside.code in HARD:
         return beside
-    return replace(beside, code=RefusalCode.RESERVED, subject="others that its payers promised it")
+    return replace(beside, code=RefusalCode.RESERVED, subject="other runs with the same payers")
 
 
 def refuse(log: DecisionLog, record: RunRecord, refusal: Refusal) -> None:
-    """Write why a run does not get the GPUs that this round granted it."""
+    """Write why a run does not get the GPUs that this round has granted to it."""
     if refusal.code in HARD:
         refusal = waiting(log.view, record.spec, refusal)
     log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=record.spec.name, refusal=refusal))
@@ -180,7 +182,7 @@ def refuse(log: DecisionLog, record: RunRecord, refusal: Refusal) -> None:
 def _write(
     log: DecisionLog, run: Run, admitted: Admitted, grant: RoundGrant, leases_ever: int
 ) -> None:
-    """Write the leases of a grant; a pair is one start, paid once by the first of the two."""
+    """Write the leases of a grant. A pair has common leases, which are paid for once."""
     now_ms = log.now_ms
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
     started, partner = StartReason.START, grant.partner
@@ -193,7 +195,7 @@ def free_gpus(view: StateView, pool: str, flavor: str) -> int:
 
 
 def is_sound(view: StateView, record: RunRecord, flavor: str) -> bool:
-    """Return whether a run's leases are of ``flavor``, on ready nodes, and not stopping."""
+    """Return whether a run has leases, and all are of ``flavor``, on ready nodes, not stopping."""
     leases, envelopes, status = view.leases, view.envelopes, view.node_status
     for name in record.leases:
         lease = leases[name]

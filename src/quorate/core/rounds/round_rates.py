@@ -1,12 +1,14 @@
-"""Rates: how fast a run of a rounds pool is on each flavor, and which rates were measured.
+"""The rates of a run on each flavor in a pool of discipline ``rounds``.
 
-Rates are millionths of a step per second of the whole run. A measured rate replaces the declared
-one, flavor by flavor: a false declaration of a run that reports its steps lasts one round at most.
-A run that never reports steps keeps its declared rates; it has its part of its owner's share by
-them, and misstating them only takes GPUs from it that would serve it better
-(tests/unit/loop/test_round_gaming.py). A run that names its job type has the rates of that type in
-its pool's table: those on several nodes, if its last GPUs were on several nodes and the table
-has them. If nothing is known of a flavor, it counts as equal to any other until it was tried.
+A rate is in millionths of a step per second, for the whole run. A measured rate replaces the
+declared rate of its flavor. So if a run reports its steps, a false declaration has an effect for
+one round at most. If a run never reports steps, its declared rates count. They decide which GPUs
+the run gets within its owner's share, so with false rates a run only gets GPUs that serve it worse
+(tests/unit/loop/test_round_gaming.py).
+
+If a run names its job type, its rates are those of the type in the pool's table: the rates on
+several nodes if its last GPUs were on several nodes and the table has such rates. A flavor of which
+no rate is known counts with a fixed rate until the run has tried it.
 """
 
 from __future__ import annotations
@@ -20,20 +22,20 @@ from quorate.model.specs import Pool, Run, TypeRates
 from quorate.model.state.records import RoundsRun
 
 UNKNOWN_RATE: Final = PPM
-"""One step per second: the rate of a flavor as long as none is known."""
+"""The rate of a flavor as long as no rate is known: one step per second."""
 
 
 SPREAD_SUFFIX: Final = "_unconsolidated"
-"""The suffix of a flavor's name under which a table has rates on GPUs of several nodes."""
+"""The suffix of a flavor's name for rates on GPUs of several nodes, in a pool's table."""
 
 
 def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
-    """Return the rates of job types that ``pool`` has for ``flavor``, sorted by type and GPUs."""
+    """Return the rates of job types in the table of ``pool`` for ``flavor``, by type and GPUs."""
     return next((each.types for each in pool.throughputs if each.flavor == flavor), ())
 
 
 def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates | None:
-    """Return the rates that ``pool`` has for a type of job on ``flavor``; None if it has none."""
+    """Return the rates of a job type in the table of ``pool`` for ``flavor``; or None."""
     types = known_types(pool, flavor)
     at = bisect_left(types, (job_type, gpus), key=lambda each: (each.job_type, each.gpus))
     found = types[at] if at < len(types) else None
@@ -43,7 +45,7 @@ def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates |
 
 
 def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> tuple[int, int]:
-    """Return how fast two types of equal width are on the same GPUs, 0 if they cannot share."""
+    """Return the rates of two job types of equal width that share GPUs; 0 if they cannot."""
     one, other = sorted(types)
     known = type_rates(pool, flavor, one, gpus)
     for name, *rates in () if known is None else known.beside:
@@ -55,7 +57,7 @@ def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> 
 def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False) -> int | None:
     """Return the declared rate of ``run`` on ``flavor``, its own or from the pool's table.
 
-    At least 0; None if there is none. ``is_spread``: its GPUs are on several nodes.
+    Return None if there is no such rate. With ``is_spread``, the rate is for GPUs on several nodes.
     """
     work = run.rounds
     assert work is not None, run
@@ -76,7 +78,7 @@ def rates_of(
 ) -> tuple[tuple[int, ...], int]:
     """Return the rates of ``run`` in ``pool`` on ``flavors``, and which were measured, as bits.
 
-    A flavor that the run does not ask for has no rate.
+    The rate of a flavor that the run does not ask for is 0.
     """
     rates: list[int] = []
     measured, bit = 0, 1
@@ -91,7 +93,7 @@ def rates_of(
             rate = 0
         elif rate is not None:
             measured |= bit
-        elif own is not None:  # As ``declared_rate``, which a pool would call for every flavor.
+        elif own is not None:  # The same rate as ``declared_rate`` returns, but quicker.
             rate = round(own[flavor] * PPM) if flavor in own else UNKNOWN_RATE
         else:
             rate = declared_rate(run, pool, flavor, is_spread=is_spread)

@@ -1,7 +1,7 @@
-"""Room: a pool without its runs, to try which of them fit together.
+"""Tries which runs of a pool fit into the empty pool together, to choose the runs of a round.
 
-A round should choose runs that can start, or GPUs are idle until the next round. This module tries
-the placement and the limits on nodes; money is not checked. docs/adr/0024-rounds-pools.md.
+If a round chose a run that cannot start, GPUs would be idle until the next round. This module
+checks the placement and the limits on nodes, but no money. docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 200
-"""How many ways to keep within a limit on nodes are tried before a run is left for the next
-round."""
+"""How many placements are tried to keep within a limit on nodes, before the run has to wait for the
+next round."""
 
 
 def is_free_to_spread(run: Run) -> bool:
-    """Return whether all GPUs of a flavor are equally good for ``run``."""
+    """Return whether ``run`` can use any GPUs of a flavor, in any combination."""
     return run.cross_group_spread and run.group_gpus is None and not run.selector
 
 
 class Room:
-    """The GPUs of a pool, all free but those taken here, or by work outside of the pool.
+    """The GPUs of a pool without its runs. GPUs that are taken from the room are no longer free.
 
-    Changes here do not change the state.
+    Work outside the pool keeps its GPUs. The state of the ledger does not change.
     """
 
     __slots__ = ("_pool", "_state")
@@ -49,7 +49,7 @@ class Room:
 
     @classmethod
     def empty(cls, view: StateView, pool: str) -> Room:
-        """Return ``pool`` as if empty."""
+        """Return the room of ``pool`` if it had no runs."""
         room = cls(view.overlay(), view.pools[pool])
         for name, known in view.in_rounds.items():
             for lease in view.runs[name].leases if known.pool == pool else ():
@@ -57,17 +57,17 @@ class Room:
         return room
 
     def over(self) -> Room:
-        """Return a copy of this room; taking from the copy does not change this one."""
+        """Return a copy of this room. Taking GPUs from the copy does not change this room."""
         return Room(self._state.overlay(), self._pool)
 
     def shape(self, run: Run, flavor: str) -> Hashable:
-        """Return a key that is equal for runs that fit in the same places."""
+        """Return a key that is equal for runs that fit into the same places."""
         owner = run.owner if Headroom.of(self._state, run.owner) is not None else ""
         groups = (run.group_gpus, run.cross_group_spread)
         return (flavor, run.gpus, groups, run.selector, owner)
 
     def find(self, run: Run, flavor: str, prefer: frozenset[str] = frozenset()) -> PackPlan | None:
-        """Return the placement of ``run`` now; domains that it used (``prefer``) come first."""
+        """Return a placement of ``run``, in the domains ``prefer`` if possible; None if none."""
         state, headroom = self._state, Headroom.of(self._state, run.owner)
         request = replace(pack_request(run, self._pool, flavor, run.gpus), prefer=prefer)
         domain_offers = DomainOffers(state, request)
@@ -85,7 +85,7 @@ class Room:
         return None
 
     def why_not(self, run: Run, flavor: str) -> Refusal | None:
-        """Return why ``run`` fits nowhere now, with the missing GPUs; None if it fits."""
+        """Return why ``run`` does not fit, with the number of missing GPUs; None if it fits."""
         if self.find(run, flavor) is not None:
             return None
         headroom = Headroom.of(self._state, run.owner)
@@ -96,7 +96,7 @@ class Room:
         )
 
     def has(self, run: str, parts: Iterable[Slots]) -> bool:
-        """Return whether all of ``parts`` are free for ``run`` within its limits."""
+        """Return whether all slots in ``parts`` are free and quotas let ``run`` use them."""
         state, names = self._state, set[str]()
         for name, mask in chain.from_iterable(parts):
             record = state.nodes[name]
@@ -107,7 +107,7 @@ class Room:
         return headroom is None or headroom.refuses(names) is None
 
     def take(self, run: str, slots: Slots) -> None:
-        """Give ``slots``, all of which must be free, to ``run``."""
+        """Give ``slots`` to ``run``; all of them must be free."""
         self._state.occupy(slots)
         self._state.hold_slots(run, slots)
 
@@ -120,7 +120,8 @@ class Room:
 def too_big(view: StateView, run: Run, flavor: str) -> Refusal | None:
     """Return why an empty pool could not hold ``run``, by the sizes of its domains.
 
-    None proves nothing: ``Room`` decides about cordoned nodes, racks and parts of nodes.
+    If the result is None, the run may still not fit: ``Room`` also considers cordoned nodes, racks
+    and parts of nodes.
     """
     request = pack_request(run, view.pools[run.pool], flavor, run.gpus)
     domain_offers = list(DomainOffers(view, request).most_free())
@@ -134,7 +135,7 @@ def too_big(view: StateView, run: Run, flavor: str) -> Refusal | None:
 
 
 def nodes_of(parts: Iterable[Slots]) -> tuple[tuple[str, int], ...]:
-    """Return how many GPUs ``parts`` have on each node, by node."""
+    """Return the number of GPUs in ``parts`` on each node, sorted by node."""
     found: dict[str, int] = {}
     for slots in parts:
         for node, mask in slots:
