@@ -127,7 +127,7 @@ def test_request_that_changes_nothing_is_never_uncertain(name: str, asked: Struc
         (
             "issue-token",
             IssueToken(role=Role.ADMIN, user="ada"),
-            "look first what was recorded, before you repeat it",
+            "check what was recorded before you repeat it",
         ),
     ],
 )

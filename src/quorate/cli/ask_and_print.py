@@ -40,7 +40,8 @@ def ask_each(
     """Request one operation several times, and print the responses with lines between them.
 
     An operation that writes is requested for each of ``questions``, even if the output was closed
-    or a request was refused. With ``line_of`` a table has only this line of each response.
+    or a request was refused. With ``line_of``, a table shows only the line that it returns for each
+    response.
     """
     operation = OPERATIONS[name]
     questions, key = with_keys(settings, operation, questions)

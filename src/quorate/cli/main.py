@@ -23,7 +23,7 @@ from quorate.version import __version__
 from quorate.views.exits import CommandError, Exit
 
 ERRORS_SHOWN_MAX: Final = 20
-"""How many errors are printed; of the rest only the number."""
+"""How many errors are printed; further errors are only counted."""
 EPILOG: Final = """\b
 Start here:
   quorate demo
@@ -151,7 +151,7 @@ def _drop_output() -> None:
 
 
 def _fail(code: Exit, lines: Sequence[str]) -> Exit:
-    """Print ``lines`` as errors and return ``code``; of very many, the first ones and a count.
+    """Print ``lines`` as errors and return ``code``; further lines are only counted.
 
     If standard error is a closed pipe, only the exit code reports the error.
     """

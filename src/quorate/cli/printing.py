@@ -37,7 +37,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 @contextmanager
 def telling(done: str) -> Iterator[None]:
-    """Run the block, which prints that ``done`` was recorded; if that fails, the error says it."""
+    """Run the block, which prints that ``done`` was recorded; if it fails, the error says so."""
     try:
         yield
     except BrokenPipeError:

@@ -9,7 +9,7 @@ from typing import Final, Self, TextIO
 
 WIDTH: Final = 24
 AGAIN_S: Final = 0.2
-"""How long a line is shown at least."""
+"""The shortest time for which a line is shown."""
 
 
 def progress_line(part: float, count: int, unit: str, elapsed_s: float) -> str:

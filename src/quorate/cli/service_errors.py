@@ -58,14 +58,14 @@ def _remedy(key: str | None, *, is_repeatable: bool) -> str:
         return f"repeat the same command with: {told}; it is then carried out once; {looks}"
     if is_repeatable:
         return f"repeat the same command: a repetition changes nothing more; {looks}"
-    return f"look first what was recorded, before you repeat it; {looks}"
+    return f"check what was recorded before you repeat it; {looks}"
 
 
 @contextmanager
 def interruptible(operation: Operation, asked: Struct, key: str | None) -> Iterator[None]:
     """Run the block, which sends ``asked``; if it is interrupted, say what may be recorded.
 
-    ``key`` is the one with which the command can be repeated, if there is one.
+    ``key`` is the idempotency key with which the command can be repeated, if it has one.
     """
     try:
         yield
@@ -78,7 +78,7 @@ def interruptible(operation: Operation, asked: Struct, key: str | None) -> Itera
 
 
 def _advice(error: RefusedError, target: Target | None) -> list[str]:
-    """Return the remedy for a token, which depends on where the client has it from."""
+    """Return the remedy for a token, which depends on the source of the token."""
     if not isinstance(error, UnauthenticatedError) or target is None:
         return []
     if not target.name:

@@ -19,7 +19,7 @@ CSV: Final = "csv"
 """The additional output format of commands whose response fits a spreadsheet."""
 ACTOR_CHARS_MAX: Final = 256
 KEY_CHARS_MAX: Final = 240
-"""A command of several requests appends the number of each; a service takes 255 characters."""
+"""A service takes 255 characters, and each of several requests appends its number to the key."""
 LOCK_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S_MAX: Final = 86_400.0
 ANSWER_TIMEOUT_S: Final = 120.0

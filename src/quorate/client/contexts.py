@@ -302,7 +302,7 @@ def service_of(
     context: str | None,
     ca_file: str | None,
 ) -> Place:
-    """Return the service for a client: the arguments, else the choice that the CLI makes."""
+    """Return the service for a client: as the arguments say, else as the CLI would choose."""
     if server is not None and context is not None:
         raise ConfigError("give either a server or a context, not both")
     found = chosen(environ, server=server, context=context)

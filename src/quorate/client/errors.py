@@ -60,10 +60,10 @@ class TimedOutError(UnreachableError):
 
 
 class UncertainError(UnreachableError):
-    """A write may have been recorded: one try had no result, and no later try had one either.
+    """A write may have been recorded: one try gave no result, and no later try gave one.
 
-    ``first`` is the error of that try, and ``last`` that of the last one. A repetition with
-    ``idempotency_key`` is carried out once; it is None if the operation takes no key. If
+    ``first`` is the error of that try, and ``last`` the error of the last try. A repetition with
+    ``idempotency_key`` is carried out once; the key is None if the operation takes none. If
     ``is_repeatable``, a repetition is safe. ``fact`` says what is known, without a remedy.
     """
 
@@ -86,15 +86,15 @@ class UncertainError(UnreachableError):
         if self.idempotency_key is not None:
             return (
                 f"repeat it unchanged with idempotency_key={self.idempotency_key!r}, so that it is "
-                "carried out once, or look first what was recorded"
+                "carried out once, or check first what was recorded"
             )
         if self.is_repeatable:
             return "repeat it unchanged: a repetition changes nothing more"
-        return "look first what was recorded, before you repeat it"
+        return "check first what was recorded, before you repeat it"
 
 
 def _cause_of(error: QuorateClientError) -> str:
-    """Return what failed, without the remedy, which is that of a single try."""
+    """Return what failed, without its remedy, which fits that single try only."""
     return str(error).partition(";")[0].partition("\n")[0]
 
 
@@ -163,7 +163,7 @@ class BusyError(RefusedError):
 
 
 class FailedError(RefusedError):
-    """The service has a fault. Of a write it is an ``UncertainError``."""
+    """The service has a fault. A write raises ``UncertainError`` instead."""
 
 
 _KINDS: Final[dict[int, type[RefusedError]]] = {

@@ -1,4 +1,4 @@
-"""What both clients do, as flows without input and output.
+"""The requests of both clients, as flows that do no input and output themselves.
 
 A flow is a generator. It yields steps, such as ``Send``, ``Pause`` and ``Emit``, and receives the
 result of each step. A driver runs the steps, blocking or with asyncio (``drivers.py``).
@@ -76,8 +76,8 @@ def exchange(
 ) -> Flow[T]:
     """Send a request, with retries if they are safe, and return ``read`` of the reply.
 
-    All tries have the same idempotency key. Raises ``UncertainError`` for a write of which one try
-    may have been carried out, unless a later try shows whether it was.
+    All tries have the same idempotency key. Raises ``UncertainError`` if one try of a write may
+    have been carried out, and no later try shows whether it was.
     """
     asked = keyed(operation, asked)
     request = wire.request_of(operation, asked, accept=accept)

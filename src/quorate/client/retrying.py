@@ -32,7 +32,7 @@ KEY_BYTES: Final = 16
 GATEWAY: Final = (502, 503, 504)
 """Statuses of a proxy that could not reach the service."""
 _UNDECIDED: Final = frozenset({"not-found", "method-not-allowed", "too-many-requests", "unsound"})
-"""Refusals that the state did not decide, so they say nothing about an earlier try."""
+"""Refusals that do not depend on the state, so they say nothing about an earlier try."""
 _DICE_BITS: Final = 53
 
 
@@ -83,8 +83,8 @@ def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -
     """Return whether a retry may help, and is safe.
 
     A request that never left this machine may always be sent again. A request that may have
-    succeeded is sent again only if a repetition changes nothing; so not if it requires a version
-    that the first one may have changed.
+    succeeded is sent again only if a repetition changes nothing; a request that requires a version
+    is not sent again, because the first try may have changed that version.
     """
     match error:
         case UnknownHostError() | UntrustedError():
@@ -128,8 +128,8 @@ def conclusion(
     """Return the error of a request that is not sent again.
 
     ``uncertain`` is the error of the first try that may have recorded something, ``last`` that of
-    the last try. A later try that was refused by the ledger shows that nothing was recorded. One
-    that failed shows nothing: its "nothing was recorded" is about that try alone.
+    the last try. If the ledger refused a later try, nothing was recorded. A later try that failed
+    proves nothing: its text "nothing was recorded" is about that try alone.
     """
     if uncertain is None or (last is not uncertain and _is_decided(last)):
         return last

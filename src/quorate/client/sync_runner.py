@@ -1,4 +1,4 @@
-"""Runs flows on this thread, and what the two HTTP drivers share."""
+"""Runs flows on this thread: the common part of the two HTTP drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents without apiVersion and kind, where the request says which kind it takes.
+"""Documents without apiVersion and kind, in requests that take one kind only.
 
 ``quorate submit`` takes runs, and ``PUT /budgets/rai`` takes the budget rai. In such a request
 apiVersion and kind may be left out. The request may also be a spec alone, with the name as one of
@@ -74,6 +74,6 @@ def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
 
 
 def without_head(fault: Fault) -> Fault:
-    """Return ``fault`` with its path in the document before ``with_head`` changed that."""
+    """Return ``fault`` with its path in the document as it was before ``with_head``."""
     is_below = fault.path[:1] in (("spec",), ("metadata",))
     return replace(fault, path=fault.path[1:]) if is_below else fault

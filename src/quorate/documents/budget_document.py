@@ -65,7 +65,7 @@ _ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The fields of an envelope that could be read; the checks of caps need faulty ones, too."""
+    """The fields of an envelope that could be read; caps are checked with faulty envelopes, too."""
 
     name: str | None
     flavor: str | None

@@ -108,7 +108,7 @@ def claim(
         dry_run=dry_run,
     )
     # Checked here first, so that errors name the option. The GPUs of a node are not known here, so
-    # that the check uses one GPU.
+    # the check uses one GPU.
     claim_document(asked, gpus or 1, words=_OPTIONS)
     ask(settings, "claim-nodes", asked)
 
@@ -138,7 +138,7 @@ def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Give the nodes of a claim back before its end.
 
     The hold for the rest of its time is released. The nodes take no other work until they are
-    wiped: the executor does that, or an operator records it with `quorate node wiped NODE`.
+    wiped: the executor wipes them, or an operator records the wipe with `quorate node wiped NODE`.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note

@@ -49,9 +49,8 @@ def complete(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool
 def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) -> None:
     """Record that the work of runs has failed.
 
-    A failed run is over and does not start again. Runs that follow it wait until they are
-    cancelled, or fail, too. Its slots become free at once. For a broken machine see `quorate node
-    fail`.
+    A failed run is over and does not start again; its slots become free at once. Runs that follow
+    it fail, too, or wait until they are cancelled. For a broken machine see `quorate node fail`.
     """
     _end(settings, "fail-run", runs, note, dry_run=dry_run)
 

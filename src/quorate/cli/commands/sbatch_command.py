@@ -223,7 +223,7 @@ def _document(
     *,
     key: str,
 ) -> dict[str, Any]:
-    """Return the Run document of the job; ``key`` is its request's, from which its name is made.
+    """Return the Run document of the job; its name is made from ``key``, the request's key.
 
     A command that is repeated with the same key then requests the same run.
     """

@@ -94,7 +94,7 @@ def _colored(cells: str, names: Sequence[str]) -> str:
 
 
 class Screen:
-    """The output of the demo; ``is_live``: lines can be redrawn."""
+    """The output of the demo; ``is_live`` means that lines can be redrawn."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         term = environ.get("TERM", "")

@@ -95,7 +95,7 @@ class Service:
         """Kill the service and all its work, in any state."""
         if self._process.poll() is None and self.url:
             until_s = time.monotonic() + CLEAR_S
-            # Waiting runs first: otherwise they would start when others end.
+            # Waiting runs are cancelled first: otherwise they would start when others end.
             runs = sorted(self._runs_open(), key=lambda run: run[1] == "Running")
             for name, _ in runs:
                 self.keyboard.run(("cancel", name))

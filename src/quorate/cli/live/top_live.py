@@ -65,7 +65,7 @@ def watch_fleet(settings: Settings, pool: str | None, interval_s: float) -> None
 
 
 def _fleet_or_trouble(settings: Settings, pool: str | None, before: Fleet) -> Fleet:
-    """Return the current fleet; if the request fails, the last one with the error."""
+    """Return the current fleet; if the request fails, the last fleet, with the error."""
     try:
         return fleet_of(settings, pool)
     except CommandError as error:

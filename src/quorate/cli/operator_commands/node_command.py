@@ -79,8 +79,8 @@ def fail(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Record that a failed node works again.
 
-    The scheduler places work on it at once. To get it back without work, cordon it instead: a
-    failed node that is cordoned counts as repaired.
+    The scheduler places work on it at once. To keep work off the repaired node, cordon it instead:
+    a failed node that is cordoned counts as repaired.
     """
     _mark(settings, "recover-node", name, note, dry_run=dry_run)
 

@@ -93,8 +93,8 @@ def read_script(
 ) -> Script:
     """Return the request of the script ``text`` and the ``typed`` options.
 
-    Typed options take precedence. ``given`` are options that Quorate's own options replace: the
-    script's are ignored. Raises ``CommandError`` with all refused options.
+    Typed options take precedence. ``given`` are the options that Quorate's own options replace: the
+    script's values of them are ignored. Raises ``CommandError`` with all refused options.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):

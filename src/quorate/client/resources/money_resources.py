@@ -78,7 +78,7 @@ class CapSpec(Fields):
 
 
 class CapStatus(Fields):
-    """What counts against a cap."""
+    """The usage that counts against a cap."""
 
     active_gpus: int
     reserved_gpus: int

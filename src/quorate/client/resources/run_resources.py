@@ -161,7 +161,7 @@ class TierFunding(Fields):
 
 
 class PayerFunding(Fields):
-    """What one envelope pays."""
+    """The amounts that one envelope pays."""
 
     envelope: str
     tier: str

@@ -63,7 +63,7 @@ class Imported:
 
 @dataclass(slots=True)
 class _Found:
-    """What was read from the manifests, by kind; each list in the order of the texts."""
+    """The objects read from the manifests, by kind, each list in the order of the texts."""
 
     manifests: list[Manifest] = field(default_factory=list)
     things: dict[str, list[Thing]] = field(default_factory=dict)
