@@ -1,7 +1,7 @@
 """Runs that are named by their custom resources: ``kubectl runs explain train -n quorate-rai``.
 
-The name of such a run in the ledger ends with digits of its uid; the status of its resource has it.
-``kubectl`` reads the resource with the rights of the user, as for the output of pods.
+The name of such a run in the ledger ends with digits of its uid, and is in the status of its
+resource. ``kubectl`` reads the resource with the rights of the user, as for the output of pods.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _FIELD: Final = "jsonpath={.status.ledgerName}"
 def name_in_ledger(name: str) -> str:
     """Return the name of a run in the ledger.
 
-    It is ``name``, unless the command has a namespace: then the status of the custom resource has
-    it. Raises ``CommandError``.
+    Without a namespace of the command it is ``name``; with one, it is read from the status of the
+    custom resource. Raises ``CommandError``.
     """
     namespace = namespace_of_command()
     return name if namespace is None else _of_resource(name, namespace)

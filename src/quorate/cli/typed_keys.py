@@ -27,8 +27,8 @@ def with_keys(
 ) -> tuple[list[Struct], str | None]:
     """Return ``questions`` with their keys, and the key with which the command can be repeated.
 
-    The key is that of the option, or a new one for a service; on a ledger's file it may be None.
-    Each of several requests has the key and its number. An operation whose repetition changes
+    The key is the value of the option, or a new key for a service; on a ledger's file it may be
+    None. Each of several requests has the key and its number. An operation whose repetition changes
     nothing needs no key. Raises ``UsageError`` if it cannot have one.
     """
     typed = settings.idempotency_key()

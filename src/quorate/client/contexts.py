@@ -1,7 +1,7 @@
 """Contexts: named services in a configuration file of the user, and which one is chosen.
 
 The file is ``$QUORATE_CONFIG``, else ``quorate/config.toml`` in ``$XDG_CONFIG_HOME`` or
-``~/.config``. It may hold tokens, so only its owner may read it.
+``~/.config``. The file may hold tokens, so only its owner may read it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes a method for each operation of the table, for both clients.
 
-``methods.pyi`` has the types of these methods for editors and type checkers. It is generated from
-the same signatures.
+``methods.pyi`` has the types of these methods for editors and type checkers. That file is generated
+from the same signatures.
 """
 
 from __future__ import annotations

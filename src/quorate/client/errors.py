@@ -90,7 +90,7 @@ class UncertainError(UnreachableError):
             )
         if self.is_repeatable:
             return "repeat it unchanged: a repetition changes nothing more"
-        return "check first what was recorded, before you repeat it"
+        return "check what was recorded before you repeat it"
 
 
 def _cause_of(error: QuorateClientError) -> str:

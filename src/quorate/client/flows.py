@@ -111,8 +111,8 @@ def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None
     """Emit every event from ``asked.first`` on, once and in order, across lost connections.
 
     Without ``first``, emit the events from now on. After a lost connection the flow reconnects
-    after the last event that it read. It ends only when the service refuses, or after too many
-    failures in a row. An event that is sent in several parts is emitted once.
+    after the last event that it read. The flow ends only when the service refuses, or after too
+    many failures in a row. An event that is sent in several parts is emitted once.
     """
     first: int | None = getattr(asked, FIRST)
     cursor = None if first is None else first - 1

@@ -88,8 +88,8 @@ class Methods:
     ) -> Outcome:
         """Claim whole nodes for one user's sensitive work, until a stated end. A claim of whole
         ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``. A duration is like
-        8h or 2d. ``owner`` and ``user`` default to those of the token; ``name`` is generated if it
-        is missing."""
+        8h or 2d. ``owner`` and ``user`` default to the tenant and the user of the token; ``name``
+        is generated if it is missing."""
     def cluster_members(self) -> ClusterMembers:
         """List the services that share the ledger."""
     def cluster_status(self) -> ClusterStatus:
@@ -551,8 +551,8 @@ class Methods:
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. One run; or the firm
-        starts, or everything, of one pool or of all pools."""
+        """Show the current state of a run, of the reservations or of a pool. One run, or the firm
+        starts or everything of one pool or of all pools."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
         ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
@@ -802,8 +802,8 @@ class AsyncMethods:
     ) -> Outcome:
         """Claim whole nodes for one user's sensitive work, until a stated end. A claim of whole
         ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``. A duration is like
-        8h or 2d. ``owner`` and ``user`` default to those of the token; ``name`` is generated if it
-        is missing."""
+        8h or 2d. ``owner`` and ``user`` default to the tenant and the user of the token; ``name``
+        is generated if it is missing."""
     async def cluster_members(self) -> ClusterMembers:
         """List the services that share the ledger."""
     async def cluster_status(self) -> ClusterStatus:
@@ -1265,8 +1265,8 @@ class AsyncMethods:
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. One run; or the firm
-        starts, or everything, of one pool or of all pools."""
+        """Show the current state of a run, of the reservations or of a pool. One run, or the firm
+        starts or everything of one pool or of all pools."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
         ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it

@@ -62,7 +62,7 @@ class Retrying(Struct, frozen=True, kw_only=True):
         """Return the wait after ``failures`` failures in a row; ``error`` is the last one.
 
         The wait doubles each time, up to a limit, with jitter down to half of it, so that clients
-        do not retry all at once. It is never shorter than the service asked for.
+        do not retry all at once. The wait is never shorter than the service asked for.
         """
         doubled_s = min(self.wait_s_max, self.wait_s_min * 2.0 ** min(failures - 1, 30))
         own_s = doubled_s * (0.5 + self.dice() / 2)
@@ -127,9 +127,9 @@ def conclusion(
 ) -> QuorateClientError:
     """Return the error of a request that is not sent again.
 
-    ``uncertain`` is the error of the first try that may have recorded something, ``last`` that of
-    the last try. If the ledger refused a later try, nothing was recorded. A later try that failed
-    proves nothing: its text "nothing was recorded" is about that try alone.
+    ``uncertain`` is the error of the first try that may have recorded something, ``last`` the error
+    of the last try. If the ledger refused a later try, nothing was recorded. A later try that
+    failed proves nothing: its text "nothing was recorded" is about that try alone.
     """
     if uncertain is None or (last is not uncertain and _is_decided(last)):
         return last

@@ -76,8 +76,8 @@ class FlowSteps(Generic[T]):
 class Opened(Struct):
     """The response that is being read, if there is one.
 
-    ``is_ready`` waits for a time, and returns whether more can be read. It is None if the driver
-    cannot know that before it reads.
+    ``is_ready`` waits for a time, and returns whether more can be read. ``is_ready`` is None if the
+    driver cannot know this before it reads.
     """
 
     chunks: Iterator[bytes] | None = None

@@ -220,7 +220,7 @@ def _remedy(message: str) -> str:
 def _places(text: str, offset: int, start: Position) -> Mapping[Path, Position]:
     """Return the position of each value of the document at ``offset``, by path.
 
-    The position of a field is that of its key. The document must be valid JSON.
+    The position of a field is the position of its key. The document must be valid JSON.
     """
     walk = _Walk()
     line = start.line

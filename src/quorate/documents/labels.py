@@ -17,7 +17,7 @@ REGIONS: Final = (REGION, "topology.kubernetes.io/region")
 DOMAINS: Final = (DOMAIN, "nvidia.com/gpu.clique")
 RACKS: Final = (RACK, "topology.kubernetes.io/rack")
 FLAVORS: Final = (FLAVOR_LABEL, "nvidia.com/gpu.product")
-"""Node labels with the same meaning: Quorate's own first, then those of other systems."""
+"""Node labels with the same meaning: Quorate's own label first, then labels of other systems."""
 
 LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _AT_LEAST_ONE: Final = (

@@ -1,8 +1,8 @@
 """Parses and checks documents: returns specs or problems.
 
 The parser reports every fault of every document at once, with path, remedy and, if it is known,
-line. It raises no exception for a faulty document. If one document of a text is faulty, all are
-refused, so that a text is never applied in part.
+line. The parser raises no exception for a faulty document. If one document of a text is faulty, all
+are refused, so that a text is never applied in part.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ def _follow(fields: Fields, head: Head) -> Follow | None:
 def _array(
     fields: Fields, head: Head, follow: Follow | None
 ) -> tuple[TaskArray | None, int | None]:
-    """Return the array, and the index if the document is that of a task."""
+    """Return the array, and the index if the document is for one task."""
     if "array" not in fields:
         if follow is not None and follow.after_task:
             fields.at("follow").child("afterTask").fault(

@@ -2,7 +2,7 @@
 
 The parser records the positions of keys and list entries in order, without paths. Most documents
 are valid, and need no paths. For a faulty document the paths are computed from its tree, which has
-the same order.
+its entries in the same order.
 """
 
 from __future__ import annotations

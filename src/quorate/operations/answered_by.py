@@ -22,9 +22,9 @@ class Place(StrEnum):
     AT_ONCE = "at-once"
     """In the receiving process: the answer depends on the caller and the tenants alone."""
     PAGE = "page"
-    """By a reader process: the cost is that of a page of the state."""
+    """By a reader process: it costs as much as reading one page of the state."""
     QUEUE = "queue"
-    """By a reader process: the cost is that of planning the queue several times.
+    """By a reader process: it costs as much as planning the queue several times.
 
     Includes dry runs.
     """

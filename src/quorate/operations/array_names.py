@@ -97,7 +97,7 @@ def arrays_once(
 
 
 def _was_listed(view: StateView, array: str, query: RunQuery) -> bool:
-    """Return whether a task of ``array`` is on a page before the one of ``query``."""
+    """Return whether a task of ``array`` is on a page before the page of ``query``."""
     names = tasks_named(view, array)
     everything = replace(query, after_seq=0, before_seq=None)
     for name in reversed(names) if query.is_newest_first else names:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDTHS_MAX: Final = 1_000
 """The most widths of all runs in one request to a service; deciding them takes at most 1 s."""
 LARGE: Final = 100
-"""A request with more widths, or documents, is large: it waits while small ones are decided."""
+"""A request with more widths, or documents, is large: it waits while small requests are decided."""
 
 
 def check_count(documents: int, widths_max: int | None) -> None:

@@ -1,7 +1,7 @@
 """A cursor: the sequence in the ledger after which a follower reads on.
 
-Nothing is queued for a follower. The cursor is its whole state, so another process can resume from
-it after any pause, without losing or repeating an event.
+Nothing is queued for a follower. The cursor is the follower's whole state, so another process can
+resume from it after any pause, without losing or repeating an event.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Shown(NamedTuple):
 
     If names were redacted, ``seen`` are the owners whose names are shown, and only watchers that
     see the same owners get this ``tree``. If nothing was redacted, ``seen`` is None and all
-    watchers share the tree, so it must not be changed. Unless ``is_common`` it is for one watcher
-    only, such as lines of output, which are cut for each watcher.
+    watchers share the tree, so it must not be changed. Unless ``is_common``, the item is for one
+    watcher only: lines of output are cut for each watcher.
     """
 
     seq: int

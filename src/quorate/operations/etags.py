@@ -14,11 +14,11 @@ from quorate.views.exits import CommandError, Exit
 _HEX: Final = 32
 ANY: Final = "*"
 VERSIONED: Final = frozenset({"node", "owner", "tenant", "budget", "pool", "system"})
-"""The kinds that have versions: those that are changed by applying whole documents."""
+"""The kinds that have versions: their resources are changed by applying whole documents."""
 
 
 def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
-    """Return the spec that was applied under ``name``, or None; runs never change afterwards."""
+    """Return the spec that was applied under ``name``, or None. A run never changes."""
     match kind:
         case "node":
             record = view.nodes.get(name)

@@ -106,7 +106,7 @@ def recorded_answer(
 ) -> Answer:
     """Return the answer to a command from its ``receipt`` alone, whichever process committed it.
 
-    ``notes`` are those on the request. Raises ``CommandError`` if the command was refused.
+    ``notes`` are the notes on the request. Raises ``CommandError`` if the command was refused.
     """
     decision, head, first = receipt.decision, receipt.head, receipt.first_seq
     if decision.refusals:
@@ -295,8 +295,8 @@ def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decis
     """Return ``decision``, recorded at ``head``, together with the blocks that follow from it.
 
     Due conflicts are settled, and due rounds begun, in blocks of their own, so that no draw can be
-    known before its conflict is recorded. The caller gets them as part of the result. The head
-    returned is that of the last block.
+    known before its conflict is recorded. The caller gets them as part of the result. The returned
+    head is the one after the last block.
     """
     if engine.head == head:
         return decision, head

@@ -221,7 +221,7 @@ def _of_run(view: StateView, caller: Caller, run: Run) -> str:
 def _acts_for(view: StateView, caller: Caller, owner: str) -> bool:
     """Return whether the caller may act on the runs of ``owner``.
 
-    A user may act on those of its own tenant, a tenant-admin also on those of the tenants below.
+    A user may act on runs of its own tenant, a tenant-admin also on runs of the tenants below.
     """
     is_near = owner == caller.tenant or caller.role is Role.TENANT_ADMIN
     return is_near and sees_owner(view, caller, owner)

@@ -92,7 +92,8 @@ class Recent:
         return low
 
     def _block(self, height: int) -> Block:
-        # A store reads several blocks at a time, so a reader that continues uses those read ahead.
+        # A store reads several blocks at a time, so a reader that continues uses the blocks that
+        # were read ahead.
         block = next(self._ahead, None) if height == self._ahead_height else None
         if block is None:
             self._ahead = self._store.blocks(from_height=height)

@@ -56,7 +56,7 @@ class Instant:
 
     @cached_property
     def stopped(self) -> tuple[str, ...]:
-        """The runs whose money has ended without a record of it yet."""
+        """The runs whose money has ended, although no event records it yet."""
         events = self._log.events
         return tuple(event.run for event in events if isinstance(event, RunRequeued))
 
@@ -73,13 +73,13 @@ class RequestContext:
     """The context of one request. ``prefix`` are the CLI options that reach the same ledger.
 
     Without a ``signer`` no checkpoint can be signed. ``recent`` are the decoded blocks that all
-    followers of the ledger share; without it each follower reads the store. Without ``logs`` no
-    output of runs is kept, without ``reports`` no reports of simulations, without ``accounting``
-    there is no link to an accounting system, without ``clock_control`` the wall clock is not
-    checked, and without ``quorum`` there is no service. ``mail_domains`` are the domains to which
-    the service sends the mail that runs ask for; None without a service. ``is_executed`` means that
-    an executor runs the work although the engine here, which only reads, has none. ``instant`` is
-    the shared instant of answers to several callers; without it, the answer is as of now.
+    followers of the ledger share; without it each follower reads the store. ``logs`` has the output
+    of runs, ``reports`` the reports of simulations, ``accounting`` the status of the link to an
+    accounting system, ``clock_control`` the check of the wall clock, and ``quorum`` the services of
+    the ledger; each is None if it does not exist. ``mail_domains`` are the domains to which the
+    service sends the mail that runs ask for; None without a service. ``is_executed`` means that an
+    executor runs the work although the engine here, which only reads, has none. ``instant`` is the
+    shared instant of answers to several callers; without it, the answer is as of now.
     ``widths_max`` is the most widths of all runs in one request if other requests wait for the same
     ledger (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, deciding an
     order is given up.

@@ -1,8 +1,8 @@
 """The table of all operations; docs/reference/operations.md is generated from it.
 
-CLI, REST, gRPC and clients are registered from it, and a test checks that each has them all. A
-command needs one operation, and importing all request types would take longer than that command, so
-modules are imported one by one until one has the requested operation.
+CLI, REST, gRPC and clients are registered from it, and a test checks that each of them has every
+operation. A command needs one operation, and importing all request types would take longer than
+that command, so modules are imported one by one until one has the requested operation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODULES: Final = (
     "quorate.operations.service.report_operations",
     "quorate.operations.fleet.observe_operations",
 )
-"""The modules with operations; those of the most frequent commands come first."""
+"""The modules with operations; the modules of the most frequent commands come first."""
 
 
 class _Operations(Mapping[str, Operation]):

@@ -23,7 +23,7 @@ from quorate.views.hints import nearest_name
 from quorate.views.kinds.kind_table import KIND_OF
 
 HINTED_MAX: Final = 10_000
-"""An unknown name is compared with at most this number of runs, the last ones."""
+"""An unknown name is compared with at most this many of the last runs."""
 
 
 def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "") -> CommandError:

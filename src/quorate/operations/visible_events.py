@@ -81,7 +81,7 @@ class Sight:
         return self.redaction.event(event)
 
     def warnings(self, decision: Decision) -> tuple[str, ...]:
-        """Return the warnings of ``decision`` that the caller may see: all or none.
+        """Return the warnings of ``decision`` that the caller may see: all of them, or none.
 
         They mention targets of siblings, and the sum that all envelopes grant.
         """

@@ -45,7 +45,7 @@ TROUBLE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRules:
-    """How the nodes of ``cluster`` are judged, and whether new ones are declared."""
+    """How the nodes of ``cluster`` are judged, and whether new nodes are declared."""
 
     cluster: str
     tolerance: Tolerance
@@ -61,7 +61,7 @@ class NodeRules:
 class NodeChanges:
     """The commands to record, and when the next unready node fails.
 
-    ``moved`` has the nodes whose labels differ from the ledger.
+    ``moved`` has a sentence for each node whose labels differ from the ledger.
     """
 
     commands: tuple[Command, ...] = ()

@@ -137,7 +137,7 @@ class Commands:
 def counted(metrics: Metrics, engine: Engine) -> Iterator[Commands]:
     """Count recorded, refused and failed commands in the body, on the ledger thread.
 
-    If every command is refused or repeats an earlier one, no block is made and none is counted.
+    If every command is refused or repeats an earlier command, no block is made or counted.
     """
     before, began_s = engine.head, perf_counter()
     commands = Commands()

@@ -120,7 +120,7 @@ class Configuration:
 
     @property
     def oidc(self) -> Oidc | None:
-        """The OIDC issuer that is trusted besides access tokens; None if none is configured."""
+        """The OIDC issuer that is trusted besides access tokens; None if not configured."""
         if not self.oidc_issuer:
             return None
         return Oidc(

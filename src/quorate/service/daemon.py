@@ -1,7 +1,7 @@
 """The daemon: opens the ledger, listens, and ends cleanly on a signal.
 
-It holds the ledger's lock as long as it runs. Every acknowledged command is durable, so the daemon
-may be killed at any instant: the next start continues from the ledger.
+The daemon holds the ledger's lock as long as it runs. Every acknowledged command is durable, so the
+daemon may be killed at any instant: the next start continues from the ledger.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _live_runs(view: StateView, rules: JobRules) -> list[str]:
 
 
 def _admit(view: StateView, rules: JobRules, job: SeenJob, found: JobChanges) -> None:
-    """Submit a run for a waiting workload, or write to it why that is not possible."""
+    """Submit a run for a waiting workload, or write to the workload why that is impossible."""
     if job.ended is not None:
         return
     made = run_of(view, rules, job)

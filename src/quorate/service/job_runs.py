@@ -32,7 +32,7 @@ class JobRules:
 
 
 def run_name(workload: Workload) -> str:
-    """Return the name of the run of a workload; it differs for workloads of the same name."""
+    """Return the name of the run of a workload; workloads of one name get different ones."""
     return f"{workload.name[:NAME_CHARS_MAX].rstrip('.-')}-{workload.uid[:UID_CHARS]}"
 
 

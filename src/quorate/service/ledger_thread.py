@@ -1,8 +1,8 @@
 """The ledger thread: one thread owns the ledger, and answers requests one after another.
 
 Submits that wait while a commit is under way are committed together, as one block with one flush:
-group commit without a timer. Between two groups it answers the other requests, for a bounded time.
-No caller is answered before the block is durable (docs/adr/0019).
+group commit without a timer. Between two groups the thread answers other requests, for a bounded
+time. No caller is answered before the block is durable (docs/adr/0019).
 """
 
 from __future__ import annotations

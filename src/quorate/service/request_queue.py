@@ -175,7 +175,8 @@ class Line:
     def put_back(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Put back submits that were taken and not handled, before later ones.
 
-        If one tenant or user has several submits, only the first goes before those of others.
+        If one tenant or user has several submits, only the first of them goes before the submits of
+        others.
         """
         with self._wake:
             for queued in reversed(queued_requests):

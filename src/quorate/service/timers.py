@@ -1,7 +1,7 @@
 """Timers: records due changes of a served ledger, between two answers.
 
-The time to compute what is due next may grow with the number of leases, so it is not computed after
-each commit: the longer it takes, the longer the pause before the next time, up to a second.
+Computing what is due next may take longer with more leases, so it is not done after each commit.
+The longer a computation takes, the longer is the pause before the next one, up to a second.
 """
 
 from __future__ import annotations

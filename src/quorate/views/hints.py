@@ -16,8 +16,8 @@ WORD_CHARS_MAX: Final = 100
 def nearest_name(word: str, known: Collection[str]) -> str | None:
     """Return the name of ``known`` that is nearest to ``word``; None if no name is near.
 
-    If ``known`` has more than ``CANDIDATES_MAX`` names, only those that begin like ``word`` are
-    compared, provided that there are any.
+    If ``known`` has more than ``CANDIDATES_MAX`` names, only names that begin like ``word`` are
+    compared, if there are any.
     """
     if len(word) > WORD_CHARS_MAX:
         return None

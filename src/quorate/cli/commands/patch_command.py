@@ -42,7 +42,7 @@ def patch(
 ) -> None:
     """Change fields of a resource.
 
-    KIND is node, owner, budget, pool or system. PATH is that of the field in the document; an
+    KIND is node, owner, budget, pool or system. PATH is the path of the field in the document; an
     element of a list is given in brackets, by its name or position. VALUE is read as JSON if it is
     valid JSON, otherwise as a string.
     """

@@ -46,10 +46,10 @@ def plan(
 
     A start is firm (recorded; moved later only for a recorded cause), tentative (it changes with
     the queue), "not before" a time (the run is further back than the pool plans) or none (waiting
-    alone will not help). With --exact up to 10,000 runs before it are planned, too, so that such a
-    run also has a tentative start. The confidence is certain (no running work is in the way),
-    expected (if running work ends when declared, or by a conflict) or rough (the run waits for
-    overdue work).
+    alone will not help). With --exact, up to 10,000 runs before the run are planned, too, so that a
+    run far back in the queue also has a tentative start. The confidence is certain (no running work
+    is in the way), expected (if running work ends when declared, or by a conflict) or rough (the
+    run waits for overdue work).
 
     Nothing is written.
     """

@@ -1,7 +1,7 @@
 """Prints the output of a run's pods with ``kubectl`` and the rights of the caller.
 
-The service does not read it: that would need a connection to each pod, and could show output that
-the caller may not read in the cluster.
+The service does not read this output: it would need a connection to each pod, and could show output
+that the caller may not read in the cluster.
 """
 
 from __future__ import annotations

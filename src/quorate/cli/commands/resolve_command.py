@@ -42,8 +42,8 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
     """Free GPUs in a scope by hand, after the notice period.
 
     The conflict is declared at once, with all runs in its lottery, and settled after the pool's
-    notice period. It stops overstayed backfill first, then spares, then steps of malleable runs,
-    and draws the lottery last. If all cuts together do not free enough GPUs, nothing is stopped.
+    notice period. Overstayed backfill is stopped first, then spares, then steps of malleable runs;
+    the lottery is drawn last. If all cuts together do not free enough GPUs, nothing is stopped.
     Give a domain by its key, region/cluster/domain, or by its last part if that is unique; region
     and cluster select all domains in them. The default pool is `default`, or the only one that has
     the flavor. With a cap, the GPUs are freed among the runs that count against it.

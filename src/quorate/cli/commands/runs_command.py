@@ -1,7 +1,7 @@
 """``quorate runs`` and ``kubectl runs``: the commands for runs as one group.
 
-Most of them are also commands of ``quorate`` itself. ``kubectl`` runs the program ``kubectl-runs``
-for ``kubectl runs``.
+Most of these commands are also commands of ``quorate`` itself. ``kubectl`` runs the program
+``kubectl-runs`` for ``kubectl runs``.
 """
 
 from __future__ import annotations

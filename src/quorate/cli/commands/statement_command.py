@@ -40,7 +40,7 @@ def statement(
 ) -> None:
     """Show the amounts of each envelope: granted, spent, held and lent.
 
-    The amounts are those at the end of the month, or now; granted is always spent + held + free.
+    The amounts are as of the end of the month, or as of now; granted is always spent + held + free.
     Below them are the users of each envelope in the month, and what was borrowed from which owner.
     Tables show GPU-hours with two decimals; json, yaml and csv have exact GPU-milliseconds. The
     statement of a past month never changes.

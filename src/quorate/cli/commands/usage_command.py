@@ -38,8 +38,8 @@ from quorate.operations.money.money_operations import DAYS_MAX, TenantUsageReque
 def usage(settings: Settings, tenant: str | None, user: str | None, days: int | None) -> None:
     """Show GPU-hours and node-hours used.
 
-    Usage counts for the owner of a run, whichever envelope paid. It counts leases from their start
-    to their end, or to now, inside the last N days; a node that several leases share counts once.
+    Usage counts for the owner of a run, whichever envelope paid. Leases count from their start to
+    their end, or to now, inside the last N days; a node that several leases share counts once.
     Tables show hours with two decimals; json, yaml and csv also have exact milliseconds.
     """
     from quorate.cli.ask_and_print import ask

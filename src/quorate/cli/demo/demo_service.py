@@ -120,7 +120,7 @@ class Service:
 def _end_keepers(runs: Path) -> None:
     """Kill the keepers of runs in the folder ``runs``, and their work.
 
-    There are none if all runs ended before the service did.
+    There are no keepers if all runs ended before the service did.
     """
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

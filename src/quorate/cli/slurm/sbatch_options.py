@@ -98,7 +98,7 @@ def _options(words: Sequence[str], where: str) -> Iterator[Option]:
 
 
 def _named(word: str) -> tuple[str, str, bool] | None:
-    """Return the option in ``word``, its value, and whether it has one; None if there is none."""
+    """Return the option in ``word``, its value, and whether it has one; None without an option."""
     if word.startswith("--"):
         key, equals, value = word.removeprefix("--").partition("=")
         return key.replace("_", "-"), value, bool(equals)

@@ -92,7 +92,7 @@ def field_table(fields: Sequence[Field[Row]], rows: Sequence[Row], *, has_head: 
 def named_fields(names: str, fields: Mapping[str, Field[Row]]) -> list[tuple[Field[Row], int]]:
     """Return the columns that ``names`` lists, as in ``JobID%20,State``, each with its width.
 
-    Without a width it is 0; a negative width aligns left. Raises ``FormatError``.
+    The width is 0 if a column has none; a negative width aligns left. Raises ``FormatError``.
     """
     by_name = {name.lower(): field for name, field in fields.items()}
     found: list[tuple[Field[Row], int]] = []

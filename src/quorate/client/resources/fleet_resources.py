@@ -26,9 +26,9 @@ class NodeClaim(Fields):
 
 
 class NodeStatus(Fields):
-    """The state of a node. ``leases`` are those that the caller may see.
+    """The state of a node. ``leases`` are the leases that the caller may see.
 
-    ``other_leases`` is the number of all others.
+    ``other_leases`` is the number of all other leases.
     """
 
     status: str

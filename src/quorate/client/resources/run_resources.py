@@ -71,7 +71,7 @@ class RunMail(Fields):
 
 
 class RunFollow(Fields):
-    """The runs that must complete first, and those that must be over in any way.
+    """The runs that must complete first, and the runs that must only be over.
 
     With ``after_task`` each task follows the task with the same index of another array.
     """

@@ -89,7 +89,7 @@ def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
     """Return the name of the GPU flavor for each ResourceFlavor.
 
     The name is the product in the flavor's node labels, if no other ResourceFlavor has that product
-    and the flavor has no further labels. Otherwise it is the ResourceFlavor's own name, and a note
+    and the flavor has no further labels. Otherwise the name is the ResourceFlavor's own, and a note
     says which nodes need it.
     """
     products = Counter(each.product() for each in flavors)
@@ -115,8 +115,8 @@ def budget_document(
 ) -> Tree | None:
     """Return the budget for ``queue``, one envelope per flavor; None if it has no GPUs.
 
-    The GPUs that a queue keeps and those that it lends to its cohort become two envelopes. Their
-    names sort the kept one first, so that the owner pays from that one first.
+    The GPUs that a queue keeps and those that it lends to its cohort become two envelopes. The
+    envelope of the kept GPUs comes first by name, so that the owner pays from it first.
     """
     envelopes: list[Tree] = []
     for quota in queue.quotas:

@@ -45,8 +45,8 @@ class NodeWiped(Write, kw_only=True, frozen=True):
 class ClaimNodes(KeyedWrite, kw_only=True, frozen=True):
     """A claim of whole ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``.
 
-    A duration is like 8h or 2d. ``owner`` and ``user`` default to those of the token; ``name`` is
-    generated if it is missing.
+    A duration is like 8h or 2d. ``owner`` and ``user`` default to the tenant and the user of the
+    token; ``name`` is generated if it is missing.
     """
 
     flavor: Name

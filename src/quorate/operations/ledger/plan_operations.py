@@ -51,7 +51,7 @@ class QueueStarts(Asked, kw_only=True, frozen=True):
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
-    """One run; or the firm starts, or everything, of one pool or of all pools."""
+    """One run, or the firm starts or everything of one pool or of all pools."""
 
     run: Name | None = None
     pool: Name | None = None
@@ -112,7 +112,7 @@ class OwnerOdds(Given, kw_only=True, frozen=True):
 class QueueStart(Given, kw_only=True, frozen=True):
     """The start of a waiting run: as planned, P50 and P90; an unknown instant is null.
 
-    ``odds`` are those of the owners in the conflict that is to make room for it.
+    ``odds`` are the odds of the owners in the conflict that is to make room for the run.
     """
 
     run: str

@@ -246,8 +246,8 @@ def verify(
 def _check_snapshot(store: EventStore, name: str) -> None:
     """Raise ``CommandError`` if the kept snapshot differs from the fold of the events before it.
 
-    Archived runs are part of the snapshot. It is a cache, but commands start from it, so a change
-    to it changes what they see.
+    Archived runs are part of the snapshot. The snapshot is a cache, but commands start from it, so
+    a wrong snapshot gives wrong results.
     """
     kept = store.load_snapshot()
     if kept is None:
@@ -310,8 +310,8 @@ def _invariant_faults(blocks: Callable[[], Iterable[Block]]) -> list[str]:
     """Return every violation of an invariant anywhere in the history, oldest first."""
     violations = audit(events_of(blocks()))
     if not violations:
-        # A history with a fault may not fold, so it is audited first. Reading it twice takes less
-        # than keeping all of it in memory.
+        # A history with a fault may not fold, so it is audited first. Reading the history twice
+        # takes less memory than keeping all of it.
         state, _ = replay(blocks())
         violations = [*audit(events_of(blocks()), view=state), *sweep(state)]
     lines = [f"invariant {each}" for each in violations]

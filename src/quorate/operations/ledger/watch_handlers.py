@@ -44,7 +44,7 @@ ROWS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The target of a watch: one run; or reservations, or everything, of one pool or of all."""
+    """The target of a watch: a run, or the reservations or everything of one pool or all pools."""
 
     run: str | None = None
     reservations: bool = False
@@ -174,7 +174,7 @@ def picture_lines(  # noqa: PLR0913 - what is shown, to whom, and what is asked 
     forecast: Callable[[str], Forecast],
     progress: Callable[[str], Progress | None],
 ) -> Iterator[str]:
-    """Yield the state of ``watched`` for people; ``forecast`` is that of a run.
+    """Yield the state of ``watched`` for people; ``forecast`` is for a run.
 
     ``progress`` is what the run has reported.
     """

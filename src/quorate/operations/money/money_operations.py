@@ -123,9 +123,9 @@ class UserUsages(Given, kw_only=True, frozen=True):
 class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
     """The usage of a tenant's own runs in a period, and its soft budgets, null without one.
 
-    ``fraction`` is the larger of the two used parts; it is also null for any use of a budget of 0.
-    ``budget_source`` is the source of what remains: an accounting system that the tenant is linked
-    to, or the ledger.
+    ``fraction`` is the larger of the two used fractions; it is null without a budget, and for any
+    use of a budget of 0. ``budget_source`` is the source of what remains: an accounting system that
+    the tenant is linked to, or the ledger.
     """
 
     period_start: str

@@ -1,7 +1,7 @@
 """Lists and watches the notices that concern the caller, from the blocks of the ledger.
 
-A tenant-admin gets the notices of its tenant and the tenants below it; a user gets those of their
-own runs there. Admins and auditors get all notices.
+A tenant-admin gets the notices of its tenant and the tenants below it; a user gets the notices of
+the user's own runs there. Admins and auditors get all notices.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class NoticeReading:
         return [Shown(notice.seq, notice_tree(notice)) for notice in self.notices(limit)]
 
     def notices(self, limit: int) -> list[Notice]:
-        """Return the next notices, about ``limit``: those of one event stay together.
+        """Return the next notices, about ``limit``: notices of one event stay together.
 
         An empty list is not the end; see ``is_behind``.
         """

@@ -200,7 +200,7 @@ def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str |
 
 
 def _is_over(moment: Moment, name: str) -> bool:
-    """Return whether ``name`` is that of a closed reservation."""
+    """Return whether ``name`` is the name of a closed reservation."""
     run, _, number = name.rpartition("@")
     record = moment.view.runs.get(run)
     if record is None or name in moment.view.reservations or not moment.redaction.shows_run(run):
@@ -244,7 +244,7 @@ def _hinted(
 ) -> Sequence[str]:
     """Return the names that an unknown name is compared with.
 
-    For runs only the last ones, because all runs ever submitted would be too many.
+    Of runs it returns only the last ones, because all runs ever submitted would be too many.
     """
     if kind.called_by is None:
         return known

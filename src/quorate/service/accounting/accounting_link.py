@@ -64,8 +64,7 @@ class Link:
         self._owners = tuple(owners)
         self._ends = ends
         self._pace = pace
-        # The name has the ledger's id, because other ledgers use the same sequences for other
-        # events.
+        # The name has the ledger's id: another ledger has other events with the same sequences.
         self.sink: Final = f"{SINK}/{ends.ledger_id}"
         self._is_placed = False
         self._ledgering = Ledgering()
@@ -187,8 +186,8 @@ class Link:
 
     def _changed(self, now_ms: int) -> Iterator[Parcel]:
         for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
-            # A line is named after the resource, not the owner: an owner that is linked to the
-            # resource later replaces the same figure.
+            # A line is named after the resource, not the owner, because another owner that is
+            # linked to the resource later must replace the same figure.
             line = f"{link.resource}/{month.name}"
             what = consumption.amounts
             if self._told.get(line) == what or line in self._waiting:

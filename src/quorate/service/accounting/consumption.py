@@ -60,7 +60,7 @@ class Ledgering:
     def consumed(
         self, links: Sequence[LinkedOwner], now_ms: int
     ) -> Iterator[tuple[LinkedOwner, Month, Consumption]]:
-        """Yield (link, month, usage) of each resource, for this month and earlier ones.
+        """Yield (link, month, usage) of each resource, for this month and earlier months.
 
         Includes resources that the owners of ``links`` were linked to before: usage from before the
         change may not have been reported yet. Reports for such former resources use the present

@@ -88,7 +88,7 @@ class CodeSignIn:
         return age_ms is None or not 0 <= age_ms <= most_ms
 
     async def _discover(self) -> None:
-        """Ask the issuer for its endpoints; if it does not answer, keep the known ones."""
+        """Ask the issuer for its endpoints; keep the known endpoints if it does not answer."""
         address = self.issuer.rstrip("/") + WELL_KNOWN
         try:
             answer = await asyncio.to_thread(issuer_answer, address)

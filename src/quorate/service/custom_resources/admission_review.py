@@ -46,7 +46,7 @@ class AdmissionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """A write of a resource by ``user``: the old and the new version; None if there is none."""
+    """A write of a resource by ``user``: its ``old`` and ``new`` version; None if missing."""
 
     user: str
     is_admin: bool

@@ -1,7 +1,7 @@
 """The operator's writes to a cluster: finalizers, statuses, and objects that only Quorate writes.
 
 No code waits for a write. When a request ends, the cluster is compared with the ledger again. That
-comparison finds the next writes, and those that were refused or not answered.
+comparison finds the next writes, and finds again the writes that were refused or not answered.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ClusterWrites:
         """Write the statuses that have changed; each resource comes with its fault.
 
         Changes that are not urgent are written only now and then. Returns how long until the next
-        of those is due; None if all are written.
+        delayed status is due; None if all statuses are written.
         """
         now_s = monotonic()
         self._written_s = {

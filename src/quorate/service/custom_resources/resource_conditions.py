@@ -160,7 +160,8 @@ def eviction_conditions(
     """Return the conditions of a run that was evicted because its pods were not ready in time.
 
     They say whether the run is evicted, and whether it was put back into the queue. A run that was
-    never evicted has none; later they follow from ``before``, the present conditions.
+    never evicted has no such conditions. Later they are derived from ``before``, the present
+    conditions.
     """
     refusal = status.get("refusal") or {}
     if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:
@@ -215,9 +216,9 @@ def decisive(said: Iterable[Said]) -> Said:
 def condition_trees(
     said: Iterable[Said], before: Iterable[Mapping[str, Any]], generation: int, now: str
 ) -> list[dict[str, Any]]:
-    """Return ``said`` in the form of Kubernetes conditions; ``before`` are the present ones.
+    """Return ``said`` in the form of Kubernetes conditions; ``before`` are the present conditions.
 
-    The transition time is that of the last change between true and false.
+    The transition time is when the condition last changed between true and false.
     """
     known = {each.get("type"): each for each in before}
     trees = []

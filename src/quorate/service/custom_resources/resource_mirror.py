@@ -125,8 +125,8 @@ def mirror_changes(
     """Return the changes that make the objects of the ledger ``ledger`` equal to ``wanted``.
 
     Objects in ``kept`` stay as they are. Objects that other programs created are not changed,
-    unless one has the name of a wanted object: it gets that object's status. Objects in ``agreed``
-    are not compared again; the second result has those that are up to date now.
+    except that an object with the name of a wanted object gets the wanted status. Objects in
+    ``agreed`` are not compared again; the second result has the objects that are up to date now.
     """
     made: list[OwnObject] = []
     changed: list[tuple[Resource, OwnObject]] = []
@@ -157,7 +157,7 @@ def _is_in(agreed: Agreed, own: OwnObject, known: Resource) -> bool:
 
 
 class Mirror:
-    """Compares the objects of the ledger ``ledger`` with those in the cluster.
+    """Compares the objects of the ledger ``ledger`` with the objects in the cluster.
 
     The objects of a run are reused while the ledger's data of the run does not change.
     """

@@ -1,7 +1,7 @@
 """The operator: compares the custom resources of a cluster with the ledger, and makes them agree.
 
-It compares them after every start, and whenever one of them has changed. A resource that a user
-writes becomes a request, with that user as its caller; the ledger's data becomes its status.
+The operator compares both after every start, and whenever one of them has changed. A resource that
+a user writes becomes a request, with that user as its caller; the ledger's data becomes its status.
 Between two comparisons the operator keeps only caches and the refused requests. So a lost watch, a
 conflict or a restart needs no special code (docs/adr/0046).
 """

@@ -47,7 +47,7 @@ class Request:
 class Refused:
     """A refused request of a resource, with the resource's version and the ledger's sequence.
 
-    It is tried again when the ledger has changed, but not before ``again_s``.
+    The request is tried again when the ledger has changed, but not before ``again_s``.
     """
 
     said: Said

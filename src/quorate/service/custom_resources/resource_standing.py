@@ -88,7 +88,7 @@ def _fault(resource: Resource, picture: LedgerPicture, template: str) -> Said | 
 
 
 def _changed_run(resource: Resource, spec: object, picture: LedgerPicture) -> Said | None:
-    """Return the fault of a run whose resource was changed after it was submitted; None if not.
+    """Return the fault of a resource that was changed after its run was submitted, or None.
 
     Its upstream runs are not compared: their resources may be deleted by now.
     """

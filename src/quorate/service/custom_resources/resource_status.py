@@ -129,7 +129,8 @@ def status_news(
 ) -> dict[str, Any] | None:
     """Return the new status of ``resource``; None if the cluster's version ``now`` has it already.
 
-    Also None if its spec was changed meanwhile: the new spec is compared with the ledger first.
+    Also None if the spec of ``resource`` was changed meanwhile, because the new spec must be
+    compared with the ledger first.
     """
     if now.generation != resource.generation:
         return None

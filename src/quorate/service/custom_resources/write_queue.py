@@ -1,9 +1,10 @@
 """Queues requests to a cluster: one at a time for each object, and only the newest.
 
 A new request for an object replaces its waiting one. While a request for an object is under way, no
-other is accepted for it; the comparison runs again when the request ends. So there are never more
-requests than objects, and none is made from a resource that another request is changing. After a
-failed request the queue pauses for that object, longer each time, and continues with others.
+other request for the object is accepted; the comparison runs again when the request ends. So there
+are never more requests than objects, and no request is made from a resource that another request is
+changing. After a failed request the queue pauses for that object, longer each time, and continues
+with others.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class WriteQueue:
         return None
 
     def rested_in_s(self) -> float | None:
-        """Return how long until the next object has rested; None if none rests."""
+        """Return how long until the next object has rested; None if no object rests."""
         now_s = self._clock()
         # A deleted object is not queued again.
         self._rests = {
@@ -120,7 +121,7 @@ class WriteQueue:
         return min(ends_s, default=None)
 
     async def close(self) -> None:
-        """Return when no request is under way; waiting ones are dropped."""
+        """Return when no request is under way; waiting requests are dropped."""
         self._is_closed = True
         for waiting in self._waiting.values():
             waiting.clear()

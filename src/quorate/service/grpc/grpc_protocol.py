@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-# The description refers to these; importing them registers them with the pool.
+# The description refers to these messages; importing them adds them to the pool.
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, struct_pb2
 from google.protobuf.message import Message
 

@@ -150,7 +150,7 @@ def configured_surface(
 
 
 def tls_of(certificate: str, key: str) -> GrpcTls | None:
-    """Return the certificate and key from files, None if none is named; raises ``CommandError``."""
+    """Return the certificate and key from files, None if no file is named."""
     if not certificate:
         return None
     try:

@@ -23,8 +23,7 @@ _LOG = logging.getLogger(__name__)
 IDLE_S_MIN: Final = 1.0
 """How long a connection must be idle before it may be closed for another one."""
 REFUSED_MAX: Final = 64
-"""How many connections above the limit get a response at once; further ones are closed without it.
-"""
+"""How many connections above the limit get a response at once; others are closed without one."""
 FULL_S: Final = 0.1
 """The pause before the next accept while the system has no descriptors left."""
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -33,7 +32,7 @@ _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, er
 class Connections:
     """The open connections, and since when each is idle; for the event loop only.
 
-    One address may have ``of_address_max`` of them; None means no limit.
+    One address may have ``of_address_max`` connections; None means no limit.
     """
 
     def __init__(

@@ -177,7 +177,7 @@ def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
 def _json_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in ``body``; an empty body is an empty object.
 
-    It is parsed like documents: numbers stay exact, and a repeated key is refused.
+    The body is parsed like documents: numbers stay exact, and a repeated key is refused.
     """
     found = read_object(body)
     if not isinstance(found, Unreadable):

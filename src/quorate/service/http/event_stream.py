@@ -2,8 +2,8 @@
 
 ``log_watcher.py`` sends the output of a run in the same way.
 
-No events are queued for a watcher. It reads from its cursor whenever something was recorded. A
-watcher that does not read is disconnected with its cursor, and may resume from there
+No events are queued for a watcher. The watcher reads from its cursor whenever something was
+recorded. A watcher that does not read is disconnected with its cursor, and may resume from there
 (docs/adr/0019).
 """
 
@@ -50,7 +50,7 @@ STANDING_S: Final = 15.0
 FRAMES_BYTES_MAX: Final = 8 * 1024 * 1024
 """How many bytes of recently sent events are cached for other watchers."""
 _Key = tuple[int | str, frozenset[str] | None]
-"""An event or a notice, and the owners whose names are shown if others are redacted."""
+"""An event or a notice, and the owners whose names are shown if other names are redacted."""
 _SEQ_CHARS_MAX: Final = 16
 _FIRST: Final = "first"
 
@@ -234,7 +234,7 @@ class WatchRegistry:
         """Return the notices ``found`` as server-sent events.
 
         If an event has several notices, only the last one moves the client's cursor: a client that
-        disconnects earlier gets all of them again.
+        disconnects earlier gets all notices of the event again.
         """
         frames: list[bytes] = []
         for shown, after in zip_longest(found, found[1:]):

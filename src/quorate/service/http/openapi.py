@@ -66,7 +66,7 @@ class _Schemas:
         return found
 
     def given(self) -> dict[str, Any]:
-        """Return the schemas of responses; those of requests are with their operations."""
+        """Return the schemas of responses; schemas of requests are with their operations."""
         taken = {self._name(operation) for operation in OPERATIONS.values()}
         return {name: schema for name, schema in self.named.items() if name not in taken}
 

@@ -1,6 +1,6 @@
 """The guard: runs before all else, and rejects requests that are too large, too slow or malformed.
 
-It also gives each request its id, and logs its result.
+The guard also gives each request its id, and logs its result.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _check_head(scope: Scope, limits: Limits) -> None:
 
 
 def heads_of(scope: Scope) -> dict[bytes, str]:
-    """Return the headers as text; those that are read here were checked to be UTF-8."""
+    """Return the headers as text; the headers that the service reads were checked to be UTF-8."""
     return {name: value.decode("utf-8", "replace") for name, value in scope["headers"]}
 
 

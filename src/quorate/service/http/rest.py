@@ -175,8 +175,8 @@ class _Gate:
 def waits_first(headers: Mapping[bytes, str], body_bytes: int) -> bool:
     """Return whether a request must wait for something before the ledger thread takes it.
 
-    It waits for a sequence, or for its body, which another thread reads. Waiting requests count
-    towards the tenant's share, which the tenant could otherwise use twice.
+    A request may wait for a sequence, or for its body, which another thread reads. Waiting requests
+    count towards the tenant's share, which the tenant could otherwise use twice.
     """
     return MIN_SEQUENCE.encode() in headers or body_bytes > AT_ONCE_BYTES
 
@@ -365,7 +365,7 @@ async def _respond(
 
 
 def _notes(notes: Sequence[str]) -> bytes:
-    """Return the notes as a header; those that do not fit are counted."""
+    """Return the notes as a header; notes that do not fit are counted."""
     kept = list(notes)
     while True:
         left = len(notes) - len(kept)
@@ -439,7 +439,7 @@ class _Own:
 
 
 async def _scraped(ledger_thread: LedgerThread) -> bytes:
-    """Return all metrics; those of the state are left out if the state cannot be read."""
+    """Return all metrics; metrics of the state are left out if the state cannot be read."""
     standing = await ledger_thread.run(lambda engine: _standing(ledger_thread, engine))
     ledger_thread.metrics.ready(is_ready=standing is not None and not ledger_thread.trouble)
     led = ledger_thread.leadership

@@ -121,7 +121,7 @@ class Shedding:
     def answer_to(
         self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]]
     ) -> bytes | None:
-        """Return the response to a request that is rejected by its head; None if it is not.
+        """Return the response to a request that is rejected by its head; None if it is accepted.
 
         Reads are never rejected here: the ledger thread does not answer them.
         """

@@ -142,7 +142,7 @@ class Admission:
         return over
 
     def unread_refusal(self, caller: Caller) -> CommandError | None:
-        """Return why a request of ``caller`` is rejected before it is read; None if it is not."""
+        """Return why a request of ``caller`` is rejected unread; None if it is not rejected."""
         if caller.role is Role.ADMIN:
             return None
         if self.is_full:

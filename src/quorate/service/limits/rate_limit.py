@@ -10,7 +10,7 @@ from quorate.service.problem_json import problem
 from quorate.views.statuses import TOO_MANY_REQUESTS
 
 CALLERS_MAX: Final = 10_000
-"""How many callers are remembered; the one that was silent longest is dropped."""
+"""How many callers are remembered; the caller that was silent longest is dropped."""
 BURST_S: Final = 2
 """The size of a bucket, in seconds of its rate."""
 

@@ -24,8 +24,8 @@ KEPT_PART: Final = 20
 class Share:
     """``most`` may be open at once, ``of_tenant_max`` of one tenant, ``of_one_max`` of one caller.
 
-    ``kept`` of them are reserved for admins, whom only ``most`` limits: admins must be able to act
-    when other callers have reached the limit. ``what`` names the counted objects.
+    ``kept`` places are reserved for admins, and only ``most`` limits admins, because admins must be
+    able to act when other callers have reached their limits. ``what`` names the counted objects.
     """
 
     most: int

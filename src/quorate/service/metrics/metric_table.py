@@ -22,9 +22,9 @@ from quorate.model.refusal import RefusalCode
 from quorate.model.state.crossings import PERCENTS
 
 TENANTS_MAX: Final = 100
-"""How many tenants have series of their own: the first by name of those with a quota."""
+"""How many tenants have series of their own: the first by name among tenants with a quota."""
 ENVELOPES_MAX: Final = 200
-"""How many envelopes have series of their own: the first by name of those that may pay now."""
+"""How many envelopes have series of their own: the first by name among those that may pay now."""
 PLACES_MAX: Final = 100
 """How many pools, and how many flavors, have series of their own: the first by name."""
 OPERATIONS_MAX: Final = 200

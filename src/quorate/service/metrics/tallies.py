@@ -1,6 +1,6 @@
 """Tallies of waiting runs by reason, of running runs, and of stopping leases.
 
-The state has no index of these by reason, and iterating over a queue of 100,000 runs for every
+The state has no index of runs by reason, and iterating over a queue of 100,000 runs for every
 scrape would delay the next commit. So each commit names the runs and leases that it changed, and
 the tallies look them up in the state again, which also corrects any change that was missed before.
 """

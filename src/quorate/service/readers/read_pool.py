@@ -128,7 +128,7 @@ class ReadPool:
         """Start the readers."""
         self._loop = asyncio.get_running_loop()
         for number, reader in enumerate(self._readers):
-            # The program does not wait for a reader when it ends: readers change nothing.
+            # The program ends without waiting for readers, because readers change nothing.
             name = f"reader-{number}"
             Thread(target=self._read, args=(reader,), name=name, daemon=True).start()
 

@@ -1,8 +1,8 @@
 """The program from which reader processes are forked, and the main loop of each reader.
 
-It has imported everything that readers need, and waits for orders on a socket (``reader_server``).
-When the socket is closed, because the service has ended in any way, it kills its readers and ends.
-When it is killed itself, its readers end with it, even during an answer.
+The program has imported everything that readers need, and waits for orders on a socket
+(``reader_server``). When the socket is closed, because the service has ended in any way, it kills
+its readers and ends. When it is killed itself, its readers end with it, even during an answer.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ def find_prctl() -> Prctl | None:
 def end_with_parent(parent: int, alive: int, prctl: Prctl | None) -> None:
     """Have this process end as soon as ``parent`` does, whatever it is doing then.
 
-    The kernel does it if it can (``prctl``); otherwise a thread waits for the end of the pipe
-    ``alive``, whose other end only the parent has open.
+    The kernel ends the process if it can (``prctl``); otherwise a thread waits for the end of the
+    pipe ``alive``, whose other end only the parent has open.
     """
     if prctl is None or prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
         Thread(target=_end_at_end_of, args=(alive,), name="parent", daemon=True).start()

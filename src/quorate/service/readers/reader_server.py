@@ -1,8 +1,8 @@
 """The service's side of the server from which reader processes are forked.
 
 The server is a program of its own that imports only what readers need, never the module that the
-service was started from. All services of one process share it. It starts with the first reader, and
-ends when the process does, in any way (``reader_main.py``).
+service was started from. All services of one process share it. The server starts with the first
+reader, and ends when the process ends, in any way (``reader_main.py``).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ReaderServer:
             try:
                 self._started[1].sendall(ORDER.pack(END, number))
             except OSError as error:
-                # Its readers end with it.
+                # The readers end with the server.
                 _LOG.warning("the server of readers accepts no orders, and is ended: %r", error)
                 self._stop()
 

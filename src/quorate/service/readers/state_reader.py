@@ -1,6 +1,6 @@
 """A reader: one state of its own that follows the ledger, and from which it answers questions.
 
-It reads the ledger up to its head at that moment, so that the answer includes everything
+For each question it reads the ledger up to the present head, so that the answer includes everything
 acknowledged before the question. Results derived from a state (the plan, the order of the queue)
 are computed once for all questions about one sequence, and are at most ``INSTANT_MS_MAX`` old.
 """
@@ -95,7 +95,7 @@ class Reader:
     def context(self, caller: Caller, operation: Operation, seq: int | None = None) -> AnyContext:
         """Return the context for requests of ``caller``, with all events recorded by now.
 
-        With ``seq`` it may be older, but has all events up to that sequence.
+        With ``seq`` the context may be older, but has all events up to that sequence.
         """
         config = self._config
         if operation.of_blocks:

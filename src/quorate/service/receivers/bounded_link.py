@@ -129,4 +129,4 @@ def _shut(reached: socket.socket | None) -> None:
         try:
             reached.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # It has ended by itself meanwhile, or has not connected yet.
+            return  # The connection has ended meanwhile, or is not made yet.

@@ -23,7 +23,7 @@ def mail_of(sender: str, to: str, message: str, at_ms: int, data: Mapping[str, A
 
     ``message`` is the permanent id of the notice, so its Message-ID is the same whenever it is
     sent, and the date is that of the event. ``data`` is the notice as JSON, with its ledger. A line
-    break in it never starts a header: control characters in a subject become spaces.
+    break in ``data`` never starts a header: control characters in a subject become spaces.
     """
     found = EmailMessage(policy=_POLICY)
     user, _, domain = sender.rpartition("@")

@@ -1,8 +1,8 @@
 """One receiver as a sink: reads the ledger from its cursor, and delivers the notices for it.
 
 All this runs on the receiver's own thread. Notices are stored in the outbox together with the
-cursor, and removed when the receiver has confirmed them. After an interruption they are sent again
-with the same id (ADR-0021).
+cursor, and removed when the receiver has confirmed them. After an interruption notices are sent
+again with the same id (ADR-0021).
 """
 
 from __future__ import annotations

@@ -50,8 +50,9 @@ def _token_in(cookies: str) -> str:
 def session_cookie(token: str, headers: Mapping[bytes, str]) -> bytes:
     """Return the cookie that begins a session.
 
-    Without ``Path`` a browser sends it to the folder of the address that set it: under a proxy's
-    prefix, only to that prefix. Without ``Max-Age`` it ends with the browser.
+    Without ``Path`` a browser sends the cookie only to addresses in the folder of the address that
+    set it; under a proxy's prefix, only to that prefix. Without ``Max-Age`` the cookie ends with
+    the browser.
     """
     return f"{COOKIE}={token}{_attributes(headers)}".encode()
 

@@ -223,7 +223,7 @@ def _verifier_of(tree: Mapping[str, Any]) -> str:
 
 
 def _address_of(tree: Mapping[str, Any]) -> str:
-    """Return the address to which the issuer sent the browser back: the one of the page."""
+    """Return the address of the page, to which the issuer sent the browser back."""
     address = tree.get("redirectUri")
     if isinstance(address, str) and len(address) <= _ADDRESS_CHARS_MAX:
         try:

@@ -35,7 +35,7 @@ def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
 
 
 def status_text(moment: Moment, name: str) -> str:
-    """Return the status of a node for people: that of the machine, and that of its claim."""
+    """Return the status of a node for people: the machine's status, and its claim's."""
     status = moment.view.node_status.get(name, NodeStatus.READY)
     unwiped = moment.view.unwiped.get(name)
     if unwiped is None:

@@ -74,7 +74,7 @@ def place_tree(place: Slice) -> Tree:
 
 
 def time_or_none(at_ms: int | None) -> str | None:
-    """Return an instant as text, None where there is none."""
+    """Return an instant as text; None if ``at_ms`` is None."""
     return None if at_ms is None else time_text(at_ms)
 
 

@@ -121,7 +121,7 @@ def _cut(found: Candidate, redaction: Redaction) -> Candidate:
 
 
 def redacted_effect(found: Effect, redaction: Redaction) -> tuple[Effect, int]:
-    """Return ``found`` for the runs that may be named, and how many more runs of others it has."""
+    """Return ``found`` for the runs that may be named, and the number of its other runs."""
 
     def shown(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if redaction.shows_run(name))

@@ -110,7 +110,7 @@ class Redaction:
         return list(dict.fromkeys(self.run(name) for name in names))
 
     def actor(self, name: str) -> str:
-        """Return the actor's name; that of a tenant's user begins with the tenant's name."""
+        """Return the actor's name; the name of a tenant's user begins with the tenant's name."""
         tenant, slash, _ = name.partition("/")
         return name if not slash or self.shows_owner(tenant) else OTHERS
 

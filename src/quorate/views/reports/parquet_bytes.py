@@ -148,7 +148,7 @@ _Field = tuple[int, int, int | str | bytes | _Items]
 
 
 def _fields(*fields: _Field) -> bytes:
-    """Encode a struct of (number, type, value); each number is at most 15 above the one before."""
+    """Encode a struct of (number, type, value); numbers increase by at most 15."""
     found, last = bytearray(), 0
     for number, kind, value in fields:
         found.append((number - last) << 4 | kind)

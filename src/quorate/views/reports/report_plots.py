@@ -203,7 +203,7 @@ def waits_plot(every: Sequence[Metrics]) -> Plot | None:
 
 
 def gantt_plot(outcome: Outcome) -> Plot | None:
-    """Return which run had GPUs of which domain when, coloured by owner; None if no run had any."""
+    """Return the runs in each domain over time, coloured by owner; None if no run had GPUs."""
     spans = sorted(
         ((each.start_ms, each.end_ms, each.domain, each.gpus, run.name, run.owner)
          for run in outcome.runs for each in run.intervals if each.gpus),

@@ -109,7 +109,8 @@ def duration_ticks(scale: Scale) -> list[tuple[float, str]]:
     """Return round durations within ``scale``, which is in seconds, and their labels.
 
     Multiples of ten of each unit if at least three of them are in the range, else other multiples
-    as well; a mark too close to the previous one is left out. If there are none, the lowest value.
+    as well; a mark too close to the previous one is left out. If no round duration is in the range,
+    the lowest value.
     """
     inside = [each for each in _DURATIONS if scale.low <= each[0] <= scale.high]
     tens = [each for each in inside if each[1].split()[0].strip("0") == "1"]

@@ -43,7 +43,7 @@ def identity_lines(
 ) -> list[str]:
     """Return whether a fork without a change reproduces the ledger of so many ``events``.
 
-    ``differs`` is the sequence of the first event that differs; None if none does.
+    ``differs`` is the sequence of the first event that differs; None if all are equal.
     """
     if differs is None:
         return [f"no change: the fork reproduces all {events} events of the ledger exactly"]

@@ -1,6 +1,6 @@
 """Arrays as people and programs see them: their tasks counted by phase. Pure.
 
-An array is shown as one run: its document, and a status that sums up those of its tasks.
+An array is shown as one run: its document, and a status that sums up the statuses of its tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conflicts that may be declared, and those that a run has entered: as lines or trees. Pure."""
+"""Conflicts that may be declared, and conflicts that a run has entered: as lines or trees. Pure."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def entries(blocks: Iterable[Block], *, after: Head = GENESIS) -> Iterator[Entry
 
 
 def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
-    """Return the run that ``event`` is about; None if it is about none."""
+    """Return the run that ``event`` is about; None if it is about no run."""
     match event:
         case RunSubmitted():
             return event.run.name
@@ -137,7 +137,7 @@ def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
 
 
 def reservation_of(event: Event) -> str | None:
-    """Return the reservation that ``event`` is about; None if it is about none."""
+    """Return the reservation that ``event`` is about; None if it is about no reservation."""
     match event:
         case (
             ReservationMade()

@@ -52,7 +52,7 @@ def plan_tree(state: PlanState, start_ms: int | None, now_ms: int) -> Tree:
 
 
 def exact_tree(walk: LongWalk | None) -> Tree | None:
-    """Return how far a start was searched beyond the planning depth; None if it was not."""
+    """Return how far a start was searched beyond the planning depth; None without a search."""
     if walk is None:
         return None
     return {"reached": walk.has_reached, "runs": walk.runs, "runsMax": EXACT_RUNS_MAX}

@@ -42,7 +42,7 @@ class Progress:
 
 
 def progress_of(reports: Sequence[StepReport], total: int | None) -> Progress | None:
-    """Return the progress that ``reports`` show; None if there are none.
+    """Return the progress that ``reports`` show; None without reports.
 
     ``total`` is the number that the run declares; without it, the reported figure ``total`` is
     used.

@@ -28,7 +28,7 @@ Places = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The slots a run works on and those it keeps spare, by the index of their group."""
+    """The slots that a run works on, and its spare slots, by the index of their group."""
 
     working: dict[str, Places] = field(default_factory=dict)
     spare: dict[str, Places] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def _went_on(run: str, was: Holding, now: Holding) -> list[str]:
 
 
 def _takeovers(was: Holding, now: Holding) -> list[str]:
-    """Return for each group with new slots where these come from, and which slots they replace."""
+    """Return for each group with new slots their source, and the slots that they replace."""
     lines = []
     for index, places in now.working.items():
         old = was.working.get(index, places)

@@ -1,7 +1,8 @@
 """Why runs wait: the recorded refusal of each; for a few runs the refusal is computed again. Pure.
 
-The ledger records a refusal when its code changes, so its numbers are those of that time. The first
-runs of a list show what admission answers now; the others show the recorded refusal and its time.
+The ledger records a refusal when its code changes, so the recorded numbers are as of that time. The
+first runs of a list show what admission answers now; the others show the recorded refusal and its
+time.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from quorate.views.runs.instant import Moment
 LIVE_MAX: Final = 20
 """The most waiting runs of one list that are tried anew; the others show the recorded refusal.
 
-It equals the default planning depth of a pool: a screen shows present reasons, and a long list does
-not cost an admission for each row.
+This number is the default planning depth of a pool: a screen shows present reasons, and a long list
+does not cost an admission for each row.
 """
 
 STARTABLE: Final = "could start now; to start it: quorate tick"
