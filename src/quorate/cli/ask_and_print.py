@@ -141,7 +141,7 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
 
 @contextmanager
 def ledger_context(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyContext]:
-    """Open the ledger's file as the operation needs it; a dry run cannot write.
+    """Open the ledger's file to read or to write, as the operation needs; a dry run only reads.
 
     An error about an unknown name gets a note with the ledger's path.
     """

@@ -26,9 +26,9 @@ _ELSEWHERE: Final = {
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command of ``table`` when it runs, and none for ``--help``.
+    """A group that imports a command of ``table`` only when the command runs, not for ``--help``.
 
-    The help lists commands under the headings of ``sections``, or all under one.
+    The help lists commands under the headings of ``sections``, or all under one heading.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def export_blocks(name: str) -> Iterator[Block]:
 def _shows(line: _Line, block: Block, events: Sequence[Event]) -> bool:
     """Return whether ``line`` shows the events of ``block``, in this or an older form.
 
-    An older Quorate showed an event in a form between the stored one and the current one.
+    An older Quorate showed an event in a form between the stored form and the current form.
     """
     if line.events == [_shown(seq, event) for seq, event in enumerate(events, block.first_seq)]:
         return True

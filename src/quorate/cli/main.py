@@ -88,7 +88,7 @@ def main(
     program: click.Command = quorate,
     called: str = "quorate",
 ) -> int:
-    """Return the exit code of ``program`` with ``args``; each error of a user has its own.
+    """Return the exit code of ``program`` with ``args``; each kind of error has its own code.
 
     ``called`` is the command that the user types.
     """
@@ -138,7 +138,7 @@ def _misused(error: click.ClickException) -> Exit:
 def _stopped(error: SystemExit | BrokenPipeError) -> Exit:
     """Return the exit code if click has ended the program, or if flushing its output failed."""
     if isinstance(error, SystemExit) and not error.code:
-        return Exit.OK  # The shell requested completions, and has them.
+        return Exit.OK  # The shell has received its completions.
     # The reader of the output has closed it.
     _drop_output()
     return Exit.BROKEN_PIPE

@@ -41,7 +41,7 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
 
 
 def uncertain_error(error: UncertainError, key: str | None) -> CommandError:
-    """Return the error of a command that may have been recorded; ``key`` repeats it safely."""
+    """Return the error of a command that may be recorded; a repetition with ``key`` is safe."""
     from quorate.views.statuses import TIMED_OUT
 
     remedy = _remedy(key, is_repeatable=error.is_repeatable)

@@ -1,8 +1,8 @@
 """Opens a ledger for one command: to read its current state, or to write.
 
 Readers never take the writer's lock. Holds that have run out since the last event are settled for
-readers in an overlay, so that amounts are exact to the millisecond. The next command that writes
-records these changes.
+readers in an overlay, so that amounts are exact to the millisecond. These changes are recorded by
+the next command that writes.
 """
 
 from __future__ import annotations

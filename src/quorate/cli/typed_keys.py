@@ -29,7 +29,7 @@ def with_keys(
 
     The key is the value of the option, or a new key for a service; on a ledger's file it may be
     None. Each of several requests has the key and its number. An operation whose repetition changes
-    nothing needs no key. Raises ``UsageError`` if it cannot have one.
+    nothing needs no key. Raises ``UsageError`` if the operation takes no key.
     """
     typed = settings.idempotency_key()
     if typed is not None and operation.repeat is Repeat.ANEW:

@@ -98,8 +98,9 @@ def worded(
 ) -> Iterator[None]:
     """Submit the document ``tree``; errors name the ``options`` that caused them.
 
-    A ledger's file gets valid documents only. A service checks documents itself, so they are
-    checked here only after it has refused them: importing the parser takes longer than a request.
+    A ledger's file gets valid documents only. A service checks documents itself, and importing the
+    parser takes longer than a request, so a document for a service is checked here only after the
+    service has refused it.
     """
     if settings.service() is None:
         check_document(tree, options)

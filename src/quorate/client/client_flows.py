@@ -76,7 +76,7 @@ class Asking(Struct, frozen=True):
             question = msgspec.structs.replace(question, cursor=page.next)
 
     def stream(self, name: str, question: Struct) -> Flow[None]:
-        """Emit the events of an operation that streams, or the lines of one with a long answer."""
+        """Emit the events of an operation that streams, or the lines of a long answer."""
         operation = OPERATIONS[name]
         if name == _WATCH_LOGS:
             return flows.log_pages(operation, question, self.retrying, lambda page: [page])

@@ -1,4 +1,4 @@
-"""Contexts: named services in a configuration file of the user, and which one is chosen.
+"""Contexts: named services in a configuration file of the user, one of which is chosen.
 
 The file is ``$QUORATE_CONFIG``, else ``quorate/config.toml`` in ``$XDG_CONFIG_HOME`` or
 ``~/.config``. The file may hold tokens, so only its owner may read it.
@@ -235,7 +235,7 @@ def _quoted(text: str) -> str:
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """The chosen service, and what chose it; ``name`` is empty if no context did.
+    """The chosen service, and what chose it; ``name`` is empty without a context.
 
     ``has_given_token``: the token comes from ``QUORATE_TOKEN``.
     """

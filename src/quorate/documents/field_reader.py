@@ -38,7 +38,8 @@ class Fault:
 class At(Struct, gc=False):
     """A place in a document: the root, or the value of ``key`` in the place ``above``.
 
-    The reader makes one for every field, so it is cheap: the path is computed only for faults.
+    The reader makes an ``At`` for every field, so making it is cheap: the path is computed only for
+    faults.
     """
 
     root: Path

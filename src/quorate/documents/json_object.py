@@ -5,10 +5,10 @@ takes long. The number of values is limited before any of them is decoded. The p
 is computed only if there is a fault.
 
 A decoder keeps the last value of a repeated key and drops the others. To find repeated keys, this
-module counts the strings of the source and compares that with the strings of the result.
+module counts the strings of the source and the strings of the result.
 
-Decoding an integer takes time proportional to the square of its digits, so that integers with too
-many digits are refused before decoding.
+Decoding an integer takes time proportional to the square of its digits, so integers with too many
+digits are refused before decoding.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _LIST: Final = msgspec.json.Decoder(list[Raw])
 # Decimals are exact. A number with an absurd exponent becomes infinite instead of an exception.
 _NUMBERS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Underflow])
 _VALUE: Final = msgspec.json.Decoder(float_hook=_NUMBERS.create_decimal)
-# More than DIGITS_MAX digits contain one whole step of DIGITS_MAX / 2, wherever they begin.
+# Wherever it begins, a sequence of more than DIGITS_MAX digits has DIGITS_MAX / 2 digits at an
+# offset that is a multiple of DIGITS_MAX / 2.
 _DIGITS_STEP: Final = re.compile(rb"(?s:.{%d})*?([0-9]{%d,})" % ((DIGITS_MAX // 2,) * 2))
 _AT_BYTE: Final = re.compile(r"^(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?$")
 

@@ -1,4 +1,4 @@
-"""What the readers of YAML and JSON return: plain trees, and the position of each value."""
+"""The results of the readers of YAML and JSON: plain trees, and the position of each value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks Reservation documents for ``calc validate``; only Quorate makes reservations.
 
 Whether the paying envelope matches the slice, and whether its window covers the start, is not
-checked here: that needs the budget.
+checked here, because the check needs the budget.
 """
 
 from __future__ import annotations

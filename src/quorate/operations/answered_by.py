@@ -31,7 +31,7 @@ class Place(StrEnum):
     LEDGER = "ledger"
     """By a reader process: the cost grows with the length of the ledger."""
     WRITER = "writer"
-    """By the ledger thread: writes, and reads of what only that thread knows."""
+    """By the ledger thread: writes, and reads of data that only this thread has."""
 
 
 CPU_S_MAX: Final[Mapping[Place, float]] = {Place.PAGE: 10, Place.QUEUE: 30, Place.LEDGER: 600}
@@ -67,7 +67,7 @@ def is_for_leader(operation: Operation, asked: Struct) -> bool:
 
 
 def is_dry_run(asked: Struct | None) -> bool:
-    """Return whether ``asked`` is a dry run; a reader can answer one, as it records nothing."""
+    """Return whether ``asked`` is a dry run, which a reader can answer: nothing is recorded."""
     return bool(getattr(asked, DRY_RUN, False))
 
 

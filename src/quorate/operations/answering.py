@@ -21,7 +21,7 @@ from quorate.views.exits import CommandError, Exit
 
 
 def answer(context: AnyContext | CallerContext, operation: Operation, asked: Struct) -> Answer:
-    """Return the answer to ``asked``; raises ``CommandError`` if it is refused.
+    """Return the answer to ``asked``; raises ``CommandError`` if the request is refused.
 
     Watches are not answered here: see ``following.py``.
     """
@@ -57,7 +57,8 @@ def ordered_at_end(
 def order_again(context: RequestContext, operation: Operation, asked: Struct) -> Order:
     """Return the order for ``asked`` at the engine's head, after another writer has committed.
 
-    Raises ``CommandError`` if the caller may not give it at this head, or a version has changed.
+    Raises ``CommandError`` if the caller may not give the order at this head, or a version has
+    changed.
     """
     found = ordered(replace(context, notes=[]), operation, asked)
     assert isinstance(found, Order), operation

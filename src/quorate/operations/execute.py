@@ -86,8 +86,8 @@ def carry_out(
             kept = engine.answer_kept(decision.repeats)
             return recorded_answer(kept, Sight(engine.view, context.caller), is_repeated=True)
         if not isinstance(order.command, Keyed):
-            # The caller also gets the conflicts that were settled afterwards. A keyed request does
-            # not, because its repetition is answered from its own events alone.
+            # The caller also gets the conflicts that were settled afterwards, except for a request
+            # with a key: its repetition is answered from its own events alone.
             decision, head = _with_settled(engine, decision, head)
     if decision.refusals:
         redaction = Sight(engine.view, context.caller).redaction
@@ -149,7 +149,7 @@ class _Leases:
         """Return the earlier leases of the runs that ``events`` concern; of all runs for a node."""
         names: Iterable[str] = self.open
         if not any(isinstance(event, NodeMarked) for event in events):
-            # A lease's name begins with its run's, and a run's name has no slash.
+            # A lease's name begins with its run's name, which has no slash.
             prefixes = tuple(f"{run}/" for run in touched(events))
             names = [name for name in self.open if name.startswith(prefixes)]
         return {name: self._as_it_was(name, self.open[name]) for name in names}
@@ -295,8 +295,8 @@ def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decis
     """Return ``decision``, recorded at ``head``, together with the blocks that follow from it.
 
     Due conflicts are settled, and due rounds begun, in blocks of their own, so that no draw can be
-    known before its conflict is recorded. The caller gets them as part of the result. The returned
-    head is the one after the last block.
+    known before its conflict is recorded. The caller gets these blocks as part of the result. The
+    returned head is the one after the last block.
     """
     if engine.head == head:
         return decision, head

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check_policies(view: StateView, specs: Sequence[Applied]) -> None:
     """Raise ``CommandError`` for the first pool whose policy does not exist, or needs costs.
 
-    Raises it also for a policy that takes too long for the runs that the pool already has.
+    Also raises the error for a policy that takes too long for the runs that the pool already has.
     """
     for spec in specs:
         if isinstance(spec, Pool) and spec.discipline is Discipline.ROUNDS:

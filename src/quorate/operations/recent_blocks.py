@@ -80,7 +80,7 @@ class Recent:
     def height_of(self, seq: int) -> int:
         """Return the height of the block that has the event ``seq``, which must exist.
 
-        Finds it by bisection, without decoding a block.
+        Finds the block by bisection, without decoding any.
         """
         low, high = 1, self.head().height
         while low < high:

@@ -1,7 +1,8 @@
 """The request context: a ledger as of now, and the caller.
 
 Changes that are due since the last event, such as holds that ran out, are settled for readers in an
-overlay, so that amounts are right to the millisecond. The next command that writes records them.
+overlay, so that amounts are right to the millisecond. These changes are recorded by the next
+command that writes.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Instant:
 
     @cached_property
     def shown(self) -> Outlook:
-        """The outlook on the state with holds settled; the recorded one if nothing was due."""
+        """The outlook on the state with holds settled; the recorded outlook if nothing was due."""
         if not self._log.events:
             return self.outlook
         return Outlook(self._log.view, self.now_ms, has_executor=self.outlook.has_executor)

@@ -54,7 +54,7 @@ def _digest(operation: Operation, asked: Struct) -> str:
 
 
 def key_of(caller: Caller, key: str) -> str:
-    """Return ``key`` as the ledger has it: after its tenant and its user, which have no slash."""
+    """Return ``key`` as the ledger has it: after the caller's tenant and user, without slashes."""
     return f"{quote(caller.tenant, safe='')}/{quote(caller.user, safe='@')}/{key}"
 
 

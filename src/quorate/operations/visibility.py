@@ -40,7 +40,7 @@ class Tenants:
 def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
     """Return the tenants whose resources ``caller`` sees: its own and all below it.
 
-    An accounting system sees the linked tenants, and none below them.
+    An accounting system sees the linked tenants, but no tenants below them.
     """
     return _seen(caller, view.owners, view.children, view.reports)
 

@@ -135,7 +135,7 @@ def _runs_of(event: Event) -> set[str]:
         case SpareFilled():
             return {event.lease.partition("/")[0], event.filler}
         case PledgeClosed():
-            # A pledge is named after its lease, and a lease after its run.
+            # A pledge's name begins with its lease's name, which begins with the run's name.
             return {event.pledge.partition("/")[0]}
         case _:
             name = run_of(event)

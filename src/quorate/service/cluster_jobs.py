@@ -1,7 +1,7 @@
 """Admits plain Jobs of clusters through their suspend field, while the service runs.
 
 Ledger and cluster are compared whenever one of them has changed (``job_admission``), so a lost
-watch or a restart loses nothing. Commands have the actor ``kubernetes/CLUSTER``.
+watch or a restart loses no change. Commands have the actor ``kubernetes/CLUSTER``.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ Patch = tuple[SeenJob, dict[str, Any]]
 class Compared:
     """The changes to make in the cluster, after the ledger has recorded the new state of its runs.
 
-    ``seq`` is the sequence of the compared state, ``refused`` has the refused commands with their
-    reasons, ``broken`` the workloads that a bug keeps waiting, and ``spent_s`` the time that the
+    ``seq`` is the sequence of the compared state. ``refused`` has the refused commands with their
+    reasons, ``broken`` the workloads that a bug keeps waiting. ``spent_s`` is the time that the
     ledger thread spent.
     """
 
@@ -111,10 +111,10 @@ def record_jobs(
 
 
 def _execute(engine: Engine, rules: JobRules, commands: Sequence[Command]) -> dict[str, str]:
-    """Execute ``commands`` on the ledger; return the reason for each refused one.
+    """Execute ``commands`` on the ledger; return the reason for each refused command.
 
-    If a bug makes one command raise, each command is executed by itself, so that only that one
-    fails.
+    If a bug makes one command raise, each command is executed by itself, so that only the faulty
+    command fails.
     """
     try:
         receipts = engine.execute_all(commands, actor=rules.actor)

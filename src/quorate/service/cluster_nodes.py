@@ -1,8 +1,8 @@
 """Updates the nodes in the ledger from the nodes of clusters, while the service runs.
 
 Ledger and cluster are compared whenever one of them has changed, so a lost watch or a restart loses
-nothing, and nothing is written when nothing has changed. The commands are those of operators, with
-the actor ``kubernetes/CLUSTER``.
+no change. Without a change nothing is written. The commands are those of operators, with the actor
+``kubernetes/CLUSTER``.
 """
 
 from __future__ import annotations
@@ -314,8 +314,8 @@ def record_nodes(
 ) -> tuple[NodeChanges, int]:
     """Record the differences between a cluster and the ledger, on the ledger thread.
 
-    Returns them with the ledger's sequence afterwards. Refused commands are left out, with their
-    reasons.
+    Returns the changes, and the ledger's sequence afterwards. A refused command is returned as left
+    out, with its reason.
     """
     found = node_changes(engine.view, rules, seen, now_s)
     refused: list[LeftOut] = []

@@ -25,7 +25,7 @@ _OLDEST: Final = 2
 def short_pauses(
     now_s: Callable[[], float] = perf_counter, freeze: Callable[[], None] = gc.freeze
 ) -> Iterator[None]:
-    """Exclude live objects from later collections after each long one; for a whole process."""
+    """After each long collection in this process, exclude live objects from later collections."""
     began_s = now_s()
 
     def walked(phase: str, info: Mapping[str, Any]) -> None:

@@ -85,15 +85,15 @@ class CommitHealth:
     def note_head(self, head: Head) -> None:
         """Record that commits work if the ledger's head has moved.
 
-        The ledger thread calls this before it answers the request that it committed, so that a
-        client whose request was committed never reads that commits fail.
+        The ledger thread calls this before it answers a committed request, so that its client never
+        reads afterwards that commits fail.
         """
         if head != self._head:
             self._head = head
             self.worked()
 
     def worked(self) -> None:
-        """Record that a commit worked, or that the store accepts one."""
+        """Record that a commit worked, or that the store accepts commits."""
         if self.trouble:
             _LOG.info("ready: commits work again")
         self.trouble = ""

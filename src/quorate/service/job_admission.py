@@ -253,7 +253,7 @@ def _confirm(
 
 
 def _nodes_of(view: StateView, record: RunRecord) -> dict[str, int]:
-    """Return the nodes of a run by name, and its GPUs on each; all GPUs for whole nodes."""
+    """Return the number of the run's GPUs by node; all GPUs of the node for whole nodes."""
     is_alone = view.pools[record.spec.pool].whole_nodes
     found: dict[str, int] = {}
     for lease in record.leases:

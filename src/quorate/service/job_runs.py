@@ -96,7 +96,7 @@ class _Chosen:
 
 
 def _one_of(there: list[str], said: str, what: str, label: str) -> _Chosen:
-    """Return the name ``said``, or the only name in ``there`` if it is empty; else the fault."""
+    """Return the name ``said``, or the only name in ``there`` if none is said; else the fault."""
     if said and said not in there:
         return _Chosen(
             fault=f"there is no {what} {said!r}; choose one of: {', '.join(there) or '-'}"

@@ -86,7 +86,7 @@ SUBMITS_CPU_S_MAX: Final = 0.25
 """How much CPU time deciding the submits of one block may take before other requests are answered.
 """
 LARGE_CPU_S_MAX: Final = 2.0
-"""How much CPU time deciding one large request may take; a slower one is refused."""
+"""How much CPU time deciding one large request may take; a slower request is refused."""
 CONFIRMED_S_MAX: Final = 1.0
 """How long a read of a leader waits until the state has all that etcd had when the read began."""
 NOT_LEADING: Final = "this service does not lead"
@@ -256,7 +256,7 @@ class LedgerThread:
 
     @property
     def crowding(self) -> str:
-        """Which limits are reached, so that callers must try again later; empty if none is."""
+        """The reached limits, because of which callers must try again later; empty if none."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
@@ -339,7 +339,7 @@ class LedgerThread:
 
     @property
     def away(self) -> str:
-        """Why the store of a shared ledger does not answer at present; empty if it does."""
+        """Why the store of a shared ledger does not answer at present; empty if it answers."""
         return "" if self._others is None else self._others.away
 
     @property
@@ -364,7 +364,7 @@ class LedgerThread:
     async def ask(
         self, caller: Caller, operation: Operation, asked: Struct, form: Form = Form.TREE
     ) -> Reply:
-        """Return the answer; if it changed anything, the change is durable.
+        """Return the answer; all changes that the request made are durable.
 
         Raises ``CommandError`` if the request is refused, and a ``QuorateError`` if the ledger
         fails.
@@ -489,7 +489,7 @@ class LedgerThread:
             self._close(engine)
 
     def _close(self, engine: Engine) -> None:
-        """Close the ledger; if that was not requested, fail the waiting requests."""
+        """Close the ledger; if no stop was requested, fail the waiting requests."""
         self._line.close()
         self._trouble = "the ledger is closed"
         left = self._line.rest()
@@ -698,8 +698,8 @@ def _set(event: asyncio.Event) -> None:
 def _shown(engine: Engine, error: Exception, before: Head) -> Exception:
     """Return ``error`` for the caller, who may ask again if another service decides now.
 
-    ``before`` is the ledger's head when the request began. If it has moved, the error may have come
-    after the commit, so the caller must not take it for a refusal.
+    ``before`` is the ledger's head when the request began. If the head has moved, the error may
+    have come after the commit, so the caller must not take it for a refusal.
     """
     if isinstance(error, QuorateError) and engine.head != before:
         return unsure(str(error))

@@ -5,8 +5,8 @@ that hangs. A write would then block, and with it every thread that logs a line:
 answer no request, not even SIGTERM. So a line is written at once if the stream accepts it, and kept
 in memory if it does not, up to a limit. Lines above the limit are dropped and counted.
 
-Each request logs a line. These lines are gathered for a moment and written together: while the
-ledger decides, each write costs the thread that answers requests its turn at the interpreter.
+Each request logs a line. These lines are gathered for a moment and written together, because each
+write may cost the thread that answers requests its turn at the interpreter lock.
 """
 
 from __future__ import annotations

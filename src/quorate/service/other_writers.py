@@ -122,7 +122,7 @@ class HeadWatch:
 
 
 class OtherWriters:
-    """Follows the ledger for one engine; for the ledger thread only. ``trouble`` says why it fails.
+    """Follows the ledger for one engine, on the ledger thread. ``trouble`` is why reading fails.
 
     The state has all events that the ledger had at ``read_s``.
     """

@@ -45,7 +45,7 @@ class QueuedRequest:
 
     @property
     def is_large(self) -> bool:
-        """Whether deciding it may delay other requests for long."""
+        """Whether deciding the request may delay other requests for long."""
         asked = self.asked
         return is_large(getattr(asked, _DOCUMENTS, ()) or (getattr(asked, _DOCUMENT, None),))
 

@@ -33,7 +33,7 @@ def as_declared(run: Run) -> Truth:
 
 
 def at_once(left_ms: int) -> int:
-    """Return how long stopping work continues: ``STOP_MS``, or less if it ends before."""
+    """Return how long stopping work continues: ``STOP_MS``, or less if the work ends before."""
     return min(left_ms, STOP_MS)
 
 

@@ -162,7 +162,8 @@ def refusal_lines(refusal: Refusal) -> list[str]:
     if refusal.remedy:
         lines.append(f"  {refusal.remedy}")
     if refusal.also is not None and refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
-        # A refusal for lack of headroom and one for an exceeded quota are about the same quota.
+        # A refusal for lack of headroom and a refusal for an exceeded quota are about the same
+        # quota.
         first, *rest = refusal_lines(refusal.also)
         lines += [f"and besides: {first}", *rest]
     return lines
@@ -179,7 +180,7 @@ _SHORT_OF: Final = {
 
 
 def shortage(found: Shortage, code: RefusalCode) -> str:
-    """Return one place or payer and how much it has of the request; ``code`` says of what."""
+    """Return a place or payer and how much of the request it has; ``code`` names what is short."""
     limit = f" ({found.limit})" if found.limit else ""
     if found.wanted and not found.short:
         return f"{found.where}: {gpus(found.wanted)} fit ({found.available} free){limit}"

@@ -167,9 +167,9 @@ def scancel(
 ) -> None:
     """Cancel jobs, as Slurm's scancel does.
 
-    JOB is a run, an array, or tasks of one, as in sweep_[3-5]. The options select among the jobs
-    that wait or run. Waiting jobs are cancelled first, newest first, so that none starts because
-    another one is cancelled. Jobs that are over are skipped silently.
+    JOB is a run, an array, or tasks of an array, as in sweep_[3-5]. The options select among the
+    jobs that wait or run. Waiting jobs are cancelled first, newest first, so that none starts
+    because another one is cancelled. Jobs that are over are skipped silently.
     """
     from quorate.cli.ask_and_print import ask_each
     from quorate.cli.slurm.asked_jobs import LIVE, asked_jobs, chosen

@@ -2,8 +2,8 @@
 
 It needs nothing but Python and ``quorate.runtime``. The processes find each other by MASTER_ADDR
 and MASTER_PORT, as those of any framework do, and average their gradients at every step. Now and
-then, and when it is warned to stop, it saves a checkpoint; started again, it continues from the
-last.
+then, and when warned to stop, the run saves a checkpoint; when started again, it continues from the
+last checkpoint.
 """
 
 from __future__ import annotations

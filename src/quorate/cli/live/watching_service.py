@@ -1,4 +1,4 @@
-"""Watches a service: it sends events, and the state is requested again only after one."""
+"""Watches a service, which sends events; the state is requested again only after an event."""
 
 from __future__ import annotations
 

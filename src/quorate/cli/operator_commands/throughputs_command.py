@@ -93,9 +93,9 @@ def estimate(
 ) -> None:
     """Estimate the rates of pairs that were not measured.
 
-    A type that was measured with some others gets the rates of the known type whose rates are most
-    similar to its own. Rates of single jobs are never estimated. With --trial nothing is estimated:
-    the command shows how accurate the estimates would be.
+    A type that was measured with some other types gets the rates of the known type with the most
+    similar rates. Rates of single jobs are never estimated. With --trial nothing is estimated: the
+    command shows how accurate the estimates would be.
     """
     from quorate.cli.policy_files import table_in
     from quorate.cli.printing import print_tree

@@ -60,7 +60,8 @@ def pauses_of(kept: str | None, resume: str | None, at_s: float | None) -> Pause
 def played(asked: Scenario, pauses: Pauses, opened: ExitStack) -> Stage | None:
     """Return the finished simulation; None if it was paused and saved in the file.
 
-    ``opened`` is the ledger that records it, if any. Raises ``CommandError`` if Ctrl-C paused it.
+    ``opened`` is the ledger that records the simulation, if any. Raises ``CommandError`` if Ctrl-C
+    paused it.
     """
     _refuse(asked, pauses)
     reads = HashedReads(read_bytes)
@@ -107,7 +108,7 @@ def _staged(
 
 
 def _recorded(url: str) -> EventStore:
-    """Return the store of a new ledger, with the secret of its lottery beside it, or nothing.
+    """Create a ledger with its lottery's secret beside it, and return its store.
 
     With the secret every command can draw the ledger's lotteries again, as of any other ledger.
     """

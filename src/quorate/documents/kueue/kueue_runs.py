@@ -16,7 +16,7 @@ from quorate.model.amounts import FLAVORS_MAX, SECOND_MS, STEPS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What runs refer to, by name; LocalQueues by namespace and name."""
+    """The objects that runs refer to, by name; LocalQueues by namespace and name."""
 
     queues: Mapping[str, Queue]
     local_queues: Mapping[tuple[str, str], LocalQueue]
@@ -26,7 +26,7 @@ class Fleet:
 
 
 def run_names(workloads: Sequence[Workload]) -> dict[tuple[str, str], str]:
-    """Return the run's name for each workload; it contains the namespace if two would be equal."""
+    """Return the run's name for each workload; with the namespace if two names would be equal."""
     seen: dict[str, int] = {}
     for each in workloads:
         seen[each.name] = seen.get(each.name, 0) + 1
@@ -138,7 +138,7 @@ def _level(label: str, topologies: Sequence[Topology]) -> Level | None:
 
 
 def _keeps(workload: Workload, path: tuple[str | int, ...], level: Level | None) -> bool:
-    """Return whether one domain satisfies ``level``, at least in part; add a note if not fully."""
+    """Return whether one domain satisfies ``level``, at least in part; then add a note."""
     if level is Level.DOMAIN:
         return True
     if level in {Level.RACK, Level.NODE}:

@@ -111,7 +111,7 @@ def read_workload(spec: object, at: At, manifest: Manifest) -> Workload | None:
 
 
 def is_over(status: object, manifest: Manifest) -> bool:
-    """Return whether ``status`` says that the Workload is finished; note if it is admitted."""
+    """Return whether the Workload is finished by ``status``; add a note if it is admitted."""
     conditions = status.get("conditions") if isinstance(status, dict) else None
     held = {
         each.get("type")

@@ -136,7 +136,7 @@ class Verification(Given, kw_only=True, frozen=True):
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):
-    """The end of the ledger, signed. Keep it where the operator of the ledger cannot change it."""
+    """The signed end of the ledger. Keep it where the ledger's operator cannot change the file."""
 
     kind: str
     ledger_id: str

@@ -62,7 +62,7 @@ class Receipt:
 
 
 def read_receipt(text: str) -> Receipt:
-    """Parse ``text`` as a receipt; raises ``CommandError`` if it is not one."""
+    """Parse ``text`` as a receipt; raises ``CommandError`` for any other text."""
     found = _RECEIPT.fullmatch(text.strip())
     if found is None:
         raise CommandError(
@@ -205,7 +205,7 @@ def verify(
 ) -> Sound:
     """Verify ``blocks``; their name is ``title`` in the answer and ``name`` in faults.
 
-    ``is_end_known`` means that they reach the end that was recorded apart from them. Raises
+    ``is_end_known`` means that ``blocks`` reach the end that was recorded separately. Raises
     ``CommandError`` with every fault that was found.
     """
     name = title if name is None else name

@@ -1,6 +1,7 @@
 """Pages of lists: of runs, of the queue, and of names that are all in memory.
 
-A page of runs or of the queue's head reads about as much as it returns, however long the list is.
+Making a page of runs, or of the first waiting runs, reads about as many runs as the page has,
+however long the list is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from quorate.views.runs.instant import Moment
 def page_of_runs(context: RequestContext, moment: Moment, asked: ListRuns) -> tuple[list[str], str]:
     """Return the page of runs after the cursor, and the cursor of the next page if there is one.
 
-    Reads about as many runs as it returns, however many there are.
+    It reads about as many runs as it returns, even if there are many more.
     """
     runs, seen = moment.view.runs, seen_by(moment.view, context.caller)
     owners = seen
@@ -68,7 +69,7 @@ def first_of_queue(
 ) -> tuple[list[str], str]:
     """Return the first ``limit`` waiting runs, and the cursor of the next page if there is one.
 
-    Orders only about as much of the queue as it returns, however many runs wait.
+    It orders only the first part of the queue, even if many more runs wait.
     """
     seen, runs = seen_by(moment.view, context.caller), moment.view.runs
     mine = (name for name in moment.outlook.order if seen is None or runs[name].spec.owner in seen)

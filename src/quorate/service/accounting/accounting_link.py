@@ -28,7 +28,7 @@ from quorate.views.word_forms import age
 _LOG = logging.getLogger(__name__)
 
 SINK: Final = "waldur"
-"""The name of the link: reports name it as their source, events as their actor."""
+"""The name of the link, which is the source of its reports and the actor of its events."""
 DELIVERIES_MAX: Final = 100
 """How many parcels are delivered in one step."""
 News = ReportBudget | FallBack

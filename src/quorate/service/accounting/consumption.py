@@ -1,9 +1,9 @@
 """The monthly usage of linked owners, as amounts for an accounting system. Pure.
 
 Each hour of an owner's own runs counts for the resource that the owner was linked to at that time;
-hours without a link count for none. An amount is the usage of a resource in a month, rounded down
-to hundredths of an hour. So the amounts of all months never add up to more than the usage, each
-amount is too low by less than a hundredth of an hour, and no amount shrinks when an owner is
+hours without a link count for no resource. An amount is the usage of a resource in a month, rounded
+down to hundredths of an hour. So the amounts of all months never add up to more than the usage,
+each amount is too low by less than a hundredth of an hour, and no amount shrinks when an owner is
 unlinked or linked to another resource.
 """
 

@@ -28,7 +28,7 @@ from quorate.views.exits import CommandError, Exit
 _LOG = logging.getLogger(__name__)
 
 RECORD_S_MAX: Final = 60.0
-"""How long recording may take before it is tried again."""
+"""How long the ledger thread may take to record answers before the link tries again."""
 SLEEP_S_MAX: Final = 60.0
 """The longest sleep of the thread, so that it soon notices a clock that was set."""
 TROUBLE_S: Final = 5.0

@@ -21,7 +21,7 @@ HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quora
 
 
 class Trust(Protocol):
-    """Authenticates callers by tokens of a trusted issuer, as ``service/auth/oidc.py`` does."""
+    """Authenticates callers by tokens of a trusted issuer; implemented by ``oidc.py``."""
 
     async def caller_of(self, token: str) -> Caller:
         """Return the caller that ``token`` was issued to; raises ``CommandError`` if invalid."""

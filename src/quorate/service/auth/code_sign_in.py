@@ -57,7 +57,7 @@ class CodeSignIn:
         self.issuer: Final = oidc.issuer
         self.client: Final = client
         self._secret = _secret_of(client)
-        # The audience of an ID token is the client; use it if that is the accepted audience.
+        # The audience of an ID token is the client: use the ID token if that audience is accepted.
         self._kind = "id_token" if oidc.audience == client.client_id else "access_token"
         self._clock = clock
         self._asking = asyncio.Lock()
@@ -100,7 +100,7 @@ class CodeSignIn:
             self._trouble = ""
 
     async def token_for(self, code: str, verifier: str, redirect_uri: str) -> str:
-        """Return the token for ``code``; raises ``CommandError`` if the issuer refuses it."""
+        """Return the token for ``code``; raises ``CommandError`` if the issuer refuses the code."""
         if self._under_way >= EXCHANGES_MAX:
             raise problem(
                 TOO_MANY_REQUESTS,

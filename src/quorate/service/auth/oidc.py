@@ -1,9 +1,10 @@
 """OIDC: JSON Web Tokens of an issuer that the configuration trusts.
 
-The issuer's keys come from a file or an address, and are cached. They are read again when a token
-names an unknown key, but at a limited rate: a caller that invents key ids must not cause a request
-to the issuer each time. A caller whose key is known never waits for the issuer. Only a service that
-trusts an issuer imports this module, because the JWT library takes long to load.
+The issuer's keys come from a file or an address, and are cached. The keys are read again when a
+token names an unknown key, but at a limited rate, because a caller that invents key ids must not
+cause a request to the issuer each time. A caller whose key is known never waits for the issuer.
+Only a service that trusts an issuer imports this module, because the JWT library takes long to
+load.
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ class OidcTrust:
         return found.pop()
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """Return the areas that the token is limited to, and the right to claim nodes if it has it.
+        """Return the scopes of the token: the areas that limit it, and the right to claim nodes.
 
         A token whose claim names no known area must not count as a token without limits.
         """

@@ -59,7 +59,7 @@ class Writing:
 
 
 def reviewed(body: object, rules: AdmissionRules) -> dict[str, Any]:
-    """Return the answer to an AdmissionReview; raises ``NotAReviewError`` if it is not one."""
+    """Return the answer to an AdmissionReview; raises ``NotAReviewError`` for anything else."""
     request = body.get("request") if isinstance(body, dict) else None
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise NotAReviewError("must be an AdmissionReview with a request")

@@ -38,7 +38,7 @@ from quorate.views.exits import CommandError, Exit
 
 PATH: Final = "/admission"
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
-"""The longest review: it has a resource twice, each of 3 MiB at most."""
+"""The longest review: a review has two versions of a resource, each of 3 MiB at most."""
 MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
 """How much memory all reviews may take together; one address may take a part of it."""
 PARTS_MAX: Final = 200_000

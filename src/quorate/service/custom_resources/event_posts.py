@@ -50,7 +50,7 @@ class Post:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The Event object when it is first written."""
+        """The Event object as it is first written."""
         resource, told = self.resource, self.told
         return {
             "apiVersion": "v1",
@@ -72,7 +72,7 @@ class Post:
         }
 
     def latest(self, count: int) -> dict[str, Any]:
-        """Return the fields that change when it is written for the ``count``-th time."""
+        """Return the fields that change when the Event is written for the ``count``-th time."""
         message = self.told.message
         if len(message) > MESSAGE_CHARS_MAX:
             message = f"{message[: MESSAGE_CHARS_MAX - 3]}..."
@@ -98,7 +98,7 @@ class RecentPosts:
     _told_s: dict[str, float] = field(default_factory=dict)
 
     def may_tell(self, post: Post) -> bool:
-        """Return whether a reason was not written lately; if so, record it as written now."""
+        """Return whether a reason may be written now; if so, record it as written."""
         now_s = self.clock()
         if now_s < self._told_s.get(post.name, -SELDOM_S) + SELDOM_S:
             return False

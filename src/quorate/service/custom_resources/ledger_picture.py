@@ -113,7 +113,7 @@ def _runs_of(moment: Moment, names: Sequence[str]) -> dict[str, RunPicture]:
 def read_picture(
     context: RequestContext, wanted: Wanted, kept: Mapping[str, RunPicture]
 ) -> LedgerPicture:
-    """Return the ledger's data for ``wanted``; objects that it does not have are left out.
+    """Return the ledger's data for ``wanted``; objects that are not in the ledger are left out.
 
     Runs in ``kept`` have not changed since they were read, and are reused. The owner's users can
     read the namespace of a run, so a run contains only names that they may see.

@@ -157,7 +157,7 @@ def _touched_by(event: Event) -> set[str] | None:  # noqa: PLR0911 - one answer 
         case SpareFilled():
             return {event.lease.partition("/")[0], event.filler}
         case PledgeClosed():
-            # The name of a pledge begins with its lease's, and a lease's with its run's.
+            # A pledge's name begins with its lease's name, which begins with the run's name.
             return {event.pledge.partition("/")[0]}
         case ConflictDeclared():
             return {event.reservation.rpartition("@")[0], *(each.run for each in event.tokens)}

@@ -47,7 +47,7 @@ class Complaints:
         self._kept.pop(what, None)
 
     def outage(self) -> str:
-        """Return what fails, since when, and why; empty if nothing does."""
+        """Return what fails, since when, and why; empty if nothing fails."""
         last_ms = self._clock.now_ms() - KEPT_MS
         self._kept = {what: each for what, each in self._kept.items() if each.last_ms >= last_ms}
         if not self._kept:

@@ -141,7 +141,7 @@ def pods_condition(
 ) -> tuple[Said, ...]:
     """Return the condition that says whether the pods of a running run are ready.
 
-    If that is not known, for example after a restart, the condition ``before`` is kept.
+    If the readiness is unknown, for example after a restart, the condition ``before`` is kept.
     """
     if ready is not None:
         return (Said(PODS_READY, ready.is_ready, ready.reason, ready.message),)

@@ -32,7 +32,7 @@ def ledger_name(resource: Resource) -> str:
 
 
 def owner_of(resource: Resource) -> str:
-    """Return the owner that a run or a budget names; empty if it names none."""
+    """Return the owner that a run or a budget names; empty if no owner is named."""
     owner = resource.spec.get("owner")
     return owner if isinstance(owner, str) else ""
 
@@ -90,7 +90,7 @@ def upstream_names(
 ) -> Callable[[str], str]:
     """Return a function from a run's name in ``namespace`` to its name in the ledger.
 
-    If no resource in the namespace has the name, it is taken as a name in the ledger.
+    If no resource in the namespace has the name, the name is taken as a name in the ledger.
     """
 
     def name_of(name: str) -> str:

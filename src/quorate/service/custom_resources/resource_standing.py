@@ -133,7 +133,7 @@ def _not_accepted(reason: str, message: str) -> Said:
 
 
 def is_settled(resource: Resource) -> bool:
-    """Return whether a resource needs nothing more: it is a run that is over."""
+    """Return whether a resource is a run that is over, which needs nothing more."""
     return is_final(resource) and not resource.is_deleting
 
 

@@ -70,10 +70,10 @@ def status_of(
     now: str,
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the status of ``resource``; ``ledger`` is its status there, if it is in the ledger.
+    """Return the status of ``resource``; ``ledger`` is its status in the ledger, if any.
 
-    ``fault`` is why it was last refused, or cannot be removed. ``before`` is its status in the
-    cluster.
+    ``fault`` is why the resource was last refused, or cannot be removed. ``before`` is its status
+    in the cluster.
     """
     known = before.get("conditions") or ()
     said = _said(resource, ledger, fault, known)
@@ -127,7 +127,7 @@ def status_news(
     at: str,
     now: Resource,
 ) -> dict[str, Any] | None:
-    """Return the new status of ``resource``; None if the cluster's version ``now`` has it already.
+    """Return the new status of ``resource``; None if ``now``, as in the cluster, has that status.
 
     Also None if the spec of ``resource`` was changed meanwhile, because the new spec must be
     compared with the ledger first.

@@ -32,9 +32,10 @@ class Step(StrEnum):
 class Standing:
     """The ledger's data about a resource.
 
-    ``is_current``: the ledger agrees with the resource. ``is_ours``: the ledger has it because of
-    this resource. ``is_over``: it is a run that has ended. ``is_stopping``: it is a cancelled run
-    that is still stopping. ``is_sound``: the resource states a document that may be declared.
+    ``is_current``: the ledger agrees with the resource. ``is_ours``: the ledger has the object
+    because of this resource. ``is_over``: the resource is a run that has ended. ``is_stopping``:
+    the resource is a cancelled run that is still stopping. ``is_sound``: the resource states a
+    document that may be declared.
     """
 
     is_there: bool = False

@@ -132,7 +132,7 @@ def _admission(
     *,
     is_told: bool,
 ) -> list[Transition]:
-    """Return that a run was admitted, or why it waits; empty if ``is_told`` (already reported)."""
+    """Return the change of an admitted or waiting run; empty if ``is_told`` (already reported)."""
     admitted = new.get(ADMITTED)
     if admitted is None or not _is_new(old, admitted):
         return []

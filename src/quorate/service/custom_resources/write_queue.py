@@ -62,8 +62,8 @@ class _Rest:
 class WriteQueue:
     """A queue for one event loop; its own threads send the requests.
 
-    The loop calls ``over`` when a request has ended: with its key, the write, and the error if it
-    failed. ``clock`` returns the seconds by which objects rest.
+    The loop calls ``over`` when a request has ended: with the key of the object, the write, and the
+    error, if any. ``clock`` returns the seconds by which objects rest.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class WriteQueue:
     def put(self, key: Key, write: Write) -> float | None:
         """Queue ``write``, unless a request for the same object is under way.
 
-        If the object rests, return until when; the caller must queue it again then. Else return
-        None.
+        If the object rests, return when its rest ends; the caller must queue the write again then.
+        Else return None.
         """
         rest = self._rests.get(key)
         if rest is not None and self._clock() < rest.until_s:

@@ -70,7 +70,7 @@ class Told(Protocol):
 
     @property
     def etag(self) -> str:
-        """The version of the resource that the response shows; empty if it shows none."""
+        """The version of the resource that the response shows; empty if no resource is shown."""
         ...
 
 
@@ -82,7 +82,7 @@ class Answers(Protocol):
         ...
 
     def follow(self, caller: Caller, operation: Operation, asked: Struct) -> AsyncIterator[Any]:
-        """Yield the trees of a stream as they arrive; raises ``CommandError`` if it is refused."""
+        """Yield the trees of a stream as they arrive; raises ``CommandError`` for a refusal."""
         ...
 
 
@@ -90,7 +90,7 @@ class Admits(Protocol):
     """Authenticates a gRPC caller."""
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return the caller of ``authorization``; raises ``CommandError`` if it is not admitted."""
+        """Return the caller of ``authorization``; raises ``CommandError`` without a valid one."""
         ...
 
 

@@ -53,7 +53,7 @@ class LedgerThreadAnswers:
         self._ledger_thread = ledger_thread
 
     async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Reply:
-        """Return the answer; raises ``CommandError`` when it is refused."""
+        """Return the answer; raises ``CommandError`` if the request is refused."""
         return await self._ledger_thread.ask(caller, operation, asked, Form.TREE)
 
     async def follow(
@@ -80,7 +80,7 @@ class Gate:
         self._failures = Rate(FAILURES_PER_S_MAX, monotonic)
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return the caller; raises ``CommandError`` if it is unknown or exceeds the rate limit."""
+        """Return the caller; raises ``CommandError`` if unknown, or above the rate limit."""
         try:
             caller = await self._doorkeeper.caller_of(authorization)
         except CommandError:

@@ -72,7 +72,7 @@ def read_list(message: ListValue, where: Path, budget: Budget) -> list[Any]:
 
 
 def read_value(message: Value, where: Path, budget: Budget) -> Any:
-    """Return the value in ``message``; raises ``CommandError`` if it has none."""
+    """Return the value in ``message``; raises ``CommandError`` if there is no value."""
     match message.WhichOneof("kind"):
         case "string_value":
             return message.string_value

@@ -118,7 +118,7 @@ class Connections:
         self._idle.pop(connection, None)
 
     def idle(self, connection: object, make_room: Callable[[], None]) -> None:
-        """Record that ``connection`` waits for a request, or still waits."""
+        """Record that ``connection`` waits for a request; no effect if it waits already."""
         if connection not in self._leaving:
             self._idle.setdefault(connection, (self._now_s(), make_room))
 

@@ -94,7 +94,7 @@ class BodyReader:
             found.let_go()
 
     async def run(self, length: int, read: Callable[[], T]) -> T:
-        """Return the result of ``read`` for a body of ``length`` bytes; raises what it raises.
+        """Return the result of ``read`` for a body of ``length`` bytes, or raise its exception.
 
         A body that still waits is not read once its caller has disconnected.
         """

@@ -129,7 +129,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Answer an upgrade request like any other, and close the connection after it.
 
-        The bytes after it were not read, so a client would take a later response for their answer.
+        The parser does not read the bytes after an upgrade request, so a client would take a later
+        response for the answer to those bytes.
         """
         cycle: Any = self.cycle
         if cycle is None or cycle.response_complete:

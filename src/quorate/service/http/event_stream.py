@@ -102,7 +102,7 @@ class Watcher:
 async def watcher_of(
     ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
 ) -> Watcher | LogWatcher:
-    """Return a watcher; raises ``CommandError`` if it is refused."""
+    """Return a watcher; raises ``CommandError`` if the watch is refused."""
 
     def begin(engine: Engine) -> Following | LogFollower:
         context = ledger_thread.context(engine, caller)

@@ -159,7 +159,7 @@ class _Gate:
         self.under_way = Shares(Share.of_all(parts.concurrent_max, "requests"))
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
-        """Return the caller; raises ``CommandError`` if it is unknown or exceeds the rate limit."""
+        """Return the caller; raises ``CommandError`` if unknown, or above the rate limit."""
         try:
             caller = await self.parts.authenticator.caller_of(authorization_of(headers))
         except Exception:
@@ -285,7 +285,7 @@ async def _body_of(
 ) -> bytes:
     """Return the body of a request; a body for an operation without one is refused, not ignored.
 
-    Its memory is reserved before it is received, if its length is known.
+    If the length of the body is known, its memory is reserved before the body is received.
     """
     # The guard has checked the length: it is a number, and not too large.
     held.hold(int(headers.get(b"content-length", "0")))

@@ -38,7 +38,7 @@ _SPECIAL: Final = re.compile(
 _LINE_ENDS: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
 """Characters for which parsers disagree whether they end a header."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length\b(?:: ?([0-9]{1,5})(?=\r\n))?", re.IGNORECASE)
-"""A Content-Length header, with its number if that has only digits."""
+"""Matches a Content-Length header; the group is its number if the value has only digits."""
 _WAITING: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
 """Headers of requests without a length, or whose client waits before it sends the body."""
 _TOKEN: Final = re.compile(
@@ -60,8 +60,8 @@ def _reads_with_bodies() -> re.Pattern[bytes]:
 class Shedding:
     """Rejects requests that would wait too long, before they are processed.
 
-    ``holder_of`` returns the holder of an access token by its id, without checking the secret: a
-    request that may be an admin's passes, and is authenticated later.
+    ``holder_of`` returns the holder of an access token by its id, without checking the secret. So a
+    request that claims to be from an admin passes, and is authenticated later.
     """
 
     def __init__(self, admission: Admission, holder_of: Callable[[str], Caller | None]) -> None:

@@ -22,7 +22,7 @@ from typing import Final
 SWITCH_S: Final = 0.0001
 """How long a thread waits before it requests the interpreter lock from another."""
 BATCH_SWITCH_S: Final = 0.005
-"""How long it waits while requests are rejected."""
+"""How long a thread waits for the lock while requests are rejected."""
 REST_S: Final = 0.004
 """How long the loop sleeps after a turn with rejections."""
 LOOK_S: Final = 0.01

@@ -85,7 +85,7 @@ class Admission:
 
     @property
     def trouble(self) -> str:
-        """Why no tenant's request is admitted; empty while some are."""
+        """Why no tenant's request is admitted; empty while some requests are."""
         if not self._shares.trouble:
             return ""
         return f"{self._shares.open} requests are under way, as many as can be answered in time"
@@ -170,8 +170,8 @@ class Admission:
     def taken(self, caller: Caller) -> Iterator[None]:
         """Count a request of ``caller`` until it is answered; raises like ``check``.
 
-        Enter it once the whole request has arrived: a request that a client sends slowly does not
-        wait for the ledger. A refusal counts as an answer; a cancelled request does not.
+        Enter this context once the whole request has arrived: a request that a client sends slowly
+        does not wait for the ledger. A refusal counts as an answer; a cancelled request does not.
         """
         self.check(caller)
         if not self._shares.open:

@@ -26,7 +26,7 @@ class Rate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str) -> None:
-        """Take one from the bucket of ``key``; raises ``CommandError`` if it is empty."""
+        """Take one request from the bucket of ``key``; raises ``CommandError`` if it is empty."""
         left = self._left(key)
         if left < 1:
             raise problem(

@@ -22,7 +22,7 @@ KEPT_PART: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """``most`` may be open at once, ``of_tenant_max`` of one tenant, ``of_one_max`` of one caller.
+    """Limits: ``most`` for all, ``of_tenant_max`` for one tenant, ``of_one_max`` for one caller.
 
     ``kept`` places are reserved for admins, and only ``most`` limits admins, because admins must be
     able to act when other callers have reached their limits. ``what`` names the counted objects.
@@ -61,21 +61,21 @@ class Shares:
 
     @property
     def open(self) -> int:
-        """How many are open."""
+        """The number of open objects."""
         return self._open
 
     def open_of(self, tenant: str) -> int:
-        """Return how many ``tenant`` has open."""
+        """Return the number of open objects of ``tenant``."""
         return self._of_tenant[tenant]
 
     @property
     def most_of_tenant(self) -> int:
-        """The largest number that one tenant has open."""
+        """The largest number of open objects of one tenant."""
         return max(self._of_tenant.values(), default=0)
 
     @property
     def trouble(self) -> str:
-        """Why callers other than admins are refused; empty while they are not."""
+        """Why callers other than admins are refused; empty while they are admitted."""
         if self._open < self.share.most - self.share.kept:
             return ""
         return f"{self._open} {self.share.what} are open, the limit is {self.share.most}"

@@ -185,7 +185,7 @@ ADMISSION = _histogram(
 )
 REFUSALS = _counter(
     "refusals",
-    "Refusals, of requests (nothing is recorded) or in the queue (the run waits).",
+    "Refusals: of a request (nothing is recorded), or of a waiting run (it keeps waiting).",
     "code",
     "where",
 )
@@ -222,8 +222,7 @@ RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of future firm starts.", "status")
 CONFLICTS_OPEN = _gauge("conflicts_open", "Conflicts declared and not settled yet.")
 GPUS = _gauge(
     "gpus",
-    "GPUs of the fleet. GPUs without a lease that no run may get, because their node is not in "
-    "service.",
+    "GPUs of the fleet; withheld: GPUs without a lease on nodes that are not in service.",
     "pool",
     "flavor",
     "state",

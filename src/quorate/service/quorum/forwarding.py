@@ -99,7 +99,7 @@ async def while_it_leads(
 ) -> T:
     """Return the answer of ``leader``; raises ``CommandError`` once it no longer leads.
 
-    A leader that hangs keeps its callers waiting no longer than it keeps its lease.
+    Callers of a leader that hangs wait at most until its lease ends.
     """
     answering = asyncio.ensure_future(asking)
     leaving = asyncio.ensure_future(

@@ -169,8 +169,8 @@ class ReadPool:
     async def run(self, do: Callable[[AnyReader], T], *, goes_on: bool = False) -> T:
         """Run ``do`` on a thread of the pool, and return its result.
 
-        Raises ``CommandError`` if too many reads wait, unless this one ``goes_on`` with an answer
-        that has begun: each such answer has at most one waiting read.
+        Raises ``CommandError`` if too many reads wait, unless this read continues an answer that
+        has begun (``goes_on``). Each such answer has at most one waiting read.
         """
         found: T = await self._run(_QueuedRead(self._future(), do), is_let_in=goes_on)
         return found

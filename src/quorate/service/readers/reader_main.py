@@ -1,8 +1,9 @@
 """The program from which reader processes are forked, and the main loop of each reader.
 
 The program has imported everything that readers need, and waits for orders on a socket
-(``reader_server``). When the socket is closed, because the service has ended in any way, it kills
-its readers and ends. When it is killed itself, its readers end with it, even during an answer.
+(``reader_server``). When the socket is closed, because the service has ended in any way, the
+program kills its readers and ends. When it is killed itself, its readers end with it, even during
+an answer.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 FOLLOW_S: Final = 0.5
 """The shortest pause before an idle reader follows the ledger again."""
 FOLLOW_S_MAX: Final = 4.0
-"""The longest pause before it: reading ten commits costs hardly more than checking for one."""
+"""The longest pause between two such reads: reading ten commits costs little more than one."""
 FEW_EVENTS: Final = 50
 """An idle reader need not follow more often for so few events: the next question reads them fast.
 """

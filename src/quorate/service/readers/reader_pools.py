@@ -1,4 +1,4 @@
-"""The readers of one service: a pool for pages and lists, and one for answers made in parts."""
+"""The readers of one service: a pool for pages and lists, and a pool for answers made in parts."""
 
 from __future__ import annotations
 

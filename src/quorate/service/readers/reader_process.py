@@ -4,7 +4,7 @@ The service sends one question after another over a socket, and receives the ans
 follows the ledger's file on its own (``reader_main.py``). If an answer needs more CPU time than its
 place allows, it is aborted, and the caller is refused. Then the process reads the state again,
 because the work may have been interrupted anywhere. A process that does not accept a question or
-answer in time is ended, and another one is started.
+answer in time is ended, and another process is started.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class ReaderServer:
     def start(self) -> tuple[int, socket.socket]:
         """Start a reader; return its number and the socket at which it answers.
 
-        If the reader cannot be forked, its socket is at its end. Raises ``OSError`` if there is no
-        server and none can be started.
+        If the reader cannot be forked, the socket only gives end-of-file. Raises ``OSError`` if
+        there is no server and none can be started.
         """
         ours, theirs = socket.socketpair()
         try:

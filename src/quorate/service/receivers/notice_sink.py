@@ -116,9 +116,9 @@ class NoticeSink:
         self._outbox = outbox
         self._clock = clock
         self._counts = counts
-        # The name has the ledger's id, because sequences of another ledger mean other events, and
-        # the receiver's digest, because waiting parcels are not for another receiver of the same
-        # name.
+        # The name has the ledger's id, because another ledger has other events with the same
+        # sequences. It has the receiver's digest, because a receiver must not get parcels that wait
+        # for another receiver of the same name.
         kind, name, digest = receiver.kind, receiver.name, receiver.digest
         self.name: Final = f"{kind}/{source.ledger_id}/{name}/{digest}"
         self._label: Final = f"{kind} {name}"
@@ -189,7 +189,7 @@ class NoticeSink:
         return cursor < end.seq
 
     def _find_place(self, store: EventStore) -> None:
-        """Find the last event that was sent to the receiver; a new one starts as ``begin`` says."""
+        """Find the last event sent to the receiver; for a new receiver, the place of ``begin``."""
         check_place(self._outbox, self.name, store)
         cursor = self._outbox.cursor(self.name)
         if cursor == 0:

@@ -93,7 +93,7 @@ class _Line:
         self._thread.start()
 
     def wake(self, engine: Engine) -> None:
-        """Wake its thread to read the ledger; called on the ledger thread, so it is quick."""
+        """Wake the receiver's thread to read the ledger; called on the ledger thread."""
         del engine
         self._wake.set()
 

@@ -1,9 +1,9 @@
 """The session of a browser: its access token in a cookie that no script can read.
 
 The cookie counts only on a request that also has the header ``X-Quorate-Session``. A page of
-another site can make a browser send the cookie, but not this header: that would need a CORS
-permission, which the service never gives. The service stores nothing, so a session has the
-permissions of its token, and ends when the token is revoked (docs/adr/0048).
+another site can make a browser send the cookie, but not this header, for which the page would need
+a CORS permission. The service gives no such permission. The service stores nothing, so a session
+has the permissions of its token, and ends when the token is revoked (docs/adr/0048).
 """
 
 from __future__ import annotations

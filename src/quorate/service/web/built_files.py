@@ -54,7 +54,7 @@ class BuiltFiles:
     def page(self, depth: int) -> Sent:
         """Return the page for an address of ``depth`` segments.
 
-        Its links are relative, so that it works under any prefix of a proxy.
+        The links of the page are relative, so that they work under any prefix of a proxy.
         """
         base = b"../" * (depth - 1) if depth > 1 else b"./"
         return _page(self.template.replace(BASE, base).replace(VERSION, self.version.encode()))

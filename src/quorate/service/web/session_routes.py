@@ -92,7 +92,7 @@ class _Session:
     async def sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Store a token in a cookie: the one in the body, or the one for the code in the body.
 
-        Raises ``CommandError`` if it is not valid.
+        Raises ``CommandError`` if the token or the code is not valid.
         """
         handled(scope).operation = "sign-in"
         headers = heads_of(scope)
@@ -179,7 +179,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _tree(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object in a body; empty if it is not one, so that all fields are missing."""
+    """Return the JSON object in a body; an empty object for any other body."""
     try:
         tree = json.loads(body)
     except (ValueError, RecursionError):

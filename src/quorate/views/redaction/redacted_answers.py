@@ -86,7 +86,7 @@ def redacted_forecast(found: Forecast, redaction: Redaction) -> Forecast:
 
 
 def _parked(text: str, run: Run, redaction: Redaction) -> str:
-    """Return why ``run`` has no reservation; the text has its pool, quotas and upstreams."""
+    """Return why ``run`` has no reservation, without hidden names of quotas and upstreams."""
     upstreams = (each.name for each in upstreams_of(run))
     return text if all(map(redaction.shows_run, upstreams)) else WITHHELD
 

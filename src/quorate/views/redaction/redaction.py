@@ -101,12 +101,12 @@ class Redaction:
 
     def run(self, name: str) -> str:
         """Return a run's name, or its replacement; also of a lease, pledge or reservation."""
-        # The names of a lease and of a reservation begin with that of the run: RUN/1, RUN@1.
+        # The names of a lease and of a reservation begin with the run's name: RUN/1, RUN@1.
         whose = re.split("[/@]", name, maxsplit=1)[0]
         return name if self.shows_run(whose) else OTHERS
 
     def runs(self, names: Iterable[str]) -> list[str]:
-        """Return names of runs, leases or reservations, with one replacement for all hidden."""
+        """Return names of runs, leases or reservations, with one replacement for all that are hidden."""
         return list(dict.fromkeys(self.run(name) for name in names))
 
     def actor(self, name: str) -> str:

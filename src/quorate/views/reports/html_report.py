@@ -75,7 +75,7 @@ def html_report(
     comparison: Comparison | None = None,
     more: Sequence[str] = (),
 ) -> str:
-    """Return the page about ``outcomes``; of several with one name, the first is drawn.
+    """Return the page about ``outcomes``; outcomes of one name are drawn once.
 
     ``comparison`` compares the same policies over several seeds, if given. ``more`` are parts of
     the page, as HTML, that come first.

@@ -108,9 +108,9 @@ def number_text(value: float) -> str:
 def duration_ticks(scale: Scale) -> list[tuple[float, str]]:
     """Return round durations within ``scale``, which is in seconds, and their labels.
 
-    Multiples of ten of each unit if at least three of them are in the range, else other multiples
-    as well; a mark too close to the previous one is left out. If no round duration is in the range,
-    the lowest value.
+    The durations are multiples of ten of a unit if at least three of them are in the range;
+    otherwise other multiples are used, too. A duration too close to the previous one is left out.
+    If no round duration is in the range, the lowest value is returned.
     """
     inside = [each for each in _DURATIONS if scale.low <= each[0] <= scale.high]
     tens = [each for each in inside if each[1].split()[0].strip("0") == "1"]
@@ -180,7 +180,7 @@ def line(series: Series, x: Scale, y: Scale, colour: int) -> str:
 
 
 def _dashes(colour: int) -> str:
-    """Return the dash pattern of a line; after the eighth line, when colours repeat, it differs."""
+    """Return the dash pattern of a line; lines of the same colour have different patterns."""
     return "none" if colour < COLOURS else "6 3"
 
 
@@ -212,7 +212,7 @@ def dot(x: float, y: float, colour: int | None, title: str) -> str:
 
 
 def legend(names: Sequence[str], colours: Sequence[int] | None = None) -> str:
-    """Return the legend of colours and names, as HTML; without ``colours`` they go in order."""
+    """Return the legend of colours and names, as HTML; default: colours in order."""
     given = range(len(names)) if colours is None else colours
     items = "".join(
         f'<li><i style="background:var(--c{colour % COLOURS})"></i>{escape(name)}</li>'

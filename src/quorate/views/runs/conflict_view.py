@@ -145,7 +145,7 @@ def contest_tree(contest: Contest) -> Tree:
     }
 
 
-# --- What a run went through ----------------------------------------------------------------------
+# --- The conflicts of a run -----------------------------------------------------------------------
 
 
 def ordeal_lines(ordeals: Sequence[Ordeal], now_ms: int, *, most: int = 3) -> list[str]:

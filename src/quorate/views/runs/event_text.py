@@ -123,10 +123,10 @@ def run_of(event: Event) -> str | None:  # noqa: PLR0911 - one answer per kind
         ):
             return event.run
         case LeaseEnding() | LeaseEnded() | HoldExtended():
-            # A lease's name begins with its run's, and a run's name has no slash.
+            # A lease's name begins with its run's name, which has no slash.
             return event.lease.partition("/")[0]
         case ReservationMoved() | ReservationClosed():
-            # A reservation's name begins with its run's, too.
+            # A reservation's name begins with its run's name, too.
             return event.reservation.rpartition("@")[0]
         case SpareFilled():
             return event.filler

@@ -1,6 +1,6 @@
 """The rounds of a pool from one run's side: its turn by flavor, the bounds of a lease. Pure.
 
-Priority and owed time are those by which ``policy.rounds`` chooses, from the ledger as of the
+``policy.rounds`` chooses by these priorities and owed times, as they were in the ledger at the
 beginning of the pool's current round.
 """
 

@@ -98,7 +98,7 @@ def touched(events: Iterable[Event]) -> list[str]:
     found: dict[str, None] = {}
     for event in events:
         if isinstance(event, LeaseStarted | LeaseEnding | LeaseEnded):
-            # A lease's name begins with its run's, and a run's name has no slash.
+            # A lease's name begins with its run's name, which has no slash.
             found[event.lease.partition("/")[0]] = None
     return list(found)
 
