@@ -609,7 +609,7 @@ def test_room_made_by_hand_is_declared_one_notice_ahead(crowded: Shell) -> None:
         "conflict/1 is declared: 5 GPUs short of H100 r/c/A, 4 tokens, settled "
         "2027-01-15T10:15:00Z (in 15m)\n"
     )
-    assert crowded.ok(*words).startswith("a conflict over this is open already; ")
+    assert crowded.ok(*words).startswith("a conflict over this scope is open already; ")
     assert "conflict/1 declared by hand" in crowded.ok("plan", "r1")
     crowded.clock.at_ms += NOTICE_MS
     assert "conflict/1 is settled: cut " in crowded.ok("tick")

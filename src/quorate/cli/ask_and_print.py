@@ -98,7 +98,7 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
 
 
 class OwnRuns(NamedTuple):
-    """Identifies the caller's own runs: a user and an owner; any owner in a ledger's file."""
+    """Identifies the caller's own runs by user and owner; in a ledger's file by user only."""
 
     user: str
     owner: str | None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from quorate.client.contexts import Target
 
 NAMES_MAX: Final = 3
-"""How many runs an error names that prevent a command from writing."""
+"""The most runs that an error names as the reason why a command cannot write."""
 
 
 def clock_of(settings: Settings) -> Clock:

@@ -1,4 +1,4 @@
-"""The idempotency keys of a command's requests: those that ``--idempotency-key`` gives."""
+"""The idempotency keys of a command's requests, from ``--idempotency-key`` or new."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def unconnected(error: BaseException, server: str, *, is_late: bool) -> Unreacha
 
 
 def unanswered(server: str, within_s: float) -> UnreachableError:
-    """Return the error of a response that did not arrive ``within_s`` seconds."""
+    """Return the error of a response that did not arrive within ``within_s`` seconds."""
     return TimedOutError(
         f"{server} did not answer within {within_s:g} s; check that it is alive: "
         f"{server}/healthz; try again, or wait longer",

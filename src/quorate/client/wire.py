@@ -247,7 +247,7 @@ def _media(reply: Reply) -> str:
 
 
 def _exact(text: str) -> float | Decimal:
-    """Return a number that is written as ``text`` again."""
+    """Return the number in ``text`` in a type that writes the same ``text`` again."""
     found = float(text)
     return found if msgspec.json.encode(found) == text.encode() else Decimal(text)
 

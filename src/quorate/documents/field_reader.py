@@ -141,8 +141,8 @@ def fields_of(
 ) -> Fields | None:
     """Return the fields of the mapping ``value``; report each field that is not in ``known``.
 
-    ``hints`` maps names of fields that users often try to a remedy. Returns None if ``value`` is
-    not a mapping.
+    ``hints`` maps wrong field names that users often write to remedies. Returns None if ``value``
+    is not a mapping.
     """
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write its fields as name: value")

@@ -43,7 +43,7 @@ IN_ONE_GO_BYTES: Final = 1024 * 1024
 AT_A_TIME_BYTES: Final = 256 * 1024
 """A long list is decoded in pieces of this length."""
 PART_BYTES_MAX: Final = 2 * 1024 * 1024
-"""In a text that is decoded field by field: the longest field, or entry of a list."""
+"""The longest field, or entry of a list, of a text that is decoded field by field."""
 _STRINGS_LOOKED_AT: Final = 50_000
 """The maximal number of strings that are parsed to learn whether they contain commas."""
 _NAMED_BYTES_MAX: Final = 64 * 1024
@@ -246,7 +246,7 @@ def _counted(body: bytes, byte: bytes) -> int:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return ``text`` without escaped backslashes and quotes: each quote left delimits a string."""
+    """Return ``text`` without escaped backslashes and quotes: the other quotes delimit strings."""
     if b"\\" not in text:
         return text
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")

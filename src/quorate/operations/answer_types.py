@@ -30,7 +30,7 @@ class Answer:
 
 
 class Aside(Protocol):
-    """The output of an order beyond its decision, from the state after the decision."""
+    """Additional output of an order, made from the state after its decision."""
 
     def lines(self, moment: Moment) -> list[str]:
         """Return the lines for people."""

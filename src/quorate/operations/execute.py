@@ -146,7 +146,7 @@ class _Leases:
         return cls(leases, frozenset(stopping))
 
     def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
-        """Return the earlier leases of the runs that ``events`` concern; of all runs for a node."""
+        """Return the earlier leases of the runs of ``events``; all leases for a node's event."""
         names: Iterable[str] = self.open
         if not any(isinstance(event, NodeMarked) for event in events):
             # A lease's name begins with its run's name, which has no slash.

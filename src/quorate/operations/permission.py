@@ -235,7 +235,7 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
     # revealed.
     if not sees_owner(view, caller, record.spec.owner):
         raise _missing(f"there is no run {name!r}", "list them: quorate get runs")
-    return f"run {name!r}: it is of {record.spec.owner!r}, and you act for {caller.tenant!r}"
+    return f"run {name!r}: its owner is {record.spec.owner!r}, but you act for {caller.tenant!r}"
 
 
 def _is_wider(caller: Caller, command: IssueToken) -> bool:

@@ -17,7 +17,7 @@ WEBHOOKS_KEY: Final = "webhooks"
 MAIL_RECEIVERS_KEY: Final = "mail.receivers"
 _ROLES_KEY: Final = "oidc.roles"
 _EXECUTOR_KIND: Final = "executor.kind"
-"""The key of ``executor`` in a file that has a table of that name, as TOML requires."""
+"""The key of the setting ``executor`` in a TOML file that also has a table ``executor``."""
 
 
 def settings_in_file(file: str | None) -> tuple[dict[str, object], dict[str, str], list[str]]:

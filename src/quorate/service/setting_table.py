@@ -92,7 +92,7 @@ SETTINGS: Final = (
         default="none",
         text=(
             "the executor of work: none, a simulation that takes the declared time, or processes "
-            "of this machine; `kind` of the table `executor` in a file that has one"
+            "of this machine; `executor.kind` in a file with a table `executor`"
         ),
         kind="none, simulated or local",
     ),

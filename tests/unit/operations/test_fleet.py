@@ -219,7 +219,7 @@ def test_a_dry_run_tells_the_contest_and_the_real_one_what_was_recorded(
     real = ledger_thread.tree(ADMIN, "resolve", RESOLVE)
     assert [event["tag"] for event in real["events"]] == ["conflict-declared/1"]
     again = ledger_thread.lines(ADMIN, "resolve", RESOLVE)
-    assert again[0].startswith("a conflict over this is open already")
+    assert again[0].startswith("a conflict over this scope is open already")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ class TopRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The content of the screen at ``now_ms``; ``more``: some runs are not included."""
+    """The content of the screen at ``now_ms``; ``more`` means that some runs are missing."""
 
     now_ms: int
     flavors: Sequence[FlavorUse]

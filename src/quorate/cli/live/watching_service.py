@@ -150,7 +150,7 @@ class _View:
 
 
 def _line(event: Event) -> str:
-    """Return an event as a line; an event that only a newer Quorate knows, as its tag."""
+    """Return an event as a line; only its tag if a newer Quorate has written it."""
     # Imported with the first event: until then a watch needs nothing that reads the ledger.
     from quorate.documents.times import time_text
     from quorate.ledger.codec import event_from_json

@@ -27,7 +27,7 @@ _LIMITS = (
     (
         ("--burst-allowance",),
         "FACTOR",
-        "How far it may exceed its target share while other owners leave GPUs idle.",
+        "How far the tenant may exceed its target share while other owners leave GPUs idle.",
     ),
 )
 

@@ -28,7 +28,7 @@ def write_report(
     parquet: str | None,
     comparison: Comparison | None = None,
 ) -> None:
-    """Write the files of a report that have a name; existing files are not changed."""
+    """Write each file of a report whose name is given; existing files are not changed."""
     if html is not None:
         write_new(html, [html_report(outcomes, title=title, comparison=comparison)])
     if csv is not None:

@@ -32,7 +32,7 @@ def resolve(
         return _expected_result(context, command)
     return Order(
         command=command,
-        unchanged="a conflict over this is open already; see: quorate get resolveroutcomes",
+        unchanged="a conflict over this scope is open already; see: quorate get resolveroutcomes",
     )
 
 

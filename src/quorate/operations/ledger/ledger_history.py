@@ -154,7 +154,7 @@ def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
 def _chosen(
     view: StateView, sight: Sight, asked: ListEvents
 ) -> tuple[Callable[[Event], bool], str | None]:
-    """Return a test whether an event is about the requested resource, and its run, if any.
+    """Return a test for events about the requested resource, and the resource's run, if any.
 
     Raises ``CommandError`` if there is no such resource.
     """

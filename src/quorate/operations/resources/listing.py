@@ -257,7 +257,7 @@ def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
     for each in known:
         if each in found:
             found[each].append(each)
-        # A reservation's name begins with its run's: RUN@1.
+        # A reservation's name begins with its run's name: RUN@1.
         for match in _PART.finditer(each):
             if each[: match.start()] in found:
                 found[each[: match.start()]].append(each)

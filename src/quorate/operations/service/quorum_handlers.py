@@ -36,7 +36,7 @@ def cluster_members(context: RequestContext, asked: Nothing, operation: Operatio
 
 
 def step_down(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Have this service step down as the leader; the answer has its status as the leader."""
+    """Have this service step down as the leader; return its status before the step-down."""
     del asked, operation
     control = _control(context)
     found = control.status()

@@ -44,7 +44,7 @@ MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
 PARTS_MAX: Final = 200_000
 """How many values a review may have: parsing them blocks the whole service."""
 READ_S_MAX: Final = 10.0
-"""How long a handshake, the head of a request and a review may take, each."""
+"""How long each of these may take: a handshake, the head of a request, a review."""
 KEEP_ALIVE_S: Final = 75
 CONNECTIONS_MAX: Final = 256
 OF_ADDRESS_MAX: Final = 64

@@ -22,7 +22,7 @@ from quorate.ports.errors import ClusterError
 WRITERS: Final = 8
 """How many requests to the API server are under way at once."""
 REST_S: Final = 1.0
-"""How long an object rests after a failed request; doubled after the next failure."""
+"""How long requests for an object pause after a failed request; doubled after each failure."""
 REST_S_MAX: Final = 15.0
 
 Key = tuple[str, str, str]
@@ -53,7 +53,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """How long an object rests after its last request failed, and until when."""
+    """How long, and until when, requests for an object pause after a failed request."""
 
     for_s: float
     until_s: float
@@ -63,7 +63,7 @@ class WriteQueue:
     """A queue for one event loop; its own threads send the requests.
 
     The loop calls ``over`` when a request has ended: with the key of the object, the write, and the
-    error, if any. ``clock`` returns the seconds by which objects rest.
+    error, if any. ``clock`` returns the seconds by which pauses are measured.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class WriteQueue:
     def put(self, key: Key, write: Write) -> float | None:
         """Queue ``write``, unless a request for the same object is under way.
 
-        If the object rests, return when its rest ends; the caller must queue the write again then.
-        Else return None.
+        If requests for the object pause, return when the pause ends; the caller must queue the
+        write again then. Else return None.
         """
         rest = self._rests.get(key)
         if rest is not None and self._clock() < rest.until_s:
@@ -111,7 +111,7 @@ class WriteQueue:
         return None
 
     def rested_in_s(self) -> float | None:
-        """Return how long until the next object has rested; None if no object rests."""
+        """Return how long until the next pause of an object ends; None if there is no pause."""
         now_s = self._clock()
         # A deleted object is not queued again.
         self._rests = {

@@ -78,7 +78,7 @@ class Connections:
     def begin(self, connection: object, address: str) -> bool:
         """Count an open ``connection`` for ``address``; return False if the address has too many.
 
-        First the connection of that address that has been idle longest is closed.
+        Before that, the longest idle connection of that address is closed.
         """
         most = self._of_address_max
         if most is None:

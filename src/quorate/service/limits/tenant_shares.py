@@ -82,7 +82,7 @@ class Shares:
 
     @contextmanager
     def taken(self, caller: Caller, amount: int = 1) -> Iterator[None]:
-        """Count ``amount`` of ``caller`` while this is entered; raises like ``take``."""
+        """Count ``amount`` for ``caller`` in the ``with`` block; raises like ``take``."""
         self.take(caller, amount)
         try:
             yield

@@ -26,7 +26,7 @@ SEQUENCE: Final = "quorate-sequence"
 LAG_MS: Final = "quorate-lag-ms"
 """The greatest possible age of the state that a following service answers from."""
 MIN_SEQUENCE: Final = "quorate-min-sequence"
-"""A caller sends this to get an answer that includes the event."""
+"""A caller sends this header with a sequence to get an answer that includes that event."""
 CONNECT_S: Final = 2.0
 """How long connecting to the leader may take."""
 ANSWER_S: Final = 60.0

@@ -118,7 +118,7 @@ class RemoteReader:
     def follow(self) -> None:
         """Start the process, if there is none, so that the first question does not wait for it.
 
-        Raises ``OSError`` or ``EOFError`` if it cannot be started.
+        Raises ``OSError`` or ``EOFError`` if the process cannot be started.
         """
         with self._in_use:
             try:

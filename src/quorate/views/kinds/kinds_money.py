@@ -19,7 +19,7 @@ from quorate.views.word_forms import hours, hours_that_add_up, names, selector
 
 
 def accounts_of(moment: Moment, budget: str) -> list[EnvelopeAccount]:
-    """Return the accounts of a budget's envelopes, in the order written."""
+    """Return the accounts of a budget's envelopes, in the order of the document."""
     spec = moment.view.budgets[budget]
     return [
         moment.view.envelopes[envelope_id(budget, envelope.name)] for envelope in spec.envelopes

@@ -106,7 +106,7 @@ class Redaction:
         return name if self.shows_run(whose) else OTHERS
 
     def runs(self, names: Iterable[str]) -> list[str]:
-        """Return names of runs, leases or reservations, with one replacement for all that are hidden."""
+        """Return names of runs, leases or reservations, and one replacement for all hidden ones."""
         return list(dict.fromkeys(self.run(name) for name in names))
 
     def actor(self, name: str) -> str:

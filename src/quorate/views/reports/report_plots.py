@@ -91,7 +91,7 @@ def completion_plot(outcomes: Sequence[Outcome]) -> Plot | None:
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the line that has the part of each of ``points`` from its time to the next, from 0."""
+    """Return a step line from 0: each of ``points`` has a time and the value from that time on."""
     found, part = list[tuple[float, float]](), 0.0
     for at, next_part in points:
         found += [(at, part), (at, next_part)]

@@ -23,7 +23,7 @@ RUNS_MAX: Final = 20
 def whatif_lines(
     found: Differences, forked: Forked, unsure: int, *, show_wide: bool = False
 ) -> list[str]:
-    """Return the differences: in total, for each owner, and for the runs with the largest.
+    """Return the differences: in total, by owner, and of the runs with the largest differences.
 
     ``unsure`` is the number of runs that a fork without a change does not reproduce.
     """
@@ -41,7 +41,7 @@ def identity_lines(
     *,
     show_wide: bool = False,
 ) -> list[str]:
-    """Return whether a fork without a change reproduces the ledger of so many ``events``.
+    """Return whether a fork without a change reproduces the ledger, which has ``events`` events.
 
     ``differs`` is the sequence of the first event that differs; None if all are equal.
     """

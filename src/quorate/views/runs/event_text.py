@@ -191,7 +191,7 @@ ABOUT: Final[dict[str, Callable[[Event, str], bool]]] = {
     "reservation": lambda event, name: reservation_of(event) == name,
     "resolveroutcome": lambda event, name: conflict_of(event) == name,
 }
-"""For each kind of resource, a test whether an event is about the resource of a name."""
+"""Kind of resource -> a function: whether an event is about the resource with a name."""
 
 
 def entry_tree(entry: Entry) -> dict[str, Any]:
