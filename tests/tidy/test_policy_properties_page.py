@@ -17,17 +17,17 @@ def _cell(policy: str, asked: Property) -> str:
 
 
 def test_every_cell_is_what_its_test_or_its_counterexample_says() -> None:
-    for name, *cells in table_rows(PAGE, "What one may expect of a policy"):
+    for name, *cells in table_rows(PAGE, "Properties of policies"):
         (policy,) = code_words(name)
         assert cells == [_cell(policy, asked) for asked in Property], policy
 
 
 def test_every_policy_is_in_the_table_once() -> None:
-    listed = [code_words(row[0])[0] for row in table_rows(PAGE, "What one may expect of a policy")]
+    listed = [code_words(row[0])[0] for row in table_rows(PAGE, "Properties of policies")]
     assert sorted(listed) == sorted(POLICIES)
 
 
 def test_no_cell_is_open() -> None:
     """One may be, once what was tried is told on the page."""
-    rows = table_rows(PAGE, "What one may expect of a policy")
+    rows = table_rows(PAGE, "Properties of policies")
     assert {cell for _, *cells in rows for cell in cells} == {"holds", "fails"}

@@ -228,9 +228,13 @@ GPUS = _gauge(
     "state",
 )
 NODES = _gauge("nodes", "Nodes of the fleet.", "status")
-UNWIPED = _gauge("unwiped_nodes", "Nodes of a claim, or not wiped since their last claim.", "state")
+UNWIPED = _gauge(
+    "unwiped_nodes", "Nodes of open claims, and nodes not wiped after a claim.", "state"
+)
 STOPS = _gauge(
-    "stops", "Leases ordered to stop that have not ended; overdue: past their deadline.", "state"
+    "stops",
+    "Leases that were ordered to stop and still run; overdue: past their deadline.",
+    "state",
 )
 TENANTS = _gauge("tenants", "Tenants.")
 TENANTS_OVER = _gauge(
