@@ -234,7 +234,7 @@ def test_plan_answers_when_why_not_who_pays_and_what_helps(patient: Shell) -> No
     assert out.startswith(
         "run/big waits; it has a tentative start 2027-01-15T16:00:00Z (in 3h 12m)\n"
     )
-    why = "its planned start follows the queue until it is near enough to become firm"
+    why = "its planned start changes with the queue until it is near enough to become firm"
     assert re.search(rf"^  plan: +tentative: {why}$", out, re.MULTILINE)
     assert re.search(
         r"^  by a conflict: +no: pool default has a disruptionRate of 0", out, re.MULTILINE
@@ -373,7 +373,7 @@ def test_tentative_reservations_are_listed_under_their_run(patient: Shell) -> No
     out = patient.ok("explain", "big")
     assert (
         "it has a tentative start 2027-01-15T16:00:00Z (in 6h), if running work ends when "
-        "declared\n  its planned start follows the queue until it is near enough to become "
+        "declared\n  its planned start changes with the queue until it is near enough to become "
         "firm\n" in out
     )
     assert "big@1" not in patient.ok("watch", "reservations", "--once")

@@ -1,7 +1,7 @@
 """``calc cover``: the payers of a number of GPUs of a flavor at a place.
 
-If they cannot be paid for, the answer has the refusal with its numbers, and a short name for it:
-``NoEnvelope`` if no envelope can pay for any GPU, ``BorrowLimit`` if the run's own limit on
+If the GPUs cannot be paid for, the answer has the refusal with its numbers, and a short name. The
+name is ``NoEnvelope`` if no envelope can pay for any GPU, ``BorrowLimit`` if the run's own limit on
 borrowing is reached, ``SearchLimit`` if the search took too many steps, and otherwise
 ``InsufficientCapacity``.
 """

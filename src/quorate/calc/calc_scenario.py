@@ -157,7 +157,7 @@ def _read(world: object) -> _Scenario:
 def _steps(fields: Fields, at: At, script: Script) -> tuple[Step, ...]:
     found = complete(fields.required("steps", lambda v, a: listed(v, a, script.step)))
     settle(at)
-    assert found is not None, "all steps are whole or there is a fault"
+    assert found is not None, "a step that cannot be read has a fault"
     return found
 
 

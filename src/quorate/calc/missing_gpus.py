@@ -1,4 +1,4 @@
-"""How many GPUs a run lacks now, and the slice in which it lacks the fewest."""
+"""Finds the slice in which a run lacks the fewest GPUs now, and how many it lacks there."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Reconcile:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The executor confirms that a lease, the leases of a run, or all stopping leases ended."""
+    """The executor confirms the end of a lease, of a run's leases, or of all stopping leases."""
 
     run: str = ""
     lease: str = ""
@@ -361,7 +361,7 @@ def read_documents(trees: list[object], places: list[At]) -> tuple[Applied, ...]
         parsed = parse_tree(None, tree)
         if isinstance(parsed, Invalid):
             problem = parsed.problems[0]
-            # The path of a problem is text, and begins at the document: the place is put before it.
+            # The path of a problem begins at its document, so the document's path is put before.
             path = path_text(place.path)
             raise CalcInputError(f"{path}.{problem.path}", f"{problem.message}; {problem.remedy}")
         for document in parsed.items:

@@ -31,7 +31,7 @@ DUE_MAX: Final = 10_000
 
 
 class StandstillError(Exception):
-    """Something is due too often before an instant."""
+    """More is due before an instant than ``DUE_MAX`` allows."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,10 @@
 """Starts a bounded number of runs beyond the depth now, in queue order, in the remaining room.
 
-Shapes for which there is no room are ruled out first, without examining single runs. Then the lines
-are visited in the order of their ranks. Of each line, the first run whose shape has room is tried.
-If this run cannot start, only shorter runs of its line and shape are tried, the shortest first.
+A *line* is the waiting runs of one owner in one pool with the same flavors. Runs of one *shape*
+need the same room. Shapes for which there is no room are ruled out first, without examining single
+runs. Then the lines are visited in the order of their ranks. Of each line, the first run whose
+shape has room is tried. If this run cannot start, only shorter runs of its line and shape are
+tried, the shortest first.
 """
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
 def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Iterator[Slice]:
     """Yield places where a conflict could make room, those that lack the fewest GPUs first.
 
-    A domain is in one place only. A flavor whose payers cannot pay at ``at_ms`` has no place,
-    because a conflict frees GPUs but no money.
+    No two of these places have a common domain. A flavor whose payers cannot pay at ``at_ms`` has
+    no place, because a conflict frees GPUs but no money.
     """
     for flavor in run.flavors:
         cover = cover_request(view, run, flavor, at_ms, has_executor=has_executor)
@@ -157,8 +157,8 @@ def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -
     """Return when a reservation has to be examined: at its planned start, or earlier.
 
     With an executor, a start by a conflict is examined earlier by the longest grace of its pool,
-    because the leases that are cut for it may take that long to stop. Once they are cut, the
-    reservation is examined at its planned start, because its room is kept for it.
+    because the leases that are cut for it may take that long to stop. Once these leases are cut,
+    the reservation is examined at its planned start, because its room is kept.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
@@ -183,7 +183,8 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | No
     """Declare the conflict of a due reservation; return a cause if it cannot be declared.
 
     Return None if the conflict is declared now or already open. Return None, too, if another due
-    conflict has to be drawn first: each takes the next link of the chain, and costs its owner.
+    conflict has to be drawn first: each conflict takes the next link of the chain, and is charged
+    to its owner.
     """
     view, name = log.view, record.made.reservation
     for key in view.open_conflicts:
@@ -255,8 +256,8 @@ def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
 def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
     """Return whether a firm start goes before the queue, because a conflict has made its room.
 
-    It goes first as soon as the leases that were cut for it have ended, even if its planned start
-    is later. Otherwise a run that was cut could take the room back, and be drawn again.
+    The start goes first as soon as the leases that were cut for it have ended, even if it is
+    planned for later. Otherwise a run that was cut could take the room back, and be drawn again.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False

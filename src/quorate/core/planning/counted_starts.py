@@ -70,7 +70,7 @@ class CountedStarts:
     def _in_one_domain(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start in one domain; of equally early starts, by the domain's key."""
+        """Return the first start in one domain; of equally early ones, in the first domain."""
         if len(ask.sites.by_payers) != 1:
             best = self._in_sites(ask, from_ms, steps, before_ms)
             return None if best is None else Start(best[0], ((best[1], ask.gpus),), best[2])
@@ -189,7 +189,7 @@ class CountedStarts:
             if ready_ms is None or ready_ms >= before_ms:
                 return None
             if ready_ms == room_ms:
-                # Payers may lack the money for spares, or a quota the nodes for this placement.
+                # Payers may lack money for spares, or a quota may lack nodes for this placement.
                 return self._spread_anyhow(ask, room_ms, steps, before_ms)
             at_ms = ready_ms
         return None
@@ -245,7 +245,7 @@ class CountedStarts:
     def _placements(
         self, ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
     ) -> Iterator[Placement]:
-        """Yield placements by counting: each single domain with room; if none has, a division."""
+        """Yield placements by counting: in each domain that holds the request, else divided."""
         free, room_of = [], self._profile.room
         for domain in domains:
             left = room_of(domain.key).least(from_ms, until_ms)
@@ -260,8 +260,8 @@ class CountedStarts:
     def _quotas(self, ask: Ask, placement: Placement) -> list[Need]:
         """Return the hard quotas that bound a start, and how much of each the start needs.
 
-        Of a quota of nodes, the start needs as many nodes as it takes at least: in a pool that
-        shares nodes, it may first use free GPUs of nodes that the quota already counts.
+        For a quota of nodes, this is the fewest nodes that the start can take. In a pool that
+        shares nodes, the start may first use free GPUs of nodes that the quota already counts.
         """
         view, owner = self._profile.view, ask.run.owner
         found: list[Need] = []

@@ -15,7 +15,7 @@ Placement = tuple[tuple[Domain, int], ...]
 
 
 def nodes_of(placement: Placement, left: int) -> int:
-    """Return the fewest additional nodes for ``placement``, of which ``left`` GPUs need none."""
+    """Return the fewest new nodes that ``placement`` needs if ``left`` GPUs need no new node."""
     nodes = 0
     for domain, gpus in placement:
         own = min(gpus, left)
@@ -84,7 +84,7 @@ def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool
 
 
 def _grouped(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:
-    """Put groups into domains in their order; a single group where the fewest GPUs stay free."""
+    """Put groups into domains in order, but a single group where the fewest GPUs stay free."""
     size, left = item.gpus + spares, item.count
     if left == 1:
         fitting = [(gpus_free, at) for at, gpus_free in enumerate(free) if gpus_free >= size]

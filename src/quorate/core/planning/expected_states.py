@@ -19,7 +19,7 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 _LAYERS_MAX: Final = 3
-"""The most overlays of a state. Few overlays keep reads fast, which may pass through all."""
+"""The most overlays of a state. A read may pass through all overlays, so there must be few."""
 
 _Known = tuple[int, int, StateView]
 """An instant, the number of overlays of its state, and the state."""

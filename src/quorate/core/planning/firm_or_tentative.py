@@ -1,8 +1,8 @@
 """Decides which start of a run is planned, and whether it is firm or tentative.
 
-A start becomes firm if it is within the pool's horizon, by a conflict or by a recalled loan, and if
-the node quotas allow it on any choice of nodes. Any other start is tentative: the plan keeps GPUs
-for it, but no GPU-hours.
+A start becomes firm if two conditions hold: it is within the pool's horizon, by a conflict or by a
+recalled loan; and node quotas allow it on any choice of nodes. Any other start is tentative: the
+plan keeps GPUs for it, but no GPU-hours.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 
 CONFLICTS_MAX: Final = 3
-"""Each walk searches starts by a conflict for this many runs, the first of the queue."""
+"""The number of runs, from the first run of a walk on, that may start by a conflict."""
 CONFLICTS_TURN: Final = 16
-"""Of the other runs, each walk searches such starts for one in this many."""
+"""The number of further runs of a walk among which one may start by a conflict."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined to find one that can become firm under node quotas."""
 
@@ -182,7 +182,7 @@ def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
 
 
 def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
-    """Return when to search on if ``entry`` cannot become firm; None if nothing changes later."""
+    """Return when the search continues if ``entry`` cannot become firm; None if it ends."""
     at_ms = kept_from_ms(plan.profile, entry)
     if at_ms is not None and at_ms > entry.start_ms:
         return at_ms

@@ -193,7 +193,7 @@ class FirmWalk:
             plan.put_pin(entry)
 
     def call_due_conflicts(self) -> bool:
-        """Call the conflicts of the firm starts that are due by conflict.
+        """Call the conflicts of firm starts by conflict that are due.
 
         If a conflict cannot be called, its start is moved instead, and True is returned. Then no
         more conflicts are called, because the move may leave room to other starts.

@@ -1,9 +1,10 @@
 """Counts the runs for which a walk finds no start, so that the walk can skip similar runs.
 
-Runs without a start do not count in the depth, so a walk would examine every run behind them. What
-one of them lacks is mostly missing for other runs of its line and shape too. After a few such runs
-of a line and shape, the walk skips the other runs of that line and shape. After many such runs of a
-line, it skips the rest of the line.
+Runs without a start do not count in the depth, so a walk would examine every run behind them. A
+*line* is the waiting runs of one owner in one pool with the same flavors; runs of one *shape* need
+the same room. So what one run lacks is mostly missing for other runs of its line and shape, too.
+After a few runs without a start, the walk skips the other runs of their line and shape. After many
+of them, it skips the rest of their line.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Fruitless:
         self._counts: dict[tuple[Line, Shape], int] = {}
         self._totals: dict[Line, int] = {}
         self._given_up: dict[Line, set[Shape]] = {}
-        """The shapes that are skipped, by line. A line that is skipped as a whole is here, too."""
+        """The shapes that are skipped, by line. A line that is skipped as a whole has an entry."""
         self._columns: dict[Line, list[tuple[Shape, Sequence[Place]]]] = {}
 
     def note(self, run: Run) -> None:

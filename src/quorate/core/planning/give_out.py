@@ -4,8 +4,8 @@ In this order: overstaying bundles and loans whose recall is due are stopped; th
 plans runs; due conflicts are called; running malleable runs grow into the remaining room; and
 rounds place their grants.
 
-If the decision has moved a firm start needlessly, it is made again, with what it has shown
-(``hindsight``).
+If the decision has moved a firm start needlessly, it is made again, with the knowledge from the
+first try (``hindsight``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
-"""How often one decision repeats a step, at most, because its own events may change the result."""
+"""The most repetitions of a step in one decision, for a step whose own events affect its result."""
 WALKS_MAX: Final = 16
 """How often one decision walks the queue at most, because firm runs leave their places."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
@@ -76,7 +76,7 @@ def give_out(log: DecisionLog) -> None:
 
 
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
-    """Start and plan runs; repeat this while its events may let more happen at this instant.
+    """Start and plan runs, and repeat this while new events may let more happen at this instant.
 
     ``known`` is what earlier trials of this decision have shown.
     """
@@ -189,7 +189,7 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk that has started and planned the waiting runs.
 
     The queue is walked again while a firm run starts outside its recorded place and runs before it
-    in the queue could use the place. So these runs are planned there before runs behind it.
+    in the queue could use the place. So these runs are planned before runs behind the firm run.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:

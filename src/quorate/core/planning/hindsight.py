@@ -49,7 +49,7 @@ class Hindsight(Struct, frozen=True):
                 moved.append(record)
             elif moved and isinstance(event, LeaseEnding) and event.reason is EndReason.OVERSTAYED:
                 lease = view.leases.get(event.lease)
-                if lease is not None:  # Else this decision started it, by a swap or as a spare.
+                if lease is not None:  # Otherwise this decision has started the lease.
                     stops.add((lease.fact.run, lease.fact.bundle))
         return Hindsight(tuple(sorted(stops)), tuple(sorted(stuck)))
 
@@ -59,8 +59,8 @@ class Hindsight(Struct, frozen=True):
         """Return whether ``after`` keeps a start in its place that ``before`` moves.
 
         ``after`` may move no other starts, except those right behind a late start that it keeps,
-        because that start ends later. It must move the starts of the runs in ``stuck``, because it
-        was computed as if these ended in time.
+        because that start ends later. It must move the starts of the runs in ``stuck``, because
+        their places counted as if they ended in time.
         """
         moved_before, moved_after = _moved(view, before), _moved(view, after)
         kept = [record for run, record in moved_before.items() if run not in moved_after]

@@ -58,10 +58,10 @@ def only_ends(log: DecisionLog) -> bool:
 
 
 def start_alone(log: DecisionLog, submitted: RunSubmitted) -> bool:
-    """Write the submission and the start of a run if the fleet is idle; return whether it did.
+    """Write the submission and the start of a run if the fleet is idle.
 
-    If it returns False, no event is written, and the decision needs a walk: the fleet is not idle,
-    the run is not plain (``_is_plain``), or the run cannot start at once.
+    Return whether they were written. If not, the decision needs a walk: the fleet is not idle, the
+    run is not plain (``_is_plain``), or the run cannot start at once.
     """
     run, view = submitted.run, log.view
     if not is_idle(view) or not _is_plain(view, run):

@@ -1,9 +1,9 @@
 """Decides whether earlier runs in the queue can use a place that a firm run has left.
 
-When a firm run starts outside its recorded place, the runs that the walk examined before it might
-use the place, so in principle the queue has to be walked again. But mostly none of these runs can
-use the place, and a new walk would find the same start for each. Then the present walk continues.
-For the examined runs, it writes the refusals and searches the conflicts that a new walk would.
+When a firm run starts outside its recorded place, runs that the walk has examined earlier might use
+the place. So in principle the queue has to be walked again. But mostly none of these runs can use
+the place, and a new walk would find the same start for each. Then the present walk continues. For
+the examined runs, it writes the same refusals and searches the same conflicts as a new walk.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class LeftPlaces:
     def goes_on(self, left: Entry, found: Mapping[str, KeptStart]) -> bool:
         """Return whether the walk may continue because a new walk would plan the same starts.
 
-        ``left`` is the place that the firm run has left. ``found`` are the starts of this walk for
-        which lack of room was the only reason that they are not earlier. The refusals that a new
-        walk would write for the examined runs are written.
+        ``left`` is the place that the firm run has left. ``found`` are the starts of this walk that
+        only lack of room keeps from being earlier. This method also writes the refusals that a new
+        walk would write for the examined runs.
         """
         if left.by_conflict or not self._is_plain():
             return False
@@ -116,7 +116,7 @@ class LeftPlaces:
             for entry in entries
             if any(domain in domains for domain, _ in entry.slice.domains)
         }
-        # ``rooms`` follows the turns of a new walk, which begins with the started runs in place.
+        # The loop below repeats the turns of a new walk, whose profile begins with started runs.
         places = [left, *(entry for entry in entries if entry.run in shared)]
         keys = dict.fromkeys(key for entry in places for key in rooms_of(entry))
         rooms = {key: plan.profile.room(key).copy() for key in keys}

@@ -1,8 +1,8 @@
 """Finds why a firm start has to move: a cause out of a closed list, with the objects behind it.
 
 The objects are leases that are late, nodes that were lost, or money, quotas and pools that changed.
-Submitting, starting, growing or cancelling a run, or filling a spare, is never a cause, because
-these go around firm places.
+A submission, a start, growth, a filled spare or a cancellation is never a cause, because runs only
+use room that firm places leave.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def cause_of(
 
 
 def _first(found: Collection[Found]) -> MoveCause:
-    """Return one cause with all objects in ``found`` and the first code, as ``MoveCode`` orders."""
+    """Return one cause with all objects in ``found``, and the code that ``MoveCode`` has first."""
     code = min((code for code, _ in found), key=list(MoveCode).index)
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 
@@ -217,7 +217,7 @@ def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]
 
 
 def _late_of(profile: Profile, pin: Entry, leases: Iterable[str]) -> Iterator[Found]:
-    """Yield the late ones of ``leases`` that are expected to last past the start of ``pin``."""
+    """Yield each of ``leases`` that is late and expected to last past the start of ``pin``."""
     view = profile.view
     for lease in leases:
         known = view.leases[lease]
@@ -287,8 +287,8 @@ def _withdrawn(
 ) -> Iterator[Found]:
     """Yield why the payer of ``share`` may no longer pay: an owner moved, or its budget changed.
 
-    The family of an owner depends on its own parents and on those of its siblings. So only changed
-    parents of the run's owner and of the payer's owner can be the cause.
+    Whether the payer is in the family of the run's owner depends only on the parents of the run's
+    owner and of the payer's owner.
     """
     account = view.envelopes[share.payer]
     applied = {event.owner.name for event in events if isinstance(event, OwnerApplied)}

@@ -30,7 +30,7 @@ def parked_words(
         helps = "see the remedies below" if has_remedies else _missing(run, known)
         return f"waiting alone will not help; {helps}"
     if foreseen.long_walk is None and foreseen.state is not PlanState.NOT_BEFORE:
-        return "its planned start follows the queue until it is near enough to become firm"
+        return "its planned start changes with the queue until it is near enough to become firm"
     depth = view.pools[run.pool].reservation_depth
     planned = f"the first {depth} waiting runs of pool {run.pool} are planned"
     return f"{planned}; {_walk_words(foreseen.long_walk)}"

@@ -109,9 +109,9 @@ def _in_the_way(
     """Return the bundles of ``late`` that have to stop for ``pin``, newest first.
 
     Each bundle counts as running for ever, even if it is expected to end before the start
-    (``lease_ends``): when that turns out wrong, it is too late to stop the bundle. If it is too
-    late already to stop all of them by the start, the start is examined at the instants when they
-    can have ended, the earliest first: leases that end until then need no stop.
+    (``lease_ends``): when that turns out wrong, it is too late to stop the bundle. It may already
+    be too late to stop all bundles by the start. Then the start is examined at the instants when
+    bundles can have ended, the earliest first, because leases that end until then need no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
     for each in may_go:
@@ -143,7 +143,7 @@ def _needed_from(
 ) -> list[Overstayer] | None:
     """Return the bundles that must stop so that ``pin`` can start at ``start_ms``.
 
-    If the start is late, it also ends later, by the same time. Firm places right behind it are then
+    A late start also ends later, by the same time. Firm places right behind it are then
     moved, so only the time until its recorded end is examined. Return None if stopping bundles is
     not enough.
     """
@@ -279,7 +279,7 @@ def _held(
 def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
     """Yield the instants at which bundles may have to be stopped for a firm start.
 
-    For each firm start, these are the start less the grace of each lease marked ``backfill``.
+    For each firm start and each lease marked ``backfill``, this is the start less the grace.
     """
     if not view.backfilled or not view.reservations:
         return

@@ -3,7 +3,7 @@
 First the walk puts firm places into the profile, in the order in which they became firm. Places
 that no longer fit are planned again around the others, and the cause is recorded. Then the walk
 visits the waiting runs in queue order: the first ``reservationDepth`` of each pool, and every run
-with a firm start. It searches the earliest start of each run that quotas, payers and room allow
+with a firm start. For each run, it searches the earliest start that quotas, payers and room allow
 beside the entries so far. A run that can start now is started. A start within the pool's horizon
 becomes firm; a later start is a forecast and is not recorded. Beyond the depth, a bounded number of
 runs are started in the remaining room. docs/adr/0025-planning.md.
@@ -157,7 +157,7 @@ class Walk:
                 self.reasons.refuse_reserved(view.runs[name])
 
     def _tell_others(self) -> None:
-        """Write why the runs wait that this walk did not examine, if the reason may be new."""
+        """Write why unexamined runs wait, if this decision may have changed the reason."""
         plan = self.plan
         ended: dict[str, None] = {}
         for event in tuple(plan.log.events):
@@ -173,7 +173,7 @@ class Walk:
         self._tell_followers(ended)
 
     def _told(self, name: str) -> None:
-        """Write why a run waits that began to wait in this decision and was not examined."""
+        """Write why a run waits if it began to wait in this decision and was not examined."""
         plan = self.plan
         record = plan.view.runs.get(name)
         if record is None or name in plan.seen or name not in plan.view.pending:
@@ -256,7 +256,7 @@ class Walk:
         if kept is None or not self._starts_anew or not self._left.goes_on(pin, kept.found):
             self.has_left_place = True
         else:
-            self._starts_anew -= 1  # The walk stands for a new one that has come to this run.
+            self._starts_anew -= 1  # From here on, this walk counts as a new one.
 
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` certainly cannot start now.

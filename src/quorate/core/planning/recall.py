@@ -198,7 +198,7 @@ class _Trials:
     def _recalled(
         self, view: StateView, loans: Iterable[Loan], *, due_ms: int | None = None
     ) -> StateView:
-        """Return ``view`` with ``loans`` recalled: each for ``due_ms``, else after its notice."""
+        """Return ``view`` with ``loans`` recalled, for ``due_ms`` or else after their notices."""
         trial = self._trial(view)
         for loan in loans:
             trial.write(_recalled(trial, loan, self.run.name, due_ms))

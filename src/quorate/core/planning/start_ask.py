@@ -68,13 +68,13 @@ class Ask(Struct, frozen=True, gc=False):
     """Whether counting is not enough for any reason, so that admission tries each start in an
     expected state."""
     is_plain: bool
-    """Whether the same payers pay in all domains, independently: no caps, loans or racks."""
+    """Whether the same payers pay in all domains, without caps, loans and racks."""
 
     in_one: bool
     """Whether the request must be placed in one domain."""
     duration_ms: int
     lead_ms: int
-    """How long before the end of a payer's window a start must be at the latest."""
+    """The least time from a start to the end of its payer's window."""
 
     def cover_at(self, at_ms: int, asked_ms: int | None) -> CoverRequest:
         """Return the request to the payers for a start at ``at_ms``, planned at ``asked_ms``."""
@@ -166,7 +166,7 @@ class Asks:
 
 
 Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
-"""All domains where an envelope pays, and the same domains by the numbers of these envelopes."""
+"""All domains where an envelope pays, and the same domains by the indexes of these envelopes."""
 
 
 def _served(

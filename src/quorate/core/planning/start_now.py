@@ -24,7 +24,7 @@ from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
-"""Steps of the first search for each start, which may be long if caps overlap."""
+"""The most steps of the first search for a start. A search may be long if caps overlap."""
 
 
 def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:

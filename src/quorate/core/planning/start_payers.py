@@ -1,4 +1,4 @@
-"""Finds the payers of a start beside all planned starts, and the first instant they can pay."""
+"""Finds the payers of a start beside all planned starts, and when they can first pay."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class StartPayers:
         return [at_ms for at_ms in found if at_ms > after_ms]
 
     def resources(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
-        """Return the resources of ``payers``: their concurrency, that of their lending and caps."""
+        """Return the concurrency of ``payers``, of their lending and of their caps."""
         profile, found = self._profile, list[Resource]()
         for key in dict.fromkeys(key for key, _ in payers):
             account = profile.view.envelopes[key]

@@ -92,8 +92,8 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
 class Need(Struct, frozen=True, gc=False):
     """The GPUs that a start needs in addition to free ones; they come free by ``releases``.
 
-    ``releases`` has each run whose GPUs the start can use once. Together they may free more GPUs
-    than the start needs.
+    ``releases`` has all runs whose GPUs the start can use. Together they may free more GPUs than
+    the start needs.
     """
 
     gpus: int
@@ -240,8 +240,8 @@ class _Count(Struct, frozen=True, gc=False):
     def of(cls, histories: Mapping[str, DurationHistory], need: Need, now_ms: int) -> _Count:
         """Return the count of ``need``. A unit is the largest number that divides all releases.
 
-        If the need were more than ``UNITS_MAX`` units, the unit is larger. Then the running sum of
-        released GPUs is rounded down to units, so that the remainders are not lost.
+        If that gives more than ``UNITS_MAX`` units, a larger unit is used. Then the running sum of
+        released GPUs is rounded down to units, so that no remainders are lost.
         """
         releases = sorted(
             (release for release in need.releases if release.gpus > 0),

@@ -80,8 +80,8 @@ class Searcher:
     ) -> tuple[Entry | None, Ask | None]:
         """Return the earliest start, as ``find`` does, and the request that found it.
 
-        The request is None unless lack of room is the only reason that the start is not earlier,
-        and nothing else can change its payers.
+        The request is None if anything but lack of room may have prevented an earlier start, or
+        may change the payers.
         """
         steps = SearchBudget(FIND_STEPS_MAX) if steps is None else steps
         *_, least = widths = run.widths()
@@ -194,11 +194,12 @@ class Searcher:
     def _real_start(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start after ``from_ms`` at which admission starts a choosy run.
+        """Return the first start after ``from_ms`` of a choosy run (``Ask.is_choosy``).
 
-        Counting has found a start at ``from_ms``, and admission has refused it. Between two
-        critical instants the room only grows. When the search steps are used up, only the instants
-        from the last critical instant on are tried.
+        Admission must start the run in the state expected at that instant. Counting has found a
+        start at ``from_ms``, and admission has refused it. Between two critical instants the room
+        only grows. When the search steps are used up, only the instants from the last critical
+        instant on are tried.
         """
         resources = self.counted.resources(ask)
         critical = critical_instants(resources, ask.duration_ms, from_ms) + self.payers.windows(
@@ -271,6 +272,6 @@ class Searcher:
             shares_of(legs),
             nodes_of(placement, room),
         )
-        # As for a firm start, the entry is choosy only with its actual payers, not possible ones.
+        # ``ask`` also counts racks of payers that do not pay in the end; a firm start does not.
         is_choice = ask.takes_whole and is_choosy(view, run, entry)
         return replace(entry, is_choosy=True) if is_choice else entry

@@ -131,7 +131,7 @@ class WalkPlan:
     def is_out_of_order(self) -> bool:
         """Whether a run that starts now is backfill.
 
-        It is if a run with a firm start waits, or an earlier run with a planned start.
+        That is the case if a run with a firm start waits, or an earlier run with a planned start.
         """
         return self.is_waiting or bool(self.pins)
 

@@ -54,7 +54,7 @@ class WhyWaiting:
             self.tell(record, self._why(record, beside))
 
     def refuse_reserved(self, record: RunRecord) -> None:
-        """Write a new refusal of a run whose last one says that others reserve its room."""
+        """Write a new refusal of a run whose last refusal says that its room is reserved."""
         known = record.refusal
         is_reserved = known is not None and known.code is RefusalCode.RESERVED
         if is_reserved and self._may_have_changed(record):
@@ -128,7 +128,8 @@ class WhyWaiting:
     def _planned_before(self, run: Run) -> list[str]:
         """Return the first few reservations and planned runs that reserve what ``run`` could use.
 
-        Firm starts come first; each is named by its reservation, a tentative one by its run.
+        Firm starts come first. A firm start is named by its reservation, a tentative one by its
+        run.
         """
         plan = self._plan
         runs = plan.log.view.runs

@@ -16,7 +16,7 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.state.records import Lottery
 
 RENEW_LINKS: Final = 1_000
-"""The next chain is committed when this many links are left, which last over a busy month."""
+"""The next chain is committed when this many links are left: enough for a busy month."""
 
 
 def renewal_due(lottery: Lottery) -> bool:

@@ -157,7 +157,7 @@ class _Entry:
             found = self.resolver.draw(self.tokens, sequence)
             if found is not None:
                 return found
-            assert more, "all of it together was found to be enough"
+            assert more, "all tokens together were found to be enough"
 
 
 def _contest(  # noqa: PLR0913 - the parts of one answer
@@ -230,9 +230,9 @@ def _entrants(
 class Ordeal:
     """The result of a settled conflict for one run that entered the conflict or was cut by it.
 
-    ``steps`` has the steps of the cuts of the run, each with its GPUs; it is empty if the run was
-    not cut. ``odds`` is the probability with which the run was drawn first, None if it had no
-    token. ``entrants`` is the number of runs that had a token.
+    ``steps`` has the step and the GPUs of each cut of the run; it is empty if the run was not cut.
+    ``odds`` is the probability of the run to be drawn first, None if it had no token. ``entrants``
+    is the number of runs that had a token.
     """
 
     declared: ConflictDeclared

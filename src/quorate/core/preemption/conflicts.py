@@ -237,7 +237,7 @@ def _refused_scope(view: StateView, command: Resolve) -> Refusal | None:
     for domain in command.domains:
         if domain not in index.numbers:
             subject = f"pool {command.pool!r} has no {command.flavor} in domain {domain!r}"
-            return _unknown(subject, f"choose of {', '.join(sorted(index.numbers))}")
+            return _unknown(subject, f"choose one of {', '.join(sorted(index.numbers))}")
     return None
 
 
@@ -442,7 +442,7 @@ def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
 def _declare_anew(log: DecisionLog, declared: ConflictDeclared, burst: Burst | None) -> None:
     """Declare a conflict again, with the runs that may be drawn now.
 
-    A refusal is ignored: the result that was just written stands.
+    A refusal is ignored: the result that was just written remains.
     """
     question = asked_again(log.view, declared)
     declare_conflict(log, question, attempt=declared.attempt + 1, burst=burst)

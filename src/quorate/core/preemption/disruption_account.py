@@ -1,10 +1,11 @@
 """Disruption accounts: how much work the conflicts of an owner may still cost a pool.
 
-There is one account for each owner and pool, in GPU-milliseconds of lost work. It starts full. It
-fills at a rate of ``disruptionRate`` times the pool's GPUs times the owner's target share. Its size
-is the larger of two amounts: seven days of filling, or the GPUs that the owner's envelopes pay for
-at once, times the pool's minimum runtime. Only the owner that calls a conflict is charged, so no
-owner can use up the account of another. docs/adr/0031-disruption-accounts-and-notices.md.
+There is one account for each owner and pool, in GPU-milliseconds of lost work. An account starts
+full, and fills at a rate of ``disruptionRate`` times the pool's GPUs times the owner's target
+share. Its size is the larger of two amounts: seven days of filling, or the GPUs that the owner's
+envelopes pay for at once, times the pool's minimum runtime. Only the owner that calls a conflict is
+charged, so no owner can use up the account of another.
+docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from quorate.model.state.disruption_filling import PARTS, filling, lacking_gpu_m
 from quorate.model.state.state_view import StateView
 
 FULL_MS: Final = 7 * DAY_MS
-"""The size of an account is at least this long a time of filling."""
+"""The size of an account is at least the amount that fills it in this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: in
     """Write that ``run`` waits until its owner's account covers the cost of its conflict.
 
     The run is planned again at that instant. Nothing is written if a recorded deferral of the run
-    ends no later: the cost grows while other runs work, and is computed again when it ends.
+    ends no later, because the cost is computed again when that deferral ends.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:

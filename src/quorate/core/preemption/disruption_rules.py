@@ -40,7 +40,7 @@ _NO_HEADROOM: Final = "it waits for its owner's hard quota"
 _FIRST_OWNERS: Final = 3
 """How many owners are tried as the first drawn owner, to estimate the worst loss."""
 _DUMMY_DRAWS: Final = 4
-"""How many dummy draws are tried in addition."""
+"""How many dummy draws are tried, too, to estimate the worst loss."""
 
 
 class CallBar(Word):
@@ -151,8 +151,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
 ) -> Foreseen | None:
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
-    Return None if ending all work that may be ended is never enough. The runs that run now count as
-    if they continued. Each may be drawn once it has run for its pool's minimum runtime, or at once
+    Return None if ending all work that may be ended is never enough. Running runs count as if they
+    continued. Each may be drawn once it has run for its pool's minimum runtime, or at once
     if it started after ``made_ms``. ``reservation`` is the run's own. With ``if_short``, return
     None, too, if the run can start in ``place`` without a conflict.
     """

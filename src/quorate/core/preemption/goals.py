@@ -44,8 +44,8 @@ _NO_ROOM: Final = frozenset(
 )
 
 Room = Mapping[str, int]
-"""The GPUs that come free, by domain. For a limit: the GPUs that end under it, with an empty name
-as the domain."""
+"""The GPUs that come free, by domain. For a limit, these are the GPUs that its payers no longer pay
+for, under an empty domain name."""
 Ends = Mapping[str, Mapping[int, int]]
 """The GPUs that come free, by domain and by the expected end of the work that holds them."""
 
@@ -110,9 +110,9 @@ class Count:
 class Start:
     """The goal to start a run at its least width.
 
-    ``free`` and ``total`` are the free and all GPUs of the domains in scope where an envelope may
-    pay, by domain. Nothing is cut only for GPUs in other domains. But free GPUs there count, and so
-    do GPUs there that a cut in scope frees. ``apart`` has these free GPUs by domain: together they
+    ``free`` has the free GPUs, and ``total`` all GPUs, of each domain in scope where an envelope
+    may pay. No cut is made only to free GPUs in other domains. But free GPUs there count, and so do
+    GPUs there that a cut in scope frees. ``apart`` has these free GPUs by domain: together they
     are ``apart_gpus`` GPUs and hold ``apart_groups`` full groups, and one domain has ``apart_most``
     at most. ``firm`` is the profile with the firm starts of other runs. For each domain in scope
     with such starts, ``promised`` has the GPUs that are free now, and the GPUs that these starts

@@ -195,8 +195,8 @@ class Resolver:
     def suffices(self, tokens: Sequence[Candidate]) -> bool:
         """Return whether the goal is reached when all of ``tokens`` end beside the cuts.
 
-        If counting alone does not decide the goal, all tokens are tried together: with more room,
-        the search for a start may try other GPUs and fail, so a part of the tokens proves nothing.
+        If counting alone does not decide the goal, all tokens are tried together. A part of the
+        tokens would prove nothing, because with more room the search may try other GPUs and fail.
         """
         room = summed(candidate.room for candidate in (*self.cuts, *tokens))
         if self._goal.lacking(room):
@@ -262,7 +262,7 @@ class Resolver:
 
 
 def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> bool:
-    """Cut ``candidates`` until counting finds no missing GPUs; return whether it finds none."""
+    """Cut ``candidates`` until counting finds no missing GPUs; return False if they run out."""
     lacking = chosen.lacking()
     since = 0
     while lacking:

@@ -27,10 +27,11 @@ class Survey:
     """The leases in scope.
 
     ``runs`` has the leases of each run that are not stopping, in the order in which they were
-    found. Of these leases, ``spares`` are those of spares, and ``steps`` those of steps above a
-    minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that count against
-    a limit, and ``filled`` has the filled spares on the slots of each lease. ``scope`` is set if
-    GPUs that a cut frees in other domains count, too: then it has the domains of the conflict.
+    found. ``spares`` has the spares among these leases, and ``steps`` those that belong to steps
+    above a minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that count
+    against a limit, and ``filled`` has the filled spares on the slots of each lease. ``scope`` is
+    set if GPUs that a cut frees in other domains count, too: then it has the domains of the
+    conflict.
     """
 
     view: StateView

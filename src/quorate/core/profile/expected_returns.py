@@ -43,7 +43,7 @@ class ExpectedReturns:
     def said_of(self, key: IslandKey) -> Kept:
         """Return the ends of the leases of an island, as ``said_end_ms`` gives them.
 
-        They are kept between decisions.
+        These ends are kept between decisions.
         """
         cached = self._view.ends_cache.islands.get(key)
         if cached is not None and not cached[1]:
@@ -139,8 +139,8 @@ class ExpectedReturns:
     def pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
         """Return the filled spares of an island, as (from, until, GPUs).
 
-        In this time span, the slots are taken by the run of the spare, to which they return. Spares
-        on nodes that take no work are left out.
+        In this time span, the run of the spare has its slots back. Spares on nodes that take no
+        work are left out.
         """
         if self._pledged is None:
             self._pledged, view = {}, self._view
@@ -198,7 +198,7 @@ class ExpectedReturns:
         return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in ends), *more]) if more else curve
 
     def widths_of(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return when concurrency comes back to a payer and how much, in no order.
+        """Return when concurrency comes back to a payer, and how much, unsorted.
 
         With ``lent``, only GPUs that the payer has lent are returned.
         """

@@ -187,8 +187,8 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
     """Return ``stands(profile, pin)``, if possible without computing it.
 
     ``is_known`` says that the place certainly has all it needs. The place also has all it needs if
-    it had in the previous walk, and nothing that it needs has become less since. As long as no
-    budget, owner, pool or node has changed, ``pin`` is the same object in both walks.
+    that was so in the previous walk, and nothing that it needs has become less since. As long as
+    no budget, owner, pool or node has changed, ``pin`` is the same object in both walks.
     """
     gains = profile.gains
     if gains is None:

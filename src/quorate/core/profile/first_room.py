@@ -2,9 +2,9 @@
 
 Lower bounds make the search cheap. The instant at which a domain would have enough GPUs without any
 planned start is a bound for as long as the profile exists. The result of a search is a bound for
-other runs of the same size whose durations are in the same octave, because a walk only takes more
-from the profile. When an entry is removed from the profile, all bounds are computed again
-(``Profile.era``).
+other runs of the same size and of a similar duration (of one octave: between the same powers of
+two), because a walk only takes more from the profile. When an entry is removed from the profile,
+all bounds are computed again (``Profile.era``).
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def _octave_ms(duration_ms: int) -> int:
 def parts_of(sizes: Sequence[tuple[int, int, bool]], spares: int) -> tuple[Parts, bool]:
     """Return parts that every placement must hold, and whether they are the whole request.
 
-    ``sizes`` has GPUs, count and whether divisible of each kind of group; each group also needs
-    ``spares``.
+    ``sizes`` has, for each kind of group, its GPUs, its count, and whether it is divisible. Each
+    group also needs ``spares`` GPUs.
     """
     divisible = [(gpus, count) for gpus, count, is_divisible in sizes if is_divisible]
     if divisible:

@@ -91,7 +91,7 @@ class KeptPlan:
         self.indexes: dict[str, int] = {}
         """The index of each run's last entry in ``placed``."""
         self.lifted: set[str] = set()
-        """The runs whose entries were removed from the profile, even if put back later."""
+        """The runs whose entries were removed from the profile, even if inserted again later."""
         self.starts: dict[str, KeptStart] = {}
         self.stood: dict[str, Entry] = {}
         """The firm places, by run, that had all they need when they were put into the profile."""
@@ -144,7 +144,7 @@ class GainedRooms:
         self._payers: dict[EnvelopeId, int] = {}
         """The payers of missing entries, each with the number of these entries."""
         self._new: dict[str, Entry] = {}
-        """The entries, by run, that the former plan does not have, or only later."""
+        """The entries, by run, that the former plan does not have, or has only later."""
         self._unlike: set[IslandKey | EnvelopeId] = set()
         """The rooms and payers of the entries in ``_new``."""
 
@@ -243,11 +243,11 @@ class GainedRooms:
         return then is entry or (_is_same(then, entry) and then.shares == entry.shares)
 
     def are_rooms_alike(self, keys: Collection[IslandKey], returns: Returns) -> bool:
-        """Return whether rooms are unchanged from the same point of the former walk."""
+        """Return whether rooms are unchanged since the same point of the former walk."""
         return self.rooms.keys().isdisjoint(keys) and self._have_no_less(keys, returns)
 
     def are_payers_alike(self, payers: Payers, returns: Returns) -> bool:
-        """Return whether payers are unchanged from the same point of the former walk."""
+        """Return whether payers are unchanged since the same point of the former walk."""
         keys = [key for key, _ in payers]
         return self._payers.keys().isdisjoint(keys) and self._pay_no_less(keys, returns)
 

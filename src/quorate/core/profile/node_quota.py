@@ -1,9 +1,9 @@
 """Quotas of nodes in the plan: the nodes that a place counts for, and the fewest that it needs.
 
 A place is counted in GPUs of a domain, and its nodes are not known before the run starts. If runs
-share nodes, each GPU may be on a different node. So a place counts for many nodes, or it counts for
-few nodes and keeps more GPUs of its domain free at its start: so many that a few nodes hold the run
-however the free GPUs are spread.
+share nodes, each GPU may be on a different node. So a place counts for many nodes. Or it counts for
+few nodes, and keeps additional GPUs of its domain free at its start, so that a few nodes hold the
+run however the free GPUs are spread.
 
 A start becomes firm if the quotas allow the nodes that it counts for, and its domains have the GPUs
 that it keeps. It stays firm as long as the quotas allow the fewest nodes that it needs. So adding
@@ -55,7 +55,7 @@ def counted(view: StateView, entry: Entry) -> Entry:
 
 
 def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
-    """Return how many GPUs must be free so that some ``nodes`` nodes always have ``gpus`` of them.
+    """Return how many GPUs must be free so that ``nodes`` well-chosen nodes have ``gpus`` of them.
 
     ``sizes`` is the number of the domain's nodes by size. The result is enough however the free
     GPUs are spread over these nodes.

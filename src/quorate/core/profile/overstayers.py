@@ -65,7 +65,7 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
 
 
 def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
-    """Return whether a bundle holds GPUs in a domain of ``pin``, or has its payers or caps."""
+    """Return whether a bundle and ``pin`` have a domain, a payer or a cap in common."""
     domains = {domain for domain, _ in pin.slice.domains}
     payers = {share.payer for share in pin.shares}
     caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
@@ -112,7 +112,7 @@ def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
 
 
 def width_of(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how many GPUs of the concurrency of a payer or cap a lease takes.
+    """Return how much concurrency of a payer or cap a lease takes, in GPUs.
 
     Return 0 for a hard quota, because no bundle is stopped to free a quota.
     """

@@ -80,7 +80,7 @@ class Profile:
         self.bounded: dict[str, Entry] = {}
         """The entries that count against a hard quota, by run."""
         self._beside: dict[str, list[tuple[Resource, int, int, int]]] = {}
-        """The amounts that firm places take beyond their need once the profile is shut, by run.
+        """The amounts that firm places take beyond their need after ``shut``, by run.
 
         Each is (resource, from, until, amount).
         """
@@ -198,7 +198,7 @@ class Profile:
         return known
 
     def widths(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
-        """Return the resources of ``payers``: their concurrency, that of their lending and caps."""
+        """Return the concurrency of ``payers``, of their lending and of their caps."""
         found: dict[str, Resource] = {}
         for key, tier in payers:
             account = self.view.envelopes[key]
@@ -315,8 +315,8 @@ class Profile:
     def shut(self) -> None:
         """From now on, also count what firm places take beyond their need.
 
-        The caller inserts all firm places before this call, so that each only counts with its need.
-        Otherwise a node of another size, which makes all firm places choosy, would move some of
+        The caller inserts all firm places first, so that each counts only with its need. Otherwise
+        a node of another size, which makes all firm places choosy, would move some of
         them.
         """
         self._is_shut = True
@@ -329,7 +329,7 @@ class Profile:
 
         The block must not search a start.
         """
-        assert self._is_shut, "only a closed interval can be opened"
+        assert self._is_shut, "shut must be called before opened"
         self._is_shut = False
         for beside in self._beside.values():
             _take_all(beside, -1)
@@ -368,7 +368,7 @@ class Profile:
     def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
         """Return how much ``entry`` takes of a resource of which it needs ``amount``.
 
-        A choosy entry takes its whole domains, because it is not known which GPUs it will leave.
+        A choosy entry takes its whole domains, because it is not known which GPUs it will use.
         """
         if kind != "domain" or not entry.is_choosy:
             return amount

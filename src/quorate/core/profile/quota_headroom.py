@@ -114,13 +114,13 @@ class QuotaHeadroom:
                     yield node, resource.least(max(from_ms, end_ms), until_ms)
 
     def planned_runs(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the owners of whose limit on runs the plan takes a part, and the limits."""
+        """Yield each owner whose headroom of runs the plan takes, and this headroom."""
         for owner, runs in self._runs.items():
             if runs.steps_ms:
                 yield owner, runs
 
     def planned_nodes(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the owners of whose limit on nodes the plan takes a part, and the limits."""
+        """Yield each owner whose headroom of nodes the plan takes, and this headroom."""
         for owner, nodes in self._nodes.items():
             if nodes.steps_ms:
                 yield owner, nodes

@@ -1,4 +1,4 @@
-"""Finds the loans that a lender may recall: bundles that borrow from envelopes with a recall."""
+"""Finds the loans that a lender may recall: those of envelopes that state a recall notice."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
 
 
 class _Widths(NamedTuple):
-    """How much of the free amount of each payer, cap and hard quota may not be used."""
+    """How much of the free amount of each payer, cap and hard quota must stay unused."""
 
     payers: dict[EnvelopeId, int]
     lenders: dict[EnvelopeId, int]
@@ -98,7 +98,7 @@ def _widths_short(
     from_ms: int,
     until_ms: int,
 ) -> _Widths:
-    """Return how much of what payers, caps and quotas have free the plan takes until ``until_ms``.
+    """Return how much of the free amounts of payers, caps and quotas the plan takes.
 
     If ``payers`` are given, only these payers and their caps are examined.
     """
@@ -331,7 +331,7 @@ def release(
 
 
 def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId, int]) -> None:
-    """Give back the GPUs that payers pay for (``paid``), and those of them that were ``lent``."""
+    """Lower the GPUs that payers pay for by ``paid``, and those that they lend by ``lent``."""
     for payer, gpus in paid.items():
         account = state.envelopes.own(payer)
         account.gpus_active -= gpus

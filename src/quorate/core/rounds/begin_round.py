@@ -37,8 +37,8 @@ from quorate.model.state.state_view import StateView
 
 OWED_ROUNDS_MAX: Final = 20
 """The most rounds of a flavor that a run can be owed. A run with a share of every round can never
-catch up on a round that it lost. So with a low bound it would lose its turn to runs with smaller
-shares."""
+catch up on a round that it lost. With a low bound, such a run would lose its turn to runs with
+smaller shares."""
 STEPS_MAX: Final = 10**12
 """The most steps of one run that are counted at once."""
 
@@ -112,7 +112,7 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
 def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
     """Return a refusal if a grant or a share is not possible, else None.
 
-    Its run must be in the pool and ask for the flavor, and have one grant at most.
+    Each run must be in the pool, ask for the flavor of its grant, and have one grant at most.
     """
     seen: set[str] = set()
     for grant in command.grants:
@@ -250,7 +250,7 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
 
 
 def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
-    """Stop and yield runs whose payers need their concurrency for firm starts in this round.
+    """Stop and yield runs that would use concurrency that firm starts need in this round.
 
     Runs are stopped from the last grant on, and only as many as necessary.
     """

@@ -89,7 +89,7 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
                 f"remove {flavor} from gpuTypes, or ask an admin to add the rate",
             )
     if not any(rates is not None and rates.alone > 0 for rates in by_flavor.values()):
-        what = f"{job_type!r} runs on none of the flavors that its run asks for, by {table}"
+        what = f"{job_type!r} runs on none of the flavors that the run asks for, says {table}"
         yield invalid, ".jobType", what, "ask for a flavor that it runs on"
 
 
@@ -124,7 +124,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
         share = target_ppm(view, run.owner)
         what = (
             f"cannot be kept: {run.owner!r} has {share / 10_000:.4g} % of every flavor of "
-            f"{run.pool!r}, which does {(PPM - short_ppm) / 10_000:.4g} % of the rate that it needs"
+            f"{run.pool!r}, which is {(PPM - short_ppm) / 10_000:.4g} % of the rate that it needs"
         )
         yield RefusalCode.SLO_INFEASIBLE, ".slo", what, "allow more time, or leave slo out"
 

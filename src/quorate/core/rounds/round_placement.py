@@ -36,7 +36,7 @@ def place_granted(log: DecisionLog) -> None:
 
 
 def _place_in(log: DecisionLog, pool: str) -> None:
-    """Start the waiting grants of a pool that can start; if no lease is stopping, refuse others."""
+    """Start the waiting grants of a pool that can start; refuse the others if no lease stops."""
     record = log.view.rounds[pool]
     is_leaving = bool(record.leaving)
     refused = _tried(log, pool, record.waiting.values(), is_leaving=is_leaving)

@@ -49,7 +49,7 @@ class Room:
 
     @classmethod
     def empty(cls, view: StateView, pool: str) -> Room:
-        """Return the room of ``pool`` if it had no runs."""
+        """Return the room of ``pool`` without its runs."""
         room = cls(view.overlay(), view.pools[pool])
         for name, known in view.in_rounds.items():
             for lease in view.runs[name].leases if known.pool == pool else ():
@@ -67,7 +67,7 @@ class Room:
         return (flavor, run.gpus, groups, run.selector, owner)
 
     def find(self, run: Run, flavor: str, prefer: frozenset[str] = frozenset()) -> PackPlan | None:
-        """Return a placement of ``run``, in the domains ``prefer`` if possible; None if none."""
+        """Return a placement of ``run``, in the domains ``prefer`` if possible; or None."""
         state, headroom = self._state, Headroom.of(self._state, run.owner)
         request = replace(pack_request(run, self._pool, flavor, run.gpus), prefer=prefer)
         domain_offers = DomainOffers(state, request)
