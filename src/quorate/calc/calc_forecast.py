@@ -1,7 +1,7 @@
 """``calc forecast``: when and where a run would start, who would pay, and why it waits until then.
 
 The run is submitted to the world, and the answer has the figures that ``quorate plan`` shows. Runs
-that the world lists before it, with phase ``Pending`` and without a lease, wait before it.
+that the world lists earlier, with phase ``Pending`` and without a lease, wait before the run.
 """
 
 from __future__ import annotations

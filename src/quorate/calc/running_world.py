@@ -109,7 +109,7 @@ def read_standing(fields: Fields, at: At) -> Standing:
 def plain_pool() -> Pool:
     """Return the pool of a world that declares none.
 
-    Its minimum runtime is a minute. Its runs are expected to take a day, unless they declare a
+    The pool's minimum runtime is a minute. Runs are expected to take a day, unless they declare a
     duration.
     """
     return Pool(name=DEFAULT_POOL, runtime_min_ms=MINUTE_MS, expected_duration_ms=DAY_MS)

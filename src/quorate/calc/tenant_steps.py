@@ -27,7 +27,8 @@ def create_step(value: object, at: At) -> CreateOwner | None:
 def update_step(value: object, at: At) -> UpdateOwner | None:
     """Return the command that updates an owner.
 
-    It sets the given fields of ``quota`` and ``parents``, and clears the fields in ``unset``.
+    The command sets the given fields of ``quota`` and ``parents``, and clears the fields in
+    ``unset``.
     """
     fields = fields_of(value, at, UPDATE)
     if fields is None or not isinstance(value, dict):

@@ -1,7 +1,8 @@
 """Plans when waiting runs start. The plan is derived from the state after each command.
 
-``give_out`` is called after each command. It calls the walk (``queue_walk``): one pass over the
-firm places and the queue, which starts or plans each waiting run. Start reading at ``queue_walk``.
+``give_out`` is called after each command. ``give_out`` calls the walk (``queue_walk``): one pass
+over the firm places and the queue, which starts or plans each waiting run. Start reading at
+``queue_walk``.
 
 - ``walk_plan`` has the results of a walk. ``firm_walk`` inserts firm places into the profile,
   ``start_now`` starts runs, ``firm_or_tentative`` plans the others, and ``beyond_depth`` starts

@@ -195,7 +195,7 @@ class _Tail:
         return None if best is None or found is None else (best, found)
 
     def _try(self, name: str, column: _Column) -> int:
-        """Try to start a run; return the number of tries: 0 if it is not ready, else 1."""
+        """Try to start a run; return 0 if the run is not ready, else 1, the number of tries."""
         plan = self._plan
         column.at += 1
         record = plan.view.runs[name]

@@ -279,7 +279,7 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     if not cut:
         return None
     # Leases in its domains that were stopping before the conflict counted as room, and may end
-    # later than the cut ones. Leases that were stopped after the conflict hold other room.
+    # later than the cut leases. Leases that were stopped after the conflict hold other room.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (

@@ -40,7 +40,8 @@ PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
 class Start(NamedTuple):
     """The instant, the placement and the payers of a start.
 
-    ``width`` is set if admission has tried the start in an expected state; it counts no spares.
+    ``width`` is set if admission has tried the start in an expected state; the width counts no
+    spares.
     """
 
     start_ms: int
@@ -88,8 +89,8 @@ class CountedStarts:
         """Return the first start in one domain if the domains have different payers.
 
         A site is a group of domains with the same payers. Sites whose payers can pay as soon as
-        there may be room are searched first. If one of them has a start, the other sites, which
-        wait for money, are searched only before that start.
+        there may be room are searched first. If one of these sites has a start, the other sites,
+        which wait for money, are searched only before that start.
         """
         best: DomainStart | None = None
         waiting: list[tuple[int, Payers, Site, list[Demand]]] = []

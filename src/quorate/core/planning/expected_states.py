@@ -40,8 +40,8 @@ class ExpectedStates:
     ) -> Admitted | None:
         """Return how ``run`` starts in the state expected at ``at_ms``, beside the plan.
 
-        Return None if it cannot start. With ``takes_whole``, domains in which the plan has another
-        start during the run are left out.
+        Return None if ``run`` cannot start. With ``takes_whole``, domains in which the plan has
+        another start during the run are left out.
         """
         profile = self._profile
         record = profile.view.runs.get(run.name)

@@ -148,8 +148,8 @@ class PlannedStarts:
 
         Each walk searches conflicts for its first few runs, and for some of the others, which
         change each minute. For a run that has just begun to wait, the conflict is searched at once.
-        For other runs it is searched in the first decision of a minute, or after an event that is
-        not in ``_ROUTINE``.
+        For other runs, the conflict is searched in the first decision of a minute, or after an
+        event that is not in ``_ROUTINE``.
         """
         plan = self._plan
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:
@@ -182,7 +182,7 @@ def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
 
 
 def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
-    """Return when the search continues if ``entry`` cannot become firm; None if it ends."""
+    """Return when the search continues if ``entry`` cannot become firm; None if the search ends."""
     at_ms = kept_from_ms(plan.profile, entry)
     if at_ms is not None and at_ms > entry.start_ms:
         return at_ms

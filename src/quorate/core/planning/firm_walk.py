@@ -49,7 +49,7 @@ class FirmWalk:
         self.are_apart = True
         """Whether all firm places fit beside each other even if no running work is stopped.
 
-        If so, the places in ``stood`` still fit when places that have moved are put in among them.
+        If so, the places in ``stood`` still fit when moved places are put between them.
         """
 
     def put_pins(
@@ -89,8 +89,8 @@ class FirmWalk:
     ) -> None:
         """Put one firm place into the profile.
 
-        If the place waits for leases that were cut, it is added to ``clearing`` instead. If it no
-        longer fits, it is added to ``aside``.
+        If the place waits for leases that were cut, it is added to ``clearing`` instead. If the
+        place no longer fits, it is added to ``aside``.
         """
         plan = self.plan
         now_ms = plan.log.now_ms

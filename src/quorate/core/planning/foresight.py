@@ -40,7 +40,7 @@ class PlanState(Word):
 
 @dataclass(frozen=True, slots=True)
 class LongWalk:
-    """How many ``runs`` a walk beyond the depth examined, and whether it reached its last run."""
+    """How many ``runs`` a walk beyond the depth examined, and whether the last was reached."""
 
     runs: int
     has_reached: bool
@@ -86,7 +86,7 @@ class Foresight:
         """Return the plan of all runs before ``run`` in the queue, and of ``run`` itself.
 
         The start of ``run`` is the one that it would have within the pool's depth. The walk ends
-        after ``runs_max`` runs. If it has not reached ``run`` by then, it only gives the earliest
+        after ``runs_max`` runs. A walk that has not reached ``run`` by then only gives the earliest
         possible start.
         """
         reach = Reach(run, view.runs[run].spec.pool, runs_max)

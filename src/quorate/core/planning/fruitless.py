@@ -4,7 +4,7 @@ Runs without a start do not count in the depth, so a walk would examine every ru
 *line* is the waiting runs of one owner in one pool with the same flavors; runs of one *shape* need
 the same room. So what one run lacks is mostly missing for other runs of its line and shape, too.
 After a few runs without a start, the walk skips the other runs of their line and shape. After many
-of them, it skips the rest of their line.
+runs without a start, the walk skips the rest of their line.
 """
 
 from __future__ import annotations

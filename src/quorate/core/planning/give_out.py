@@ -4,8 +4,8 @@ In this order: overstaying bundles and loans whose recall is due are stopped; th
 plans runs; due conflicts are called; running malleable runs grow into the remaining room; and
 rounds place their grants.
 
-If the decision has moved a firm start needlessly, it is made again, with the knowledge from the
-first try (``hindsight``).
+If the decision has moved a firm start needlessly, the decision is made again, with the knowledge
+from the first try (``hindsight``).
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
     """Return the refusal of ``run`` if it were submitted now; None if only a walk can find it.
 
     No walk is needed if the run is beyond its pool's depth and has no room now, even if no start
-    were planned. Then the run changes nothing for other runs; the next walk, at most a quarter of
-    the horizon later, plans it. But a walk is needed if a lease has outlasted the end on which firm
-    places count, because these may have to move.
+    were planned. Then the run changes nothing for other runs, and the next walk plans the run, at
+    most a quarter of the horizon later. But a walk is needed if a lease has outlasted the end on
+    which firm places count, because these may have to move.
     """
     view = log.view
     if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):

@@ -1,12 +1,12 @@
 """Decides whether a decision is made again because it has moved a firm start needlessly.
 
-A decision puts firm places into the profile before it has found all that it will do. So it may move
-a start needlessly, in two cases:
+A decision puts firm places into the profile before it has found all that it will do. So a decision
+may move a start needlessly, in two cases:
 
 - An overstaying bundle holds what the start needs, and may not be stopped for this start. Later the
   same decision stops the bundle for another start.
-- A start right before it is late, and therefore ends later. Later the same decision moves that
-  start, too, because it fits by counting but cannot be admitted.
+- A start right before it is late, and therefore ends later. Later the same decision moves the late
+  start, too, because that start fits by counting but cannot be admitted.
 
 Then the decision is made again, with these bundles and late starts known from the beginning. The
 new decision is used if it keeps such a start in its place.
@@ -59,8 +59,8 @@ class Hindsight(Struct, frozen=True):
         """Return whether ``after`` keeps a start in its place that ``before`` moves.
 
         ``after`` may move no other starts, except those right behind a late start that it keeps,
-        because that start ends later. It must move the starts of the runs in ``stuck``, because
-        their places counted as if they ended in time.
+        because that start ends later. ``after`` must move the starts of the runs in ``stuck``,
+        because their places counted as if they ended in time.
         """
         moved_before, moved_after = _moved(view, before), _moved(view, after)
         kept = [record for run, record in moved_before.items() if run not in moved_after]
@@ -82,8 +82,8 @@ def _moved(view: StateView, events: Sequence[Event]) -> dict[str, ReservationRec
 def _moved_later(view: StateView, event: ReservationMoved) -> ReservationRecord | None:
     """Return the reservation, as it was in ``view``, if ``event`` moves it later or blocks it.
 
-    Return None for other moves, and if ``view`` did not have the reservation, or had it without a
-    start or with a start by a conflict.
+    Return None for other moves. Return None, too, if ``view`` has no such reservation, or if its
+    start there is missing or by a conflict.
     """
     record = view.reservations.get(event.reservation)
     if record is None or record.planned_start_ms is None or record.by_conflict:

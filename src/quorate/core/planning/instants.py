@@ -2,7 +2,8 @@
 
 At a critical instant, the plan begins to take a resource, or a window opens or closes. Between two
 critical instants the room only grows. So a try at the last millisecond before a critical instant
-shows whether anything fits since the previous one; bisection then finds the first instant.
+shows whether anything fits since the previous critical instant. Bisection then finds the first
+instant.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 When a firm run starts outside its recorded place, runs that the walk has examined earlier might use
 the place. So in principle the queue has to be walked again. But mostly none of these runs can use
 the place, and a new walk would find the same start for each. Then the present walk continues. For
-the examined runs, it writes the same refusals and searches the same conflicts as a new walk.
+the examined runs, the present walk writes the same refusals and searches the same conflicts as a
+new walk.
 """
 
 from __future__ import annotations

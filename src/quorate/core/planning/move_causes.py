@@ -68,8 +68,8 @@ def cause_of(
     """Return why the firm place ``pin``, which is not in ``profile``, does not fit into it.
 
     For each resource that is short, the cause names the late leases that hold some of it. If these
-    leases do not explain the whole shortage, it also names the objects that were lost or withdrawn.
-    The code of the cause is the first that applies, in the order of ``MoveCode``.
+    leases do not explain the whole shortage, the cause also names the objects that were lost or
+    withdrawn. The code of the cause is the first that applies, in the order of ``MoveCode``.
 
     ``overdue`` are the firm places that were due before now. Such a place ends later than recorded,
     because the leases that it waits for are late. ``events`` are the events of this decision so
@@ -149,7 +149,7 @@ def _short_without(
     """Return how much of a resource ``pin`` would lack if nothing were late.
 
     The leases ``late``, and the other leases of their runs, count as ended. ``delayed`` are the
-    places that were due before now, and how much each takes: they count as started in time.
+    places that were due before now, and how much each takes; these places count as started in time.
     """
     kind, name, resource, amount = need
     view, runs = profile.view, {profile.view.leases[lease].fact.run for lease in late}
@@ -308,8 +308,8 @@ def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event])
     """Yield the lost and drained nodes of a domain or, if it has none, the domain itself.
 
     If this decision changes nodes, only these are yielded, because the place was found after the
-    other nodes were lost. Late leases on a lost node are yielded with the node: they would still
-    hold its GPUs if the node came back.
+    other nodes were lost. Late leases on a lost node are yielded with the node, because they would
+    still hold its GPUs if the node came back.
     """
     view = profile.view
     marked = {event.node for event in events if isinstance(event, NodeMarked)}
@@ -333,8 +333,9 @@ def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event])
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
     """Return the cause if, by counting, no resource is short, but ``pin`` still cannot start.
 
-    The cause names the late leases of its domains, payers and quotas. Without late leases, it names
-    what may have changed since the place was recorded: the domains, a quota or the payers.
+    The cause names the late leases of its domains, payers and quotas. Without late leases, the
+    cause names what may have changed since the place was recorded: the domains, a quota or the
+    payers.
     """
     view = profile.view
     domains = [("domain", domain) for domain, _ in pin.slice.domains]

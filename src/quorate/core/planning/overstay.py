@@ -2,9 +2,9 @@
 
 A bundle may be stopped for a firm start if it is marked ``backfill``, if it started after the run
 of the firm start began to wait, and if its declared end is at least its grace before the firm
-start. Its leases are stopped one grace before that start. The newest bundles are stopped first, and
-only as many as needed. No bundle is stopped for a run that was itself stopped because it
-overstayed.
+start. The leases of the bundle are stopped one grace before the firm start. The newest bundles are
+stopped first, and only as many as needed. No bundle is stopped for a run that was itself stopped
+because it overstayed.
 
 The sequences of events decide what came first. No bundle is recorded as backfill for a certain
 reservation, so cancelling or moving one reservation changes nothing for the others.
@@ -90,7 +90,7 @@ def stop_bundles(log: DecisionLog, bundles: Iterable[tuple[str, int]]) -> None:
 def _may_be_in_the_way(
     view: StateView, record: ReservationRecord, now_ms: int, late: Sequence[Overstayer]
 ) -> bool:
-    """Return whether a bundle of ``late`` may be stopped for a firm start and holds its place."""
+    """Return whether a bundle of ``late`` may be stopped for a firm start and may be in its way."""
     pin = pin_of(view, record, now_ms)
     return pin is not None and any(
         _may_stop(view, record, pin.start_ms, each) and shares_with(view, pin, each)
@@ -129,7 +129,7 @@ def _in_the_way(
 
 
 def _gone_ms(profile: Profile, each: Overstayer, pin: Entry, *, has_executor: bool) -> int:
-    """Return the latest end of the bundle if it is stopped in time for ``pin``, or else now."""
+    """Return when a bundle has ended at the latest if it is stopped for ``pin`` in time, or now."""
     lead_ms = each.grace_ms if has_executor else 0
     return max(pin.start_ms, profile.now_ms + lead_ms)
 
@@ -143,9 +143,9 @@ def _needed_from(
 ) -> list[Overstayer] | None:
     """Return the bundles that must stop so that ``pin`` can start at ``start_ms``.
 
-    A late start also ends later, by the same time. Firm places right behind it are then
-    moved, so only the time until its recorded end is examined. Return None if stopping bundles is
-    not enough.
+    A late start also ends later, by the same time. Firm places right behind a late start are moved,
+    so only the time until its recorded end is examined. Return None if stopping bundles is not
+    enough.
     """
     late_ms = start_ms - pin.start_ms
     moved = replace(pin, start_ms=start_ms, end_ms=min(FOREVER_MS, pin.end_ms + late_ms))
@@ -193,8 +193,8 @@ def relief(
 
     Return an empty list if no bundle must stop, and None if stopping all bundles that may be
     stopped is not enough. ``profile`` contains all firm places, ``pin`` included. ``pin`` can stay
-    if it has all that it needs. With ``all_of_it`` it must also have what it takes beyond its need:
-    a choosy place takes its whole domains.
+    if it has all that it needs. With ``all_of_it``, ``pin`` must also have what it takes beyond its
+    need: a choosy place takes its whole domains.
     """
     if is_void(profile.view, pin):
         return None
@@ -226,8 +226,8 @@ def can_stay(
     """Return whether ``pin`` can stay if all bundles stop that may be stopped for it.
 
     ``profile`` contains ``pin``. A bundle of ``late`` that is stopped frees its GPUs from the
-    instant when it can have ended, and not before the start of ``pin``. From its expected end on,
-    the profile counts them as free without a stop.
+    instant when it can have ended, and not before the start of ``pin``. From the bundle's expected
+    end on, the profile counts these GPUs as free without a stop.
     """
     if is_void(profile.view, pin):
         return False

@@ -3,10 +3,10 @@
 First the walk puts firm places into the profile, in the order in which they became firm. Places
 that no longer fit are planned again around the others, and the cause is recorded. Then the walk
 visits the waiting runs in queue order: the first ``reservationDepth`` of each pool, and every run
-with a firm start. For each run, it searches the earliest start that quotas, payers and room allow
-beside the entries so far. A run that can start now is started. A start within the pool's horizon
-becomes firm; a later start is a forecast and is not recorded. Beyond the depth, a bounded number of
-runs are started in the remaining room. docs/adr/0025-planning.md.
+with a firm start. For each run, the walk searches the earliest start that quotas, payers and room
+allow beside the entries so far. A run that can start now is started. A start within the pool's
+horizon becomes firm; a later start is a forecast and is not recorded. Beyond the depth, a bounded
+number of runs are started in the remaining room. docs/adr/0025-planning.md.
 
 For a reader, the walk may continue beyond the depth, up to a given run (``Reach``).
 """
@@ -151,7 +151,7 @@ class Walk:
         plan = self.plan
         if not plan.started:
             return
-        view = plan.log.view  # It has the refusals that this walk has written.
+        view = plan.log.view  # This view has the refusals that this walk has written.
         for name in self._left.looked_at:
             if name in view.pending:
                 self.reasons.refuse_reserved(view.runs[name])
@@ -193,7 +193,7 @@ class Walk:
     def _tell_followers(self, ended: Iterable[str]) -> None:
         """Write why each follower of ``ended``, which are runs and arrays, waits."""
         plan = self.plan
-        view = plan.log.view  # It has the starts and refusals that this walk has written.
+        view = plan.log.view  # This view has the starts and refusals that this walk has written.
         followers = (each for name in ended for each in woken_by(view, name, plan.log.now_ms))
         for name in dict.fromkeys(followers):
             record = view.runs[name]
@@ -261,7 +261,7 @@ class Walk:
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` certainly cannot start now.
 
-        It has no room or no payers, and no spares to fill and no loans to recall.
+        The run has no room or no payers, no spares to fill, and no loans to recall.
         """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):
@@ -273,7 +273,8 @@ class Walk:
         plan = self.plan
         run, now_ms = record.spec, plan.log.now_ms
         if plan.reach is None and plan.fruitless.is_given_up(run):
-            # ``start_beyond`` may start it in the room that remains when the others are planned.
+            # ``start_beyond`` may start the run in the room that remains when the others are
+            # planned.
             plan.seen.discard(run.name)
             return
         held = held_back(plan.view, record, now_ms)
@@ -334,8 +335,8 @@ class Walk:
         """Recall loans for a run that waits only for them; return whether any were recalled.
 
         The run starts at once if other payers take over all these loans, or if the run lacked only
-        GPU-hours that the recalled loans no longer need. Otherwise it starts when their notice is
-        over. ``natural`` is its start without the recall, which is not in the profile.
+        GPU-hours that the recalled loans no longer need. Otherwise the run starts when their notice
+        is over. ``natural`` is the run's start without the recall, which is not in the profile.
         """
         plan = self.plan
         log, run, own = plan.log, record.spec, record.reservation or ""

@@ -4,7 +4,7 @@ Only loans of envelopes that state ``lending.recall.notice`` are recalled, the n
 run can start at once when other payers take over loans, the loans are handed over and none is
 recalled. Otherwise as few bundles are recalled as the run needs. Each recalled bundle continues
 until its notice is over, and the run gets a firm start at that instant. If other payers can take
-over one of these bundles without delaying the run, it is handed over instead of recalled.
+over one of these bundles without delaying the run, the bundle is handed over and not recalled.
 docs/adr/0025-planning.md.
 """
 
@@ -127,7 +127,7 @@ class _Trials:
         return _needed(taken[:length], starts)
 
     def _handed(self, loans: Iterable[Loan]) -> DecisionLog | None:
-        """Return a trial in which ``loans`` are handed over; None if one finds no other payers."""
+        """Return a trial in which ``loans`` are handed over; None if one has no other payers."""
         trial = self._trial()
         return trial if all(_hand(trial, loan) for loan in loans) else None
 
@@ -233,7 +233,7 @@ def _first(length: int, holds: Callable[[int], bool]) -> int:
 def _needed(loans: Sequence[Loan], holds: Callable[[Sequence[Loan]], bool]) -> tuple[Loan, ...]:
     """Return ``loans`` without those that can be left out while ``holds`` stays true.
 
-    They are tried from last to first.
+    The loans are tried from last to first.
     """
     kept = list(loans)
     for loan in reversed(loans):
@@ -318,7 +318,7 @@ def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> boo
 def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog], bool]) -> bool:
     """Hand a recalled bundle to payers, if no firm place has to move for it.
 
-    Return whether it was handed over.
+    Return whether the bundle was handed over.
     """
     trial = DecisionLog(log.view, now_ms=log.now_ms, actor=log.actor, has_executor=log.has_executor)
     trial.write(

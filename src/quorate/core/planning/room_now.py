@@ -49,7 +49,7 @@ class _FreeIn(NamedTuple):
 
 
 class RoomNow:
-    """Checks for starts now, in one profile. Its caches serve all runs."""
+    """Checks for starts now, in one profile. The caches of a value serve all runs."""
 
     __slots__ = ("_asks", "_free", "_free_after", "_free_sums", "_open", "_profile")
 
@@ -164,7 +164,8 @@ class RoomNow:
     def _is_funded(self, view: StateView, ask: Ask) -> bool:
         """Return whether the payers of a plain ``ask`` can pay now for all its GPUs.
 
-        If they could in the previous walk, and no event has concerned them since, they still can.
+        If the payers could pay in the previous walk, and no event has concerned them since, they
+        still can.
         """
         gains, now_ms = self._profile.gains, self._profile.now_ms
         if gains is None:

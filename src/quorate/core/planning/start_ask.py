@@ -47,7 +47,8 @@ class Sites(Struct, frozen=True, gc=False):
 class Ask(Struct, frozen=True, gc=False):
     """The request of a run for one flavor and width.
 
-    ``cover`` is the request to the payers for a start at 0 ms; ``cover_at`` gives it for others.
+    ``cover`` is the request to the payers for a start at 0 ms; ``cover_at`` returns the request for
+    any instant.
     """
 
     run: Run

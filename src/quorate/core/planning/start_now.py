@@ -30,7 +30,7 @@ SHORT_SEARCH_STEPS: Final = 300
 def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
     """Return whether ``payers`` together have ``gpus`` left.
 
-    If they do not, they cannot pay for a start of that width.
+    If not, the payers cannot pay for a start of that width.
     """
     for payer in payers:
         gpus -= max(0, view.envelopes[payer].gpus_left)
@@ -49,7 +49,7 @@ class StartNow:
         self._long_search = SearchBudget()
         """Search steps for starts that need more than a short search; all starts share them."""
         self.has_new_spares = False
-        """Whether a run with spares has started. Runs before it in the queue could fill them."""
+        """Whether a run with spares has started, which earlier runs in the queue could fill."""
 
     def begin_again(self) -> None:
         """Reset the shared search steps to those of a new walk."""

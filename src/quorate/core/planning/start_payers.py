@@ -43,8 +43,8 @@ class StartPayers:
     def pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
         """Return the payers of ``demands`` from ``at_ms`` on, for a plain ``ask``.
 
-        All its payers pay in all domains, and independently of each other. So they are tried in
-        order, each for as much as it can pay. Return None if they cannot pay together.
+        All its payers pay in all domains, and independently of each other. So the payers are tried
+        in order, each for as much as it can pay. Return None if the payers together cannot pay.
         """
         profile, duration_ms = self._profile, ask.duration_ms
         outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms
@@ -116,7 +116,7 @@ class StartPayers:
     def paid_by_one(
         self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the result of ``paid_from`` if it needs no search.
+        """Return the result of ``paid_from``, if no search is needed to find it.
 
         That is the case if only one envelope may pay, and its window outlasts the run. Otherwise
         return None; ``paid_from`` may still find payers.

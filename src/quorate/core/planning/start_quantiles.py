@@ -90,7 +90,7 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
 
 
 class Need(Struct, frozen=True, gc=False):
-    """The GPUs that a start needs in addition to free ones; they come free by ``releases``.
+    """The GPUs that a start needs in addition to free ones; these GPUs come free by ``releases``.
 
     ``releases`` has all runs whose GPUs the start can use. Together they may free more GPUs than
     the start needs.
@@ -177,8 +177,8 @@ class _Certain(Struct, frozen=True, gc=False):
 class _ByHistory(Struct, frozen=True, gc=False):
     """A run that ends with the odds of its owner's past runs that took at least as long.
 
-    ``like`` has the buckets of these past runs, in order. ``first`` is the run's bucket if it ended
-    at ``now_ms``. ``missing`` is the number of past runs that the prior stands for.
+    ``like`` has the buckets of these past runs, in order. ``first`` is the bucket of the run if the
+    run ended at ``now_ms``. ``missing`` is the number of past runs that the prior stands for.
     """
 
     since_ms: int

@@ -39,11 +39,11 @@ from quorate.model.specs import Run
 from quorate.model.state.room_index import Domain
 
 ATTEMPT_STEPS: Final = 25
-"""The search steps that admission at one later instant costs."""
+"""The number of search steps that one try of admission at a later instant counts for."""
 
 
 class Searcher:
-    """Finds starts in one profile. Its caches serve all runs."""
+    """Finds starts in one profile. The caches of a value serve all runs."""
 
     __slots__ = (
         "_expected",

@@ -21,8 +21,8 @@ class Reach:
     """The last run, ``run``, of a reader's walk that continues beyond the depth of ``pool``.
 
     The walk examines ``runs_max`` runs at most. Beyond the depth, no start becomes firm, no
-    conflict is searched and no loan is recalled. Unlike the walk of a decision, it skips no run
-    because similar runs have no start.
+    conflict is searched and no loan is recalled. Unlike the walk of a decision, a reader's walk
+    skips no runs because similar runs have no start.
     """
 
     run: str
@@ -90,7 +90,7 @@ class WalkPlan:
         self.pins[pin.run] = pin
 
     def lift_pin(self, pin: Entry) -> None:
-        """Remove a firm place from the profile. Its GPU-hours stay held."""
+        """Remove a firm place from the profile. The GPU-hours of the place stay held."""
         self.profile.lift(pin)
         del self.pins[pin.run]
 

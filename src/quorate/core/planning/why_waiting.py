@@ -146,8 +146,8 @@ class WhyWaiting:
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:
     """Return whether ``refusal`` differs from ``known`` in more than its numbers.
 
-    It differs if its code or its upstream is another one. Two refusals by a quota differ, too, if
-    the quotas are those of different owners, or if only one of the refusals has shortages.
+    Two refusals differ if their codes or their upstreams differ. Two refusals by a quota also
+    differ if the quotas belong to different owners, or if only one of the refusals has shortages.
     """
     if known is None or known.code is not refusal.code:
         return True

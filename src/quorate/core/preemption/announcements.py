@@ -2,10 +2,10 @@
 
 The last announcements, which are in the state, are compared with the present plan, and the
 differences are written. When a conflict is planned, or its instant or scope changes, it is
-announced to every owner whose runs have a token. It is announced again to an owner when another of
-its runs gets a token, or when the odds of one of its runs change by ten points. The odds are
-checked in the first decision of each minute. They are counted over a fixed number of dummy draws,
-so the same state gives the same odds. docs/adr/0031-disruption-accounts-and-notices.md.
+announced to every owner whose runs have a token. The conflict is announced again to an owner when
+another of its runs gets a token, or when the odds of one of its runs change by ten points. The odds
+are checked in the first decision of each minute. The odds are counted over a fixed number of dummy
+draws, so the same state gives the same odds. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations

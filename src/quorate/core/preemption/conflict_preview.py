@@ -1,7 +1,7 @@
 """Previews conflicts: what a conflict would cut, and which runs would enter with which odds.
 
-A preview only uses dummy seeds, which no conflict can have. So it does not reveal which runs the
-real draw will end. This module also reads the results of settled conflicts from their events.
+A preview only uses dummy seeds, which no conflict can have. So a preview does not reveal which runs
+the real draw will end. This module also reads the results of settled conflicts from their events.
 """
 
 from __future__ import annotations
@@ -230,9 +230,9 @@ def _entrants(
 class Ordeal:
     """The result of a settled conflict for one run that entered the conflict or was cut by it.
 
-    ``steps`` has the step and the GPUs of each cut of the run; it is empty if the run was not cut.
-    ``odds`` is the probability of the run to be drawn first, None if it had no token. ``entrants``
-    is the number of runs that had a token.
+    ``steps`` has the step and the GPUs of each cut of the run; ``steps`` is empty if the run was
+    not cut. ``odds`` is the probability that the run would be drawn first, or None if the run had
+    no token. ``entrants`` is the number of runs that had a token.
     """
 
     declared: ConflictDeclared

@@ -26,7 +26,7 @@ class Question:
 
     The goal is room for ``reservation``, ``gpus`` free GPUs in ``scope``, or use within a limit.
     ``since_ms`` is when the conflict was first declared: owners of runs that started later could
-    know of it.
+    know of the conflict.
     """
 
     cause: ConflictCause

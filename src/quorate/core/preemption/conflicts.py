@@ -385,7 +385,7 @@ def has_dodger(
 def asked_again(view: StateView, declared: ConflictDeclared) -> Question:
     """Return the conflict of ``declared``, to declare it again.
 
-    Its ``since_ms`` is the instant of its first declaration.
+    ``since_ms`` of the result is the instant of the first declaration.
     """
     question, first = question_of(declared), declared
     earlier = [] if declared.attempt == 1 else [known.declared for known in view.conflicts.values()]
@@ -428,8 +428,8 @@ def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> Non
 def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
     """Return the estimated work that is lost when ``cut`` ends; 0 for a spare.
 
-    It is the work since the run's start, limited to the pool's minimum runtime or to an hour,
-    whichever is longer, because runs are expected to checkpoint at least that often.
+    The lost work is the work since the run's start, limited to the pool's minimum runtime or to an
+    hour, whichever is longer, because runs are expected to checkpoint at least that often.
     """
     if cut.step is CutStep.SPARE:
         return 0

@@ -1,7 +1,7 @@
 """Makes states without some leases, so that a conflict can try sets of cuts and undo them.
 
-The concurrency and the GPU-hours that payers hold for these leases stay held. So ending work frees
-GPUs but no money: otherwise a run without money could get some by a conflict.
+The concurrency and the GPU-hours that payers hold for these leases stay held. So the end of work
+frees GPUs but no money: otherwise a run without money could get money by a conflict.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Trial:
         return self._base
 
     def without(self, leases: Iterable[str], pledges: Iterable[str] = ()) -> StateView:
-        """Return the state without ``leases`` and ``pledges``. It is valid until the next call."""
+        """Return the state without ``leases`` and ``pledges``, valid until the next call."""
         if self._state is None:
             self._state = self._opened()
         state, wanted = self._state, dict.fromkeys(leases)

@@ -174,7 +174,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     if lost is None:
         return None
     # The start is searched in the state without all these tokens, because payers may pay only for
-    # GPUs that the tokens hold. It is first searched in ``place``, to use the GPUs free there.
+    # GPUs that the tokens hold. The search begins in ``place``, to use the GPUs that are free
+    # there.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)
     answer = admit(there, goal.run, at_ms, has_executor=has_executor)
@@ -224,7 +225,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
     has_executor: bool = False,
     reservation: str = "",
 ) -> bool:
-    """Return whether a hard quota forbids ``run`` in ``place`` even if all work there had ended.
+    """Return whether a hard quota forbids ``run`` in ``place`` even without other work there.
 
     If so, the run lacks headroom and not room, and no conflict helps. ``may_call`` checks quotas
     only for the least that the run needs in any place, without spares.

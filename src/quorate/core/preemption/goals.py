@@ -62,8 +62,8 @@ class Goal(Protocol):
         """Return how many GPUs of the scope are missing when ``room`` has come free; 0 if unknown.
 
         A result above 0 proves that the goal is not reached. The result never rises with more room.
-        One more GPU in scope lowers it by at most one; a GPU outside the scope may lower it by
-        more.
+        One more GPU in scope lowers the result by at most one; a GPU outside the scope may lower it
+        by more.
         """
         ...
 
@@ -111,12 +111,12 @@ class Start:
     """The goal to start a run at its least width.
 
     ``free`` has the free GPUs, and ``total`` all GPUs, of each domain in scope where an envelope
-    may pay. No cut is made only to free GPUs in other domains. But free GPUs there count, and so do
-    GPUs there that a cut in scope frees. ``apart`` has these free GPUs by domain: together they
-    are ``apart_gpus`` GPUs and hold ``apart_groups`` full groups, and one domain has ``apart_most``
-    at most. ``firm`` is the profile with the firm starts of other runs. For each domain in scope
-    with such starts, ``promised`` has the GPUs that are free now, and the GPUs that these starts
-    leave at each instant at which they may leave the fewest.
+    may pay. Work that is only in other domains is not cut. But free GPUs of other domains count,
+    and so do GPUs there that a cut in scope frees. ``apart`` has these free GPUs by domain:
+    together they are ``apart_gpus`` GPUs and hold ``apart_groups`` full groups, and one domain has
+    ``apart_most`` at most. ``firm`` is the profile with the firm starts of other runs. For each
+    domain in scope with such starts, ``promised`` has the GPUs that are free now, and the GPUs that
+    these starts leave at each instant at which they may leave the fewest.
     """
 
     run: Run

@@ -2,7 +2,7 @@
 
 docs/reference/lottery.md specifies every byte, so that other programs can check a published
 outcome, as tools/verify_lottery.py does. This module does not know what the draws are for: a
-conflict passes its tokens, and takes draws until it has enough.
+conflict passes its tokens, and takes draws until these are enough.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def chain_link(secret: bytes, number: int, *, length: int = CHAIN_LENGTH) -> byt
 def leads_to(link: bytes, number: int, anchor: bytes) -> bool:
     """Return whether ``link`` is link ``number`` of the chain whose link 0 is ``anchor``.
 
-    This computes ``number`` hashes.
+    The function computes ``number`` hashes.
     """
     for _ in range(number):
         link = chain_before(link)
@@ -211,7 +211,7 @@ def first_draw_odds(tokens: Tokens) -> dict[str, Fraction]:
 def run_odds(tokens: Tokens) -> dict[str, Fraction]:
     """Return each run's probability of being drawn first.
 
-    It is the probability of the owner, divided by the number of the owner's runs.
+    The result is the owner's probability, divided by the number of the owner's runs.
     """
     odds = first_draw_odds(tokens)
     found: dict[str, Fraction] = {}

@@ -36,7 +36,7 @@ class Drawn:
 
 
 class Chosen:
-    """A list of candidates to cut, and how many GPUs the goal lacks after that."""
+    """A list of candidates to cut, and how many GPUs the goal lacks after these cuts."""
 
     __slots__ = ("_ends", "_goal", "_going", "_room", "_trial", "items")
 

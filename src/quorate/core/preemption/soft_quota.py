@@ -48,7 +48,7 @@ def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str
     """Return why its owner's soft quotas forbid a waiting run to call a conflict; empty if not.
 
     The reason may be a used-up budget, or a target share that the run would exceed in ``flavor``.
-    If ``flavor`` is empty, the run must exceed it in each existing flavor that it asks for.
+    If ``flavor`` is empty, the run must exceed the share in each existing flavor that it asks for.
     """
     run = record.spec
     owner = view.owners.get(run.owner)

@@ -213,8 +213,8 @@ class ExpectedReturns:
         """Return the concurrency that comes back to a payer by other ways than open leases.
 
         A lease that was removed for a trial still gives its concurrency back at its expected end:
-        otherwise a trial that ends more work would expect less. A filled spare gives its
-        concurrency back when its run ends.
+        otherwise a trial that ends more work would expect less concurrency later. A filled spare
+        gives its concurrency back when its run ends.
         """
         view = self._view
         if not (view.lifted or view.pledges):

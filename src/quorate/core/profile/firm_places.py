@@ -187,8 +187,8 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
     """Return ``stands(profile, pin)``, if possible without computing it.
 
     ``is_known`` says that the place certainly has all it needs. The place also has all it needs if
-    that was so in the previous walk, and nothing that it needs has become less since. As long as
-    no budget, owner, pool or node has changed, ``pin`` is the same object in both walks.
+    it had all in the previous walk and no resource that it needs has less since. As long as no
+    budget, owner, pool or node has changed, ``pin`` is the same object in both walks.
     """
     gains = profile.gains
     if gains is None:
@@ -245,8 +245,8 @@ def is_void(view: StateView, pin: Entry) -> bool:
 def breaks_nodes(view: StateView, pin: Entry) -> bool:
     """Return whether ``pin`` would leave a part of a node free, in a pool that gives whole nodes.
 
-    That is only possible if the pool, or a node of its domains, was changed after ``pin`` was
-    recorded.
+    This is only possible if the pool, or a node of the place's domains, was changed after ``pin``
+    was recorded.
     """
     pool = view.pools[pin.pool]
     if not pool.whole_nodes:

@@ -58,8 +58,8 @@ class FirstRoom:
         """Return the first start in one domain before ``before_ms``, and the domain; or None.
 
         Of equally early starts, the one in the domain with the lower key is returned. ``ready_ms``
-        is called with a domain and an instant at which it has room. It returns the first instant
-        from then on with room in the domain, payers and quotas.
+        is called with a domain and an instant at which it has room. ``ready_ms`` returns the first
+        instant from then on with room in the domain, payers and quotas.
         """
         bounds, domains = self._bounds(site, gpus, duration_ms), site.domains
         least_ms, now_ms = _octave_ms(duration_ms), self._profile.now_ms
@@ -94,8 +94,8 @@ class FirstRoom:
         """Return the first instant before ``before_ms`` at which domains hold ``parts`` together.
 
         Also return all domains that hold parts at that instant, in their order. A domain counts for
-        the parts that it held when it was last examined, and it is examined again when it holds
-        more. So the count is never too low. Once the count is enough, all domains are counted
+        the parts that it held when it was last examined. A domain is examined again when it holds
+        more parts, so the count is never too low. Once the count is enough, all domains are counted
         again.
         """
         least_gpus = parts.gpus + parts.extra

@@ -8,8 +8,8 @@ take more. So a kept start is still the first one if no room that may have gaine
 start. docs/design/planning.md.
 
 Most rooms and payers are unchanged: no event has concerned them, no lease has outlasted its
-expected end, and the plan takes the same from them up to the same entry. These are called alike,
-and results that depend only on them are reused.
+expected end, and the plan takes the same from them up to the same entry. Unchanged rooms and payers
+are called alike, and results that depend only on these are reused.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class GainedRooms:
     def put(self, entry: Entry) -> None:
         """Note that ``entry`` is inserted.
 
-        If the former plan had the same entry, it is not missing.
+        If the former plan had the same entry, that entry is not missing.
         """
         run, made = entry.run, self.made
         if self._lifted == (entry, len(made.placed), len(made.starts)):
@@ -192,7 +192,7 @@ class GainedRooms:
                 self._pays_otherwise(missing)
 
     def lift(self, entry: Entry) -> None:
-        """Note that ``entry`` is removed. Its rooms gain GPUs until it is inserted again."""
+        """Note that ``entry`` is removed: its rooms gain GPUs until it is inserted again."""
         made = self.made
         if entry.run not in made.lifted:
             made.lifted.add(entry.run)

@@ -20,7 +20,7 @@ from quorate.model.state.state_view import StateView
 def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
     """Return the rung at which work that began at ``from_ms`` is expected to end.
 
-    If the declared end, ``end_ms``, is now or later, it is returned, else the first rung after
+    The result is the declared end, ``end_ms``, if that is now or later, else the first rung after
     ``now_ms``. So overdue work is never expected to end at this very instant.
     """
     if end_ms >= now_ms:
@@ -62,8 +62,8 @@ def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
 def is_told_late(view: StateView, lease: Lease) -> bool:
     """Return whether a recalled ``lease`` was stopped too late to end in time.
 
-    Its deadline is then after the end of its notice, because it still gets its full grace. That
-    happens if the service was down when the lease had to be stopped.
+    The deadline of such a lease is after the end of its notice, because the lease still gets its
+    full grace. This happens if the service was down when the lease had to be stopped.
     """
     if lease.ending is None or not view.recalls:
         return False

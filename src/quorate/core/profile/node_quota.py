@@ -1,13 +1,14 @@
 """Quotas of nodes in the plan: the nodes that a place counts for, and the fewest that it needs.
 
 A place is counted in GPUs of a domain, and its nodes are not known before the run starts. If runs
-share nodes, each GPU may be on a different node. So a place counts for many nodes. Or it counts for
-few nodes, and keeps additional GPUs of its domain free at its start, so that a few nodes hold the
-run however the free GPUs are spread.
+share nodes, each GPU may be on a different node. So a place counts for many nodes. Or a place
+counts for few nodes, and keeps additional GPUs of its domain free at its start, so that a few nodes
+hold the run however the free GPUs are spread.
 
 A start becomes firm if the quotas allow the nodes that it counts for, and its domains have the GPUs
-that it keeps. It stays firm as long as the quotas allow the fewest nodes that it needs. So adding
-nodes to a domain, which raises the number of nodes that a place may take, moves no firm start.
+that it keeps. A firm start stays firm as long as the quotas allow the fewest nodes that it needs.
+So adding nodes to a domain, which raises the number of nodes that a place may take, moves no firm
+start.
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
 def promised(profile: Profile, entry: Entry) -> Entry | None:
     """Return ``entry`` with its nodes counted if it can become firm, else None.
 
-    ``entry`` must not be in the profile. It can become firm if quotas allow the nodes that it
-    counts for until its end, and if at its start its domains have the GPUs that it keeps free,
-    beside the needs of other firm places.
+    ``entry`` must not be in the profile. ``entry`` can become firm under two conditions: quotas
+    allow the nodes that it counts for until its end; and at its start its domains have the GPUs
+    that it keeps free, beside the needs of other firm places.
     """
     view, start_ms = profile.view, entry.start_ms
     if not view.holdings.has_bounds:

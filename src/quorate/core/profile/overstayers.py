@@ -82,8 +82,8 @@ def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, i
     """Return how many GPUs the end of a bundle would free for ``pin``, by island.
 
     If the pool gives whole nodes, a node counts with all its GPUs. Slots of a filled spare do not
-    count if the spare's run is expected to run at the start of ``pin``, because they go back to the
-    spare.
+    count if the spare's run is expected to run at the start of ``pin``, because these slots go back
+    to the spare.
     """
     view, masks = profile.view, dict[str, int]()
     for name in each.leases:

@@ -88,7 +88,7 @@ class Profile:
         self._squeezed: dict[str, list[Need]] = {}
         self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
-        """A number that changes whenever an entry is removed; in one era free amounts only fall."""
+        """While this number stays the same, no entry is removed, so free amounts only fall."""
         self._lifted: list[tuple[Entry, int]] = []
         """The removed entries that were not inserted again, each with the era before it."""
         self.gains: GainedRooms | None = None
@@ -368,7 +368,7 @@ class Profile:
     def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
         """Return how much ``entry`` takes of a resource of which it needs ``amount``.
 
-        A choosy entry takes its whole domains, because it is not known which GPUs it will use.
+        A choosy entry takes its whole domains, because the GPUs that it will use are not known.
         """
         if kind != "domain" or not entry.is_choosy:
             return amount

@@ -75,7 +75,7 @@ class QuotaHeadroom:
             if name in without:
                 continue
             lease = view.leases[name]
-            # It is not known when the nodes of a claim will be wiped.
+            # The instant when the nodes of a claim will be wiped is not known.
             is_claim = view.runs[lease.fact.run].spec.sensitive
             end_ms = FOREVER_MS if is_claim else self._returns.lease_end_ms(name)
             for node, mask in lease.fact.slots:

@@ -23,8 +23,8 @@ def make_firm(
 ) -> None:
     """Write that the start of ``entry`` is firm from now on.
 
-    ``natural_ms`` is when the run could start without a conflict. For a start ``by_conflict`` it is
-    later than ``entry.start_ms``.
+    ``natural_ms`` is when the run could start without a conflict. For a start ``by_conflict``,
+    ``natural_ms`` is later than ``entry.start_ms``.
     """
     number = log.view.runs[entry.run].reservations_ever + 1
     log.write(

@@ -23,7 +23,7 @@ def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
 
 
 class Resource:
-    """The free amount of one resource over time. It is negative if a limit was lowered.
+    """The free amount of one resource over time. The amount is negative if a limit was lowered.
 
     The free amount at an instant is ``free_now``, plus the gains of the curve up to the instant,
     less what the plan takes at the instant. ``steps_ms`` are the instants at which the plan takes

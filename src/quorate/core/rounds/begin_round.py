@@ -271,7 +271,7 @@ def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterat
 def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
     """Pay for the leases of a run until the end of the round, or stop the run.
 
-    Its present payers pay or, if they cannot, the next payers in cover order.
+    The run's present payers pay or, if these cannot, the next payers in cover order.
     """
     if _extend(log, record, until_ms):
         return

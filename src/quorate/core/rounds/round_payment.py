@@ -51,7 +51,7 @@ class MoneyInTurn:
         return sum(payer_list.room(key, tier) for key, tier in payers) >= run.gpus
 
     def waits(self, run: Run, flavor: str) -> None:
-        """Note that ``run`` waits, so that later grants do not take scarce money of its payers."""
+        """Note that ``run`` waits, so that later grants do not take money that it needs."""
         self._waiting.append((run, flavor))
 
     def _found_short(self, view: StateView) -> set[EnvelopeId]:

@@ -2,9 +2,9 @@
 
 A rate is in millionths of a step per second, for the whole run. A measured rate replaces the
 declared rate of its flavor. So if a run reports its steps, a false declaration has an effect for
-one round at most. If a run never reports steps, its declared rates count. They decide which GPUs
-the run gets within its owner's share, so with false rates a run only gets GPUs that serve it worse
-(tests/unit/loop/test_round_gaming.py).
+one round at most. If a run never reports steps, its declared rates count. Declared rates decide
+which GPUs the run gets within its owner's share, so with false rates a run only gets GPUs that are
+worse for it (tests/unit/loop/test_round_gaming.py).
 
 If a run names its job type, its rates are those of the type in the pool's table: the rates on
 several nodes if its last GPUs were on several nodes and the table has such rates. A flavor of which
