@@ -118,7 +118,7 @@ def is_many(operation: Operation) -> bool:
 
 
 def signature_of(operation: Operation) -> Signature:
-    """Return the signature: positional fields first, then keyword-only ones, ``dry_run`` last.
+    """Return the signature: positional, then keyword-only fields, ``dry_run`` last.
 
     Fields that stay unchanged if they are not given may also be passed together in ``changes``.
     """

@@ -352,10 +352,10 @@ class Methods:
         run: str | None = None,
         about: str | None = None,
     ) -> Events:
-        """List events: the first from a sequence on, else the last ones. At most ``limit`` events:
-        the first ones from the event ``from`` on, else the last ones. To read on, ask from ``next``
-        of the answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``:
-        a run, claim, node, reservation or resolveroutcome) select events."""
+        """List events: the first from a sequence on, or the last. At most ``limit`` events: the
+        first from the event ``from`` on; without it, the last. To read on, ask from ``next`` of the
+        answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a run,
+        claim, node, reservation or resolveroutcome) select events."""
     def list_leases(
         self,
         *,
@@ -387,9 +387,9 @@ class Methods:
         limit: int = 50,
     ) -> Notices:
         """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
-        from the event ``from`` on, else the last ones. To read on, ask from ``next``. All notices
-        of one event stay together, so there may be a few more than ``limit``. ``kind`` (several may
-        be given) and ``owner`` select notices."""
+        from the event ``from`` on; without it, the last ones. To read on, ask from ``next``. All
+        notices of one event stay together, so there may be a few more than ``limit``. ``kind``
+        (several may be given) and ``owner`` select notices."""
     def list_owners(
         self,
         *,
@@ -551,8 +551,8 @@ class Methods:
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. One run, or the firm
-        starts or everything of one pool or of all pools."""
+        """Show the current state of a run, of the reservations or of a pool. A run; or else a pool
+        or all pools, of which the picture has all, or only the firm starts."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
         ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
@@ -1066,10 +1066,10 @@ class AsyncMethods:
         run: str | None = None,
         about: str | None = None,
     ) -> Events:
-        """List events: the first from a sequence on, else the last ones. At most ``limit`` events:
-        the first ones from the event ``from`` on, else the last ones. To read on, ask from ``next``
-        of the answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``:
-        a run, claim, node, reservation or resolveroutcome) select events."""
+        """List events: the first from a sequence on, or the last. At most ``limit`` events: the
+        first from the event ``from`` on; without it, the last. To read on, ask from ``next`` of the
+        answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a run,
+        claim, node, reservation or resolveroutcome) select events."""
     async def list_leases(
         self,
         *,
@@ -1101,9 +1101,9 @@ class AsyncMethods:
         limit: int = 50,
     ) -> Notices:
         """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
-        from the event ``from`` on, else the last ones. To read on, ask from ``next``. All notices
-        of one event stay together, so there may be a few more than ``limit``. ``kind`` (several may
-        be given) and ``owner`` select notices."""
+        from the event ``from`` on; without it, the last ones. To read on, ask from ``next``. All
+        notices of one event stay together, so there may be a few more than ``limit``. ``kind``
+        (several may be given) and ``owner`` select notices."""
     async def list_owners(
         self,
         *,
@@ -1265,8 +1265,8 @@ class AsyncMethods:
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. One run, or the firm
-        starts or everything of one pool or of all pools."""
+        """Show the current state of a run, of the reservations or of a pool. A run; or else a pool
+        or all pools, of which the picture has all, or only the firm starts."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
         ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it

@@ -54,12 +54,12 @@ class Retrying(Struct, frozen=True, kw_only=True):
     dice: Callable[[], float] = _dice
 
     def goes_on(self, failures: int, error: QuorateClientError) -> bool:
-        """Return whether to try again after ``failures`` failures and the last one, ``error``."""
+        """Return whether to try again after ``failures`` failures; ``error`` is the last error."""
         is_late = isinstance(error, TimedOutError)
         return failures < self.tries and (self.waits_again or not is_late)
 
     def wait_s(self, failures: int, error: QuorateClientError) -> float:
-        """Return the wait after ``failures`` failures in a row; ``error`` is the last one.
+        """Return the wait after ``failures`` failures in a row; ``error`` is the last error.
 
         The wait doubles each time, up to a limit, with jitter down to half of it, so that clients
         do not retry all at once. The wait is never shorter than the service asked for.

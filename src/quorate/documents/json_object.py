@@ -39,7 +39,7 @@ BYTES_PER_CONTAINER: Final = 16
 DIGITS_MAX: Final = 1_000
 """The maximal number of consecutive digits in a number."""
 IN_ONE_GO_BYTES: Final = 1024 * 1024
-"""A text up to this length is decoded at once, and a longer one field by field."""
+"""A text up to this length is decoded at once, and a longer text field by field."""
 AT_A_TIME_BYTES: Final = 256 * 1024
 """A long list is decoded in pieces of this length."""
 PART_BYTES_MAX: Final = 2 * 1024 * 1024

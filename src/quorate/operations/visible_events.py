@@ -83,7 +83,7 @@ class Sight:
     def warnings(self, decision: Decision) -> tuple[str, ...]:
         """Return the warnings of ``decision`` that the caller may see: all of them, or none.
 
-        They mention targets of siblings, and the sum that all envelopes grant.
+        Warnings mention targets of siblings, and the sum that all envelopes grant.
         """
         return decision.warnings if self._sees_all else ()
 

@@ -29,7 +29,8 @@ class _Checking(Thread):
     """Calls ``check_writable`` once, while commits fail because of ``trouble``."""
 
     def __init__(self, check_writable: Callable[[], None], trouble: str) -> None:
-        # The program does not wait for it when it ends: it changes nothing.
+        # The program does not wait for this thread when it ends, because the thread changes
+        # nothing.
         super().__init__(name="check-writable", daemon=True)
         self._check_writable = check_writable
         self.trouble = trouble

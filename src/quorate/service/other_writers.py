@@ -50,7 +50,7 @@ class HeadWatch:
     """Knows the end of a log, from a watch and from reads; calls ``wake`` when either has news.
 
     ``look`` is replaced, never changed, so that other threads may read it. ``on_look`` gets each
-    one.
+    look.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class HeadWatch:
             self._is_due.wait(FOLLOW_S)
             if self._closing.is_set():
                 return
-            # Before the read: a request for a look that comes later needs another one.
+            # Cleared before the read: a look that is requested later needs another read.
             self._is_due.clear()
             asked_s = monotonic()
             try:

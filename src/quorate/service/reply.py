@@ -32,7 +32,7 @@ class Reply:
     """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
 
     ``lines`` may only be read on the ledger thread, or in the read pool if the answer ``is_long``;
-    ``LedgerThread.parts_of`` does so. ``cpu_s`` is the CPU time that a reader took for it.
+    ``LedgerThread.parts_of`` does so. ``cpu_s`` is the CPU time that a reader took for the answer.
     """
 
     body: bytes = b""
@@ -50,7 +50,7 @@ def to_json(tree: object) -> bytes:
 
 
 def reply_of(found: Answer, operation: Operation, form: Form, *, is_long: bool = False) -> Reply:
-    """Return ``found`` in ``form``; raises ``CommandError`` if it has no such form."""
+    """Return ``found`` in ``form``; raises ``CommandError`` if there is no such form."""
     body, tree, lines = b"", None, None
     match form:
         case Form.TREE:

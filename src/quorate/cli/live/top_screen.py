@@ -62,7 +62,7 @@ SORTS: Final[dict[str, Callable[[TopRun], Any]]] = {
     "owner": lambda run: (run.owner, run.name),
     "name": lambda run: run.name,
 }
-"""Name -> sort order of runs; the first one is the default."""
+"""Name -> sort order of runs; the first order is the default."""
 PHASES: Final = ((), ("Running",), ("Pending",))
 """The choices of phases to show: all, or one."""
 

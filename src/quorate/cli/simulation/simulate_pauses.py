@@ -163,9 +163,9 @@ def _paused_line(pauses: Pauses, stage: FleetStage) -> str:
 
 @contextmanager
 def _interrupts(*, is_heeded: bool) -> Iterator[list[int]]:
-    """Yield a list that gets an entry at the first Ctrl-C; the second one ends the program.
+    """Yield a list that gets an entry at the first Ctrl-C; the second ends the program.
 
-    Unless ``is_heeded``, the first one ends the program.
+    Unless ``is_heeded``, the first Ctrl-C ends the program.
     """
     seen: list[int] = []
     if not is_heeded:

@@ -83,9 +83,9 @@ class Topology:
     def level(self, label: str) -> Level | None:
         """Return which place the level ``label`` corresponds to; None if there is no such level.
 
-        The level above the nodes is the rack, and the next one is the domain. If there is only one
-        level above the nodes, it is the domain. Regions, zones and all levels above the domain are
-        ``Level.ABOVE``.
+        The level above the nodes is the rack, and the next level is the domain. If there is only
+        one level above the nodes, it is the domain. Regions, zones and all levels above the domain
+        are ``Level.ABOVE``.
         """
         if label not in self.levels:
             return None

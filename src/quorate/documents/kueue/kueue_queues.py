@@ -41,7 +41,7 @@ _RESOURCE: Final = frozenset({"name", "nominalQuota", "borrowingLimit", "lending
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorQuota:
-    """GPUs of one ResourceFlavor. Other queues may use ``gpus_lent`` of them; None: all."""
+    """GPUs of one ResourceFlavor. Others may use ``gpus_lent``; None means all."""
 
     flavor: str
     gpus: int

@@ -26,7 +26,7 @@ class WatchEvents(PictureRequest, kw_only=True, frozen=True):
 
 
 class ListEvents(Asked, kw_only=True, frozen=True):
-    """At most ``limit`` events: the first ones from the event ``from`` on, else the last ones.
+    """At most ``limit`` events: the first from the event ``from`` on; without it, the last.
 
     To read on, ask from ``next`` of the answer, until that is beyond the ledger's end. ``run`` and
     ``about`` (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select events.
@@ -203,7 +203,7 @@ _LEDGER: Final = (
     Operation(
         name="list-events",
         area=Area.LEDGER,
-        summary="List events: the first from a sequence on, else the last ones.",
+        summary="List events: the first from a sequence on, or the last.",
         takes=ListEvents,
         gives=Events,
         roles=ANYBODY,

@@ -51,7 +51,7 @@ class QueueStarts(Asked, kw_only=True, frozen=True):
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
-    """One run, or the firm starts or everything of one pool or of all pools."""
+    """A run; or else a pool or all pools, of which the picture has all, or only the firm starts."""
 
     run: Name | None = None
     pool: Name | None = None

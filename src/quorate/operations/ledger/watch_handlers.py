@@ -44,7 +44,7 @@ ROWS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The target of a watch: a run, or the reservations or everything of one pool or all pools."""
+    """The target of a watch: a run; or one pool or all pools, wholly or only their reservations."""
 
     run: str | None = None
     reservations: bool = False

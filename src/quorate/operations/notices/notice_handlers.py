@@ -86,7 +86,7 @@ def concerns(caller: Caller, mine: frozenset[str], notice: Notice) -> bool:
 
 
 def list_notices(context: RequestContext, asked: ListNotices, operation: Operation) -> Answer:
-    """Return notices that concern the caller: the first from an event on, else the last ones."""
+    """Return notices that concern the caller: the first from an event on, or the last."""
     del operation
     wanted = Wanted(context.recorded, context.caller, asked)
     wanted.check()

@@ -52,8 +52,9 @@ class _Looked:
 class ClusterWrites:
     """Writes with ``writer``, and posts Events of runs with ``api``.
 
-    ``over`` is called when a request has ended, with its object, and the error if it failed. It is
-    not called for Events: nothing depends on them, and the log says why they are not written.
+    ``over`` is called when a request has ended, with its object, and the error if it failed.
+    ``over`` is not called for Events: nothing depends on them, and the log says why an Event is not
+    written.
     """
 
     def __init__(

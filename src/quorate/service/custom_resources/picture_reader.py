@@ -128,7 +128,7 @@ def with_readiness(
 ) -> dict[str, RunPicture]:
     """Return ``runs`` with their readiness; an unchanged run is returned as the same object.
 
-    While the readiness of a running run is unknown, its last known one is kept.
+    While the readiness of a running run is unknown, its last known readiness is kept.
     """
     running = {name for name, run in runs.items() if run.status["phase"] == Phase.RUNNING.value}
     known = readiness(running) if running else {}
@@ -140,7 +140,7 @@ def with_readiness(
 
 
 def touched_runs(events: Iterable[Event]) -> set[str] | None:
-    """Return the runs whose status ``events`` may change; None if it may be any run."""
+    """Return the runs whose status ``events`` may change; None if any run may change."""
     found: set[str] = set()
     for event in events:
         runs = _touched_by(event)

@@ -159,9 +159,9 @@ def eviction_conditions(
 ) -> tuple[Said, ...]:
     """Return the conditions of a run that was evicted because its pods were not ready in time.
 
-    They say whether the run is evicted, and whether it was put back into the queue. A run that was
-    never evicted has no such conditions. Later they are derived from ``before``, the present
-    conditions.
+    The conditions say whether the run is evicted, and whether it was put back into the queue. A run
+    that was never evicted has no such conditions. Later they are derived from ``before``, the
+    present conditions.
     """
     refusal = status.get("refusal") or {}
     if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:

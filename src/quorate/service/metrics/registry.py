@@ -233,6 +233,6 @@ class _Joined(Collector):
 
 
 def _status_class(status: int) -> str:
-    """Return the class of an HTTP status; an unknown one counts as an error of the service."""
+    """Return the class of an HTTP status; an unknown status counts as an error of the service."""
     found = f"{status // 100}xx"
     return found if found in m.STATUS_CLASSES else m.STATUS_CLASSES[-1]

@@ -66,7 +66,7 @@ class Begun:
 def begun(known: KnownState, *, is_confirmed: bool = True) -> Begun:
     """Return the present freshness, for an answer that is about to be made.
 
-    Of a read, ``is_confirmed`` says whether the state has all that was recorded when it arrived.
+    For a read, ``is_confirmed`` says whether the state has all events recorded before it came.
     """
     if not is_confirmed:
         return Begun(seq=known.recorded_seq, whole_s=known.read_s, term=0)
@@ -74,9 +74,9 @@ def begun(known: KnownState, *, is_confirmed: bool = True) -> Begun:
 
 
 async def confirmed(ledger_thread: LedgerThread, operation: Operation, asked: Struct) -> bool:
-    """Return whether the answer to ``asked`` needs no confirmation by etcd, or once it has it.
+    """Return True if ``asked`` needs no confirmation by etcd, or when etcd has confirmed.
 
-    A command needs none: it is recorded, or refused, at the end of the ledger.
+    A command needs no confirmation: it is recorded, or refused, at the end of the ledger.
     """
     is_read = place_of(operation, asked) not in (Place.AT_ONCE, Place.WRITER)
     return not is_read or await ledger_thread.is_confirmed()

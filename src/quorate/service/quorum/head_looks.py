@@ -1,4 +1,4 @@
-"""Where the ledger ends, for reads that must have everything that was recorded before they began.
+"""The end of the ledger, for reads that must have everything recorded before they began.
 
 A leader records all commands that services forward to it. But a command with the ledger's URL, or a
 scheduler with an engine of its own, appends to the same ledger. So a read of a leader asks etcd for

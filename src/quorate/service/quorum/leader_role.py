@@ -38,8 +38,8 @@ FOLLOWING: Final = "another service leads, or no service leads yet"
 class Leadership:
     """Whether this service leads, its term, and which service leads, if known.
 
-    A service that shares its ledger with no other leads in term 0. ``why_not`` says why this one
-    does not lead; empty if it does.
+    A service that shares its ledger with no other leads in term 0. ``why_not`` says why this
+    service does not lead; empty if it leads.
     """
 
     leads: bool = True
@@ -58,7 +58,7 @@ class CandidateAddress:
 
 
 class ExecutorSupply:
-    """Makes an executor for each leadership; the first one at once, so that faults show early."""
+    """Makes an executor for each leadership; the first at once, so that faults show early."""
 
     def __init__(self, make: Callable[[], ServedExecutor | None]) -> None:
         self._make = make

@@ -80,7 +80,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailReceiver:
-    """A mail receiver; ``tenant`` includes tenants below it. Empty ``tenant`` or ``kinds``: all."""
+    """A mail receiver; ``tenant`` includes tenants below it. An empty field means all."""
 
     name: str
     to: str

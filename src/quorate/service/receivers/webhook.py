@@ -39,7 +39,7 @@ _KEY_BYTES: Final = range(24, 65)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """A webhook; ``tenant`` includes tenants below it. Empty ``tenant`` or ``kinds``: all."""
+    """A webhook; ``tenant`` includes tenants below it. An empty field means all."""
 
     name: str
     url: str

@@ -102,7 +102,7 @@ _CLOSED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStart:
-    """A firm or tentative reservation; a tentative one has its run's name and no record."""
+    """A firm or tentative reservation; if tentative, it has its run's name and no record."""
 
     name: str
     run: str

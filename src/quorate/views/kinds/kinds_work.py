@@ -99,7 +99,7 @@ def width_text(moment: Moment, record: RunRecord) -> str:
 def reason_text(record: RunRecord, reason: Reason | None) -> str:
     """Return why the run is in its phase, in a few words; ``-`` if there is no reason.
 
-    ``reason`` is why it waits; None if it does not wait.
+    ``reason`` is why the run waits; None if the run does not wait.
     """
     if record.stopping is not None:
         return stopping(record.stopping)

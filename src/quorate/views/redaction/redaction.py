@@ -88,7 +88,7 @@ class Redaction:
         return self.seen is None or name in self.seen
 
     def shows_run(self, name: str) -> bool:
-        """Return whether a run or an array may be named; an unknown one may not."""
+        """Return whether a run or an array may be named; unknown names may not."""
         if self.seen is None or name in self.new:
             return True
         array = self.view.arrays.get(name)
