@@ -551,8 +551,8 @@ class Methods:
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. A run; or else a pool
-        or all pools, of which the picture has all, or only the firm starts."""
+        """Show the current state of a run, of the reservations or of a pool. One run; or one pool
+        or all pools, with everything or with firm starts only."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
         ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
@@ -1265,8 +1265,8 @@ class AsyncMethods:
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. A run; or else a pool
-        or all pools, of which the picture has all, or only the firm starts."""
+        """Show the current state of a run, of the reservations or of a pool. One run; or one pool
+        or all pools, with everything or with firm starts only."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
         ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it

@@ -82,8 +82,8 @@ class RequestContext:
     executor runs the work although the engine here, which only reads, has none. ``instant`` is the
     shared instant of answers to several callers; without it, the answer is as of now.
     ``widths_max`` is the most widths of all runs in one request if other requests wait for the same
-    ledger (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, deciding an
-    order is given up.
+    ledger (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, the decision of
+    an order is given up.
     """
 
     engine: Engine

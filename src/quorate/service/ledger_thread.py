@@ -256,7 +256,7 @@ class LedgerThread:
 
     @property
     def crowding(self) -> str:
-        """The reached limits, because of which callers must try again later; empty if none."""
+        """The limits that are reached, so that callers must try again later; empty if none."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
@@ -284,7 +284,7 @@ class LedgerThread:
                 await self.led_until(lambda found: found.leader is not None)
 
     async def led_until(self, is_so: Callable[[Leadership], bool]) -> Leadership:
-        """Return the leadership as soon as ``is_so`` is true of it."""
+        """Wait until the leadership satisfies ``is_so``, and return it."""
         while not is_so(self.leadership):
             await self._led.wait()
         return self.leadership

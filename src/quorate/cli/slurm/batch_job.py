@@ -87,7 +87,8 @@ def _command(job: Job) -> list[str]:
 def _with_srun() -> str:
     """Return shell commands that install ``srun.sh`` as ``srun``, first in the PATH of the job.
 
-    Only jobs that call srun have them, because the ledger keeps the command of a run for ever.
+    Only jobs that call srun have these commands, because the ledger keeps the command of a run for
+    ever.
     """
     program = files("quorate.cli.slurm").joinpath("srun.sh").read_text(encoding="utf-8")
     return (

@@ -51,7 +51,7 @@ class QueueStarts(Asked, kw_only=True, frozen=True):
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
-    """A run; or else a pool or all pools, of which the picture has all, or only the firm starts."""
+    """One run; or one pool or all pools, with everything or with firm starts only."""
 
     run: Name | None = None
     pool: Name | None = None

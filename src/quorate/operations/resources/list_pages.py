@@ -1,7 +1,6 @@
 """Pages of lists: of runs, of the queue, and of names that are all in memory.
 
-Making a page of runs, or of the first waiting runs, reads about as many runs as the page has,
-however long the list is.
+The cost of a page of runs, or of the first waiting runs, grows with the page and not with the list.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Label(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``name`` is the type in protobuf; ``of`` is the Struct of one of our messages, or None."""
+    """``name`` is the type in protobuf; ``of`` is its Struct, None for types of protobuf."""
 
     name: str
     form: Form

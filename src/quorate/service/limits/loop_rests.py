@@ -2,8 +2,8 @@
 
 The event loop and the ledger thread share the interpreter lock. While the ledger decides, each
 request that arrives moves the lock from the ledger thread to the loop and back. These two switches
-cost several times as much as a rejection. So after a turn with rejections, while the ledger
-decides, the loop sleeps for some milliseconds and then answers all requests that have arrived; and
+cost several times as much as a rejection. So if the ledger decides after a turn with rejections,
+the loop sleeps for some milliseconds, and then answers all requests that have arrived. In addition
 both threads request the lock later than usual.
 
 Answering a request takes twenty times as long as rejecting it. So while the ledger has many

@@ -15,7 +15,7 @@ from quorate.model.specs import Owner
 from quorate.views.exits import CommandError, Exit
 
 QUOTA_FIELDS: Final = {SNAKE_CASE[camel]: field for camel, field in MODEL_FIELDS.items()}
-"""Each field of a quota as flags and the tenant API spell it -> its name in the model."""
+"""The name of a quota field in flags and in the tenant API -> its name in the model."""
 
 PARENTS: Final = "parents"
 _NOTHING: Final = frozenset({"", "-", "none", "null", "nil", "unlimited"})

@@ -1,7 +1,7 @@
 """One HTML page about outcomes: figures, plots and a comparison. Pure.
 
-The page contains its styles and drawings and fetches nothing. It follows the reader's light or dark
-setting and runs no script.
+The page contains its styles and drawings and fetches nothing. The page follows the reader's light
+or dark setting and runs no script.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _about(drawn: Sequence[Outcome], comparison: Comparison | None) -> str:
 
 
 def _grid(plots: Sequence[Plot | None], kind: str = "plots") -> str:
-    """Return plots side by side; a single plot is as wide as one of several.
+    """Return plots side by side; a single plot is not drawn wider.
 
     A drawing that is stretched over a projector has letters three times as large as the text.
     """

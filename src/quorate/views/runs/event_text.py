@@ -191,7 +191,7 @@ ABOUT: Final[dict[str, Callable[[Event, str], bool]]] = {
     "reservation": lambda event, name: reservation_of(event) == name,
     "resolveroutcome": lambda event, name: conflict_of(event) == name,
 }
-"""Kind of resource -> a function: whether an event is about the resource with a name."""
+"""Kind of resource -> a function that says whether an event is about a named resource."""
 
 
 def entry_tree(entry: Entry) -> dict[str, Any]:
