@@ -45,6 +45,7 @@ _WHY: Final = (
         rf"starts of) (?P<kept>{_NAMES})(?: and [0-9]+ more)?[,:] [0-9]+ of {_GPUS} short"
     ),
     rf"it was cut by conflict {_NAME}, made by hand, and stays away for one notice",
+    rf"conflict {_NAME}, called by hand, cut it; it waits for one notice period",
     rf"waiting for (?P<awaited>run {_NAME}) to complete",
     rf"(?P<failed>run {_NAME}), which this run follows, did not complete",
 )
@@ -61,7 +62,7 @@ _NO_CONFLICT: Final = (
         rf"(?:, and this would cost {_HOURS})?"
     ),
     (
-        rf"ending all that may be ended for (?P<reserved>reservation {_NAME}), {_NAME} in "
+        rf"ending all (?:work )?that may be ended for (?P<reserved>reservation {_NAME}), {_NAME} in "
         rf"(?:pool {_NAME}|{_NAMES}) leaves [0-9]+ of {_GPUS} short"
     ),
 )
