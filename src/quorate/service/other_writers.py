@@ -3,8 +3,8 @@
 Only a ledger in a shared store is followed. A store with a leader reports when its head has moved,
 so this service has their events a moment later. In addition the service reads the head every half
 second, so that it knows how old its state may be, even if the store stops reporting. ``HeadWatch``
-does both on threads of its own, so that the ledger thread answers requests while the store cannot
-be reached.
+receives the reports and reads the head on threads of its own, so that the ledger thread answers
+requests while the store cannot be reached.
 """
 
 from __future__ import annotations

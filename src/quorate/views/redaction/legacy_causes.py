@@ -62,7 +62,8 @@ _NO_CONFLICT: Final = (
         rf"(?:, and this would cost {_HOURS})?"
     ),
     (
-        rf"ending all (?:work )?that may be ended for (?P<reserved>reservation {_NAME}), {_NAME} in "
+        r"ending all (?:work )?that may be ended for "
+        rf"(?P<reserved>reservation {_NAME}), {_NAME} in "
         rf"(?:pool {_NAME}|{_NAMES}) leaves [0-9]+ of {_GPUS} short"
     ),
 )
