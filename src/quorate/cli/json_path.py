@@ -85,7 +85,7 @@ def read_template(text: str) -> tuple[Part, ...]:
 
 
 def _closing(text: str, begin: int) -> int:
-    """Return the offset of the brace that closes the one at ``begin``, outside of quotes."""
+    """Return the offset, outside of quotes, of the brace that closes the brace at ``begin``."""
     quote = ""
     for at in range(begin + 1, len(text)):
         letter = text[at]

@@ -91,7 +91,7 @@ class Turns:
 
 
 def _size(queued: QueuedRequest) -> int:
-    """Return the number of documents of a request; one without any counts as one."""
+    """Return the number of documents of a request; a request without any counts as one."""
     return max(1, len(getattr(queued.asked, _DOCUMENTS, ())))
 
 

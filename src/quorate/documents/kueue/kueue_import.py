@@ -75,7 +75,7 @@ class _Found:
 def import_kueue(texts: Sequence[tuple[str, str | bytes]], terms: Terms) -> Imported | Invalid:
     """Return the documents made from ``texts``, or every problem.
 
-    Each text comes with the name of its source. Manifests of one text may refer to those of
+    Each text comes with the name of its source. Manifests of one text may refer to manifests of
     another. Manifests of unknown kinds are left out, with a note.
     """
     found = _Found()

@@ -22,7 +22,7 @@ _NEEDED: Final = (any_pb2.DESCRIPTOR, struct_pb2.DESCRIPTOR)
 
 @cache
 def message_class(name: str) -> type[Message]:
-    """Return the class of a message; ours are named without their package."""
+    """Return the class of a message; messages of Quorate are named without their package."""
     pool = described_pool()
     full = name if "." in name else f"{PACKAGE}.{name}"
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full))

@@ -1,4 +1,4 @@
-"""The routes of the dashboard: its pages and its files; ``session_routes`` has signing in.
+"""The routes of the dashboard: its pages and its files; for signing in see ``session_routes``.
 
 Only a browser gets pages: any other client gets 404 for these addresses, as for every address
 without an operation.
