@@ -253,7 +253,7 @@ def test_what_cannot_be_started_says_why_and_what_to_do(place: Room, tmp_path: P
         (["quorate-has-no-such"], home, 127, "'quorate-has-no-such' was not found; give its whole"),
         ([missing], home, 127, f"command {missing!r} was not found"),
         (["true"], missing, 126, f"workingDir {missing!r} does not exist; create it, or name"),
-        (["true"], plain, 126, f"workingDir {plain!r} is not a folder; name one"),
+        (["true"], plain, 126, f"workingDir {plain!r} is not a folder; name a folder"),
         ([plain], home, 126, f"command {plain!r} may not be run; make it executable (chmod +x)"),
         (["./plain"], home, 126, "command './plain' may not be run"),
         ([odd], home, 127, "begins with #!/no/such/interpreter, which was not found; correct its"),

@@ -1,4 +1,4 @@
-"""``python -m quorate.keeper FOLDER`` keeps the run of a folder; one keeper at a time.
+"""``python -m quorate.keeper FOLDER`` keeps the run of a folder, which has at most one keeper.
 
 The keeper holds the lock of the folder, which the kernel releases when the keeper ends.
 """
@@ -15,7 +15,7 @@ from quorate.keeper.wanted import LOCK_FILE
 
 
 def _keep(folder: Path) -> None:
-    """Keep the run of ``folder`` until nothing is left to do; return at once if it has a keeper."""
+    """Keep the run of ``folder`` until its work ends; return at once if it has another keeper."""
     lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not locked(lock):
         return
@@ -23,7 +23,7 @@ def _keep(folder: Path) -> None:
     keeper.run()
     keeper.close()
     os.close(lock)
-    # Once more, now that the lock is free: a request that came meanwhile needs another keeper.
+    # Try again after releasing the lock, because a request may have come that needs a keeper.
     notify(folder)
 
 

@@ -1,8 +1,8 @@
 """The cgroups (version 2) of runs: the processes of a run, and its limits.
 
-The service prepares a parent below its own cgroup; the keeper of a run makes the run's. Limits that
-cannot be set are returned as text: containers often have a cgroup tree that cannot be written, and
-a machine that still has version 1 keeps the controllers there.
+The service prepares a parent below its own cgroup, and the keeper of a run makes the run's cgroup
+in it. Limits that cannot be set are returned as text: containers often have a cgroup tree that
+cannot be written, and a machine that still has version 1 keeps the controllers there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MOUNTS: Final = Path("/proc/self/mountinfo")
 OWN: Final = Path("/proc/self/cgroup")
 RUNS: Final = "quorate-runs"
 SERVICE: Final = "quorate-service"
-"""The cgroup that the service moves to: a cgroup with limits for those below it may hold no process
-itself."""
+"""The child cgroup to which the service moves, because a cgroup that limits its children may not
+have processes itself."""
 CGROUP_FILE: Final = "cgroup"
 """The file in a run's folder that names its cgroup, for a later keeper."""
 _NAME_CHARS_MAX: Final = 100
@@ -30,9 +30,9 @@ _BOUNDS: Final = ("memory", "pids")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The parent of all runs' cgroups; ``path`` is empty without one.
+    """The parent of all runs' cgroups; ``path`` is empty if there is none.
 
-    ``note`` says what is missing.
+    ``note`` says which limits are missing, and why.
     """
 
     path: str
@@ -100,7 +100,7 @@ def _hand_down(folder: Path, bounds: Sequence[str]) -> None:
     try:
         control.write_text(words)
     except OSError:
-        # The cgroup has other processes as well, which are not ours to move.
+        # The cgroup has other processes as well, which this process must not move.
         (folder / "cgroup.procs").write_text(str(os.getpid()))
         raise
 
@@ -112,7 +112,7 @@ def name_of(folder: Path) -> str:
 
 
 def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tuple[Path, list[str]]:
-    """Return the cgroup of a run, made and limited, and the limits not set; raises OSError."""
+    """Make and limit a run's cgroup; return it and the limits that failed; raises OSError."""
     path = Path(parent) / name_of(folder)
     path.mkdir(exist_ok=True)
     (folder / CGROUP_FILE).write_text(str(path))
@@ -128,7 +128,7 @@ def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tup
             unbounded.append(name)
     whole = path / "memory.oom.group"
     if whole.exists():
-        # When the kernel kills one process for memory it kills all: the rest of a run could not go
+        # If the kernel kills one process for memory, it kills all, because the others could not go
         # on.
         whole.write_text("1")
     return path, unbounded
@@ -145,11 +145,11 @@ def members(folder: Path) -> list[int]:
         path = Path((folder / CGROUP_FILE).read_text())
         return [int(line) for line in (path / "cgroup.procs").read_text().split()]
     except (OSError, ValueError):
-        return []  # It never had one, or it was removed with its last process.
+        return []  # The run never had a cgroup, or the cgroup was removed after its last process.
 
 
 def remove(path: Path) -> None:
-    """Remove the cgroup of a run without processes; the next start makes it again."""
+    """Remove a run's cgroup, which has no processes; the next start makes it again."""
     with suppress(OSError):
         path.rmdir()
 

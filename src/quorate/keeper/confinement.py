@@ -1,9 +1,10 @@
 """The confinement of a run's processes.
 
-It keeps them apart from the service, and from runs of other system users. The keeper stays root.
-Each process it starts joins the run's cgroup, hides other users' processes from itself, becomes the
-run's system user for good, and only then enters its folder and starts its program. Bounds that the
-kernel or the container does not allow are reported in the run's output.
+Confinement separates the processes from the service, and from runs of other system users. The
+keeper stays root. Each process that it starts joins the run's cgroup, hides other users' processes
+from itself, irrevocably becomes the run's system user, and only then enters its folder and starts
+its program. Bounds that the kernel or the container does not allow are reported in the run's
+output.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from quorate.runtime import NOTICE, NOTICE_FILE
 PASSED_ON: Final = frozenset(
     {"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
-"""The variables of the service's environment that a confined process receives, beside ``LC_*``."""
+"""The variables of the service's environment that a confined process gets besides ``LC_*``."""
 _CLONE_NEWNS: Final = 0x20000
 _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
 _MS_REC_SLAVE: Final = 0x4000 | 1 << 19
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _KEYCTL: Final = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
-"""The number of a system call that the C library does not have, by machine."""
+"""The number of the system call ``keyctl``, which the C library does not have, by machine."""
 _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The bounds of one start of a run. ``gaps`` are the bounds that could not be set, as text."""
+    """The bounds of one start of a run. ``gaps`` names the bounds that could not be set."""
 
     account: Account
     folder: Path
@@ -50,20 +51,20 @@ class Confinement:
 
     @property
     def home(self) -> str:
-        """The folder in which work starts if its run names none."""
+        """The folder in which work starts if its run does not name one."""
         return str(self.folder / HOME)
 
     def summary(self) -> str:
-        """Return in one line which bounds are set, and which could not be set."""
+        """Return, in one line, which bounds are set and which could not be set."""
         had = [f"work runs as {self.account}"]
         if self.hides_others:
             had.append("other users' processes are hidden")
         if self.cgroup is not None:
-            had.append("it has a cgroup of its own")
+            had.append("it has its own cgroup")
         return "; ".join([*had, *self.gaps])
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment that a process begins with: its user's, not the service's."""
+        """Return the first environment of a process: that of its user, not of the service."""
         own = self.account
         kept = {k: v for k, v in inherited.items() if k in PASSED_ON or k.startswith("LC_")}
         name = own.name or str(own.uid)
@@ -77,7 +78,7 @@ class Confinement:
         }
 
     def show_notice(self, content: bytes) -> None:
-        """Let the run, and no other user, read ``content`` as its notice; raises OSError."""
+        """Write ``content`` as the notice of the run, readable only by its user; raises OSError."""
         draft = self.notice.with_name(f".{self.notice.name}")
         draft.unlink(missing_ok=True)
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o400)
@@ -87,9 +88,10 @@ class Confinement:
         draft.replace(self.notice)
 
     def enter(self, working_dir: str, die_with_keeper: Callable[[], None]) -> None:
-        """Put this process into the run's bounds, as the run's user; raises ``StartError``.
+        """Confine this process, and make it the run's user; raises ``StartError``.
 
-        That cannot be undone, so it is for a process that is about to start a program.
+        Because confinement cannot be undone, only a process that is about to start a program calls
+        this.
         """
         try:
             if self.cgroup is not None:
@@ -110,12 +112,12 @@ class Confinement:
                 f"work cannot become {self.account}: {_words(error)}; the service needs all rights "
                 "of root, also in a container",
             ) from None
-        # The kernel drops this setting when a process changes its user, so it comes after.
+        # The kernel drops this setting when a process changes its user, so it is set afterwards.
         die_with_keeper()
         self._go_to(working_dir)
 
     def _go_to(self, working_dir: str) -> None:
-        """Enter the working folder as the run's user, who may not be allowed to even if root is."""
+        """Enter the working folder as the run's user, who may lack a right that root has."""
         try:
             if working_dir == self.home:
                 Path(working_dir).mkdir(mode=0o700, exist_ok=True)
@@ -133,7 +135,7 @@ class Confinement:
 
 
 def confined(isolation: Isolation, run_folder: Path) -> Confinement:
-    """Make all bounds of a run that is about to start, and return them; raises ``StartError``."""
+    """Make and return all bounds of a run that is about to start; raises ``StartError``."""
     own = _account(isolation)
     place = Path(isolation.folder)
     try:
@@ -168,9 +170,9 @@ def _account(isolation: Isolation) -> Account:
 
 
 def _own_folder(place: Path, own: Account) -> Path:
-    """Return the folder that only the run's user can read, made if it is missing.
+    """Return the folder that only the run's user can read; make it if it is missing.
 
-    The folder above it is root's, so that no job can replace it.
+    Its parent folder belongs to root, so that no job can replace it.
     """
     place.mkdir(exist_ok=True)
     place.chmod(0o711)
@@ -180,7 +182,7 @@ def _own_folder(place: Path, own: Account) -> Path:
     except FileExistsError:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, own.uid):
-            # Not changed here: root would also change the targets of links in it.
+            # The owner is not changed here, because root would also change the targets of links.
             raise StartError(
                 CODE_NOT_STARTED,
                 f"{folder} belongs to uid {found.st_uid}, but the run now runs as {own}; if "
@@ -192,9 +194,9 @@ def _own_folder(place: Path, own: Account) -> Path:
 
 
 def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[str]]:
-    """Return the run's cgroup, None if it has none, and the limits that are not set."""
+    """Return the run's cgroup, or None, and the limits that are not set."""
     if not isolation.cgroup:
-        return None, ["it has no cgroup of its own; not bounded: memory, processes"]
+        return None, ["it does not have its own cgroup; not bounded: memory, processes"]
     try:
         path, unbounded = cgroups.make(
             isolation.cgroup,
@@ -203,15 +205,15 @@ def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[s
             processes=isolation.processes,
         )
     except OSError as error:
-        return None, [f"it has no cgroup of its own: {_words(error)}"]
+        return None, [f"it does not have its own cgroup: {_words(error)}"]
     return path, [f"not bounded: {', '.join(unbounded)}"] if unbounded else []
 
 
 @cache
 def why_others_show() -> str:
-    """Return why a process here cannot hide others' processes from itself; empty if it can.
+    """Return why a process cannot hide other users' processes from itself; empty if it can.
 
-    Tried in a child, because it cannot be undone. For a process with one thread.
+    This is tried in a child process, because it cannot be undone. The caller must have one thread.
     """
     child = os.fork()
     if child == 0:
@@ -230,14 +232,14 @@ def why_others_show() -> str:
 
 
 def hide_others() -> None:
-    """Hide other users' processes from this process and all it starts; raises OSError.
+    """Hide other users' processes from this process and its descendants; raises OSError.
 
-    Each mount of /proc has options of its own since Linux 5.8; older kernels do not know the
-    option.
+    Since Linux 5.8, each mount of /proc has its own options. Older kernels do not know the option
+    ``hidepid=invisible``.
     """
     _called("unshare", _CLONE_NEWNS)
     slave, hardened = ctypes.c_ulong(_MS_REC_SLAVE), ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)
-    # Later mounts of the machine are visible here; mounts made here are not visible there.
+    # The process sees later mounts of the machine, but the machine does not see mounts made here.
     _called("mount", b"none", b"/", None, slave, None)
     _called("mount", b"proc", b"/proc", b"proc", hardened, b"hidepid=invisible")
 
@@ -246,11 +248,11 @@ def _leave_keyring() -> None:
     """Hide the keys of the service's session from this process; raises OSError."""
     number = _KEYCTL.get(os.uname().machine)
     if number is None:
-        return  # Reported when the run starts.
+        return  # The start of the run reports this.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
         code = ctypes.get_errno()
-        # A kernel without keys, or a container in which no process may use them.
+        # The kernel has no keys, or the container forbids their use.
         if code not in (errno.ENOSYS, errno.EPERM):
             raise OSError(code, os.strerror(code))
 

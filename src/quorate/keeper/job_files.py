@@ -1,7 +1,7 @@
-"""Files that a job has written, read without trusting it.
+"""Reads files that a job has written, without trusting the job.
 
-The reader may be root, and the folder is the job's: a name may be a link to a file of another user,
-or a pipe on which a reader would wait for ever.
+The reader may be root, but the folder belongs to the job: a name in it may be a link to a file of
+another user, or a pipe on which a reader would wait for ever.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Final
 
 JOB_FILE_BYTES_MAX: Final = 64 * 1024
-"""How many bytes of the end of a file are read by default."""
+"""The default number of bytes to read from the end of a file."""
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read_job_file(folder: Path, *names: str, most: int = JOB_FILE_BYTES_MAX) -> bytes | None:
     """Return the last bytes of a regular file below ``folder`` that belongs to the folder's user.
 
-    None if there is none, if a link leads to it, or if it belongs to another user. Raises OSError
-    for disk errors.
+    Return None if the file does not exist, if a link leads to it, or if it belongs to another user.
+    Raises OSError for disk errors.
     """
     *folders, name = names
     try:

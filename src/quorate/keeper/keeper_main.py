@@ -49,16 +49,16 @@ from quorate.keeper.wanted import (
 from quorate.runtime import DONE_FILE, NOTICE_FILE
 
 LOSSES_MAX: Final = 3
-"""How often work whose keeper was killed is restarted before the run fails."""
+"""The most restarts of work whose keeper was killed; after them, the run fails."""
 UNDISTURBED_MS: Final = 3_600_000
-"""After work ran for this long, earlier losses no longer count."""
+"""After work has run for this long, earlier losses do not count."""
 CODE_LOST: Final = 137
 FAILURE_GRACE_MS: Final = 10_000
-"""The most time that the other processes get when one has failed: their work is lost anyway."""
+"""The most time that the other processes get when one has failed, because their work is lost."""
 KILL_EVERY_S: Final = 0.05
-"""How often processes are killed again: they may have forked meanwhile."""
+"""The interval at which processes are killed again, because they may have forked."""
 AGAIN_S: Final = 1.0
-"""How long until a failed write is tried again."""
+"""The time until a failed write is tried again."""
 
 
 @dataclass(slots=True)
@@ -72,10 +72,10 @@ class _Process:
 class _Work:
     """The processes of one generation.
 
-    ``failure`` is the code of the first one that failed, and the cause. ``is_dropping`` says that
-    some processes on a lost node, which must end at once, may not have ended yet; ``is_stuck`` that
-    some of them could not be killed, and that this was reported. ``confinement`` has their bounds,
-    None if they run as the service's own user.
+    ``failure`` has the exit code of the first process that failed, and the cause. ``is_dropping``
+    is True if processes on a lost node, which must end at once, may still run. ``is_stuck`` is True
+    after processes that could not be killed were reported. ``confinement`` has the bounds of the
+    processes; None if they run as the service's user.
     """
 
     gang: Gang
@@ -92,7 +92,7 @@ class _Work:
 
 
 class Keeper:
-    """Keeps the run of one folder. There is one at a time: the process that holds the lock."""
+    """Keeps the run of one folder. The lock of the folder ensures that it has only one keeper."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -115,7 +115,7 @@ class Keeper:
         self._wake()
 
     def run(self) -> None:
-        """Work until nothing is left to be done."""
+        """Take steps until nothing is left to do."""
         self._clear_up()
         while True:
             self._reap()
@@ -126,16 +126,16 @@ class Keeper:
             self._sleep(until_ms if is_told else _soon_ms())
 
     def close(self) -> None:
-        """Stop listening: a daemon that pokes the keeper from now on sees that it has ended."""
+        """Stop listening, so that a daemon that pokes the keeper sees that it has ended."""
         os.close(self._poke)
         self._output.close()
 
     # --- Deciding ---
 
     def _take_steps(self) -> int | None:
-        """Do the steps that are due.
+        """Take the steps that are due.
 
-        Return when the next one is due, None if only after a change.
+        Return when the next step is due; None if it needs a change first.
         """
         while True:
             gang = None if self._work is None else self._work.gang
@@ -161,7 +161,7 @@ class Keeper:
     # --- Doing ---
 
     def _clear_up(self) -> None:
-        """End the processes that a killed keeper left behind, and count the loss."""
+        """Kill the processes that a killed keeper left behind, and count the loss."""
         while processes.kill_leftovers(self._folder):
             time.sleep(KILL_EVERY_S)
         status = self._status
@@ -169,7 +169,7 @@ class Keeper:
             return
         exited = status.exited
         if status.boot != sessions.boot_id():
-            self._say("the machine was restarted, so the work is restarted, too")
+            self._say("the machine was restarted, so the work is restarted")
             self._status = replace(status, slots=())
             return
         losses = 1 if was_undisturbed(status, _now_ms()) else status.losses + 1
@@ -182,7 +182,7 @@ class Keeper:
     def _start(self) -> bool:
         """Start all processes.
 
-        Return False if that has to wait because the disk cannot be written.
+        Return False if the start must wait because the disk cannot be written.
         """
         wanted = self._wanted
         generation = self._status.generation + 1
@@ -201,7 +201,8 @@ class Keeper:
                 for name in (NOTICE_FILE, DONE_FILE):
                     (self._folder / name).unlink(missing_ok=True)
             sessions.note(self._folder)
-            # Recorded before it is done: if this keeper dies now, the next one knows of a loss.
+            # The start is recorded first, so that the next keeper knows of the loss if this one
+            # dies now.
             write(self._folder, status)
         except OSError as error:
             self._complain(error)
@@ -215,7 +216,7 @@ class Keeper:
         return True
 
     def _start_ranks(self, work: _Work, ranks: list[Rank]) -> None:
-        """Start a process for each rank; if one cannot be started, end the others again."""
+        """Start a process for each rank; if a process cannot be started, kill the started ones."""
         asked = self._wanted.work
         try:
             base = self._confine(work)
@@ -234,10 +235,10 @@ class Keeper:
             try:
                 sessions.note(self._folder, work.by_pid)
             except OSError as error:
-                self._complain(error)  # Leftovers still have the mark and the cgroup.
+                self._complain(error)  # The mark and the cgroup still identify leftovers.
 
     def _confine(self, work: _Work) -> dict[str, str]:
-        """Set the bounds of the processes, if they have any; return their common environment.
+        """Set the bounds of the processes, if any, and return their common environment.
 
         Raises ``StartError``.
         """
@@ -264,7 +265,7 @@ class Keeper:
             else:
                 work.confinement.show_notice(text)
         except OSError as error:
-            self._complain(error)  # The signal warns the work, too, but without the time left.
+            self._complain(error)  # The signal also warns the work, but without the remaining time.
         left_s = max(0, step.by_ms - _clock_ms()) / 1_000
         if work.running:
             self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")
@@ -274,7 +275,7 @@ class Keeper:
     def _drop(self, lost: frozenset[Slot]) -> None:
         """Kill the processes on ``lost`` slots.
 
-        ``is_dropping`` says that some may not have ended.
+        ``is_dropping`` is then True until all of these processes have ended.
         """
         work = self._work
         assert work is not None
@@ -297,9 +298,9 @@ class Keeper:
         self._kill_rest(work)
 
     def _kill_rest(self, work: _Work) -> None:
-        """Kill all remaining processes, and report once those that may not be killed.
+        """Kill all remaining processes; report once the processes that may not be killed.
 
-        Nothing starts until those have ended.
+        No process starts until they have ended.
         """
         work.gang = replace(work.gang, is_killed=True)
         unkilled = processes.kill_all(each.pid for each in work.running)
@@ -307,14 +308,14 @@ class Keeper:
             work.is_stuck = True
             which = ", ".join(str(pid) for pid in unkilled)
             self._say(
-                f"cannot kill {which}: another user's; the GPUs become free when that process "
+                f"cannot kill {which}, which runs as another user; its GPUs become free when it "
                 "has ended"
             )
 
     # --- Seeing ---
 
     def _reap(self) -> None:
-        """Record which processes have ended, and conclude after the last one."""
+        """Record the ended processes, and conclude the work after the last one."""
         ended, is_any_left = processes.reap()
         work = self._work
         if work is None:
@@ -327,14 +328,14 @@ class Keeper:
         if not is_any_left:
             self._conclude(work)
         elif work.gang.is_killed or not (work.running or work.gang.stop_by_ms is not None):
-            # The processes of the run are being killed, or have ended and left others behind. A
-            # process that was warned has its whole time, also when its parent shell has ended.
+            # The run's processes are being killed, or have ended and left descendants. Warned
+            # descendants have their whole time, even if their parent shell has ended.
             self._kill_rest(work)
         elif work.is_dropping:
             self._drop(work.gang.lost)
 
     def _judge(self, work: _Work, process: _Process, code: int) -> None:
-        """Record the first failure of a process that was not stopped, and stop the others."""
+        """Record the first failure of a process that was not stopped, and warn the others."""
         gang = work.gang
         is_told = gang.stop_by_ms is not None or gang.is_killed
         if code == 0 or is_told or work.failure is not None:
@@ -378,7 +379,7 @@ class Keeper:
             return False
 
     def _sleep(self, until_ms: int | None) -> None:
-        """Wait for the next event, and read the output written meanwhile."""
+        """Wait for the next event, reading output while waiting."""
         timeout_s = None if until_ms is None else max(0.0, until_ms / 1_000 - time.monotonic())
         if self._work is not None and (self._work.gang.is_killed or self._work.is_dropping):
             timeout_s = KILL_EVERY_S
@@ -394,9 +395,9 @@ class Keeper:
     # --- Telling ---
 
     def _tell(self) -> bool:
-        """Write the status, if it has changed, and notify the daemon.
+        """If the status has changed, write it and notify the daemon.
 
-        Return False if the write fails: then it is tried again.
+        Return False if the write fails and must be tried again.
         """
         gang = None if self._work is None else self._work.gang
         told = replace(self._status, gone=gone(self._wanted, gang))
@@ -416,13 +417,13 @@ class Keeper:
         self._output.say(text, _now_ms())
 
     def _complain(self, error: OSError) -> None:
-        """Report that a file cannot be written, unless the last report said the same."""
+        """Report that a file cannot be written, unless the last report was the same."""
         if str(error) != self._complaint:
             self._complaint = str(error)
-            self._say(f"a file cannot be written, and is tried again: {error}")
+            self._say(f"a file cannot be written; the keeper tries again: {error}")
 
     def _look(self) -> None:
-        """Read the wanted state; if it cannot be read, the previous one stays."""
+        """Read the wanted state; if it cannot be read, keep the previous one."""
         try:
             wanted = read_wanted(self._folder)
             if wanted is not None:
@@ -440,7 +441,7 @@ class Keeper:
             return Status()
 
     def _wake(self) -> None:
-        """Let the end of a child wake the loop, and let no signal of a session end the keeper."""
+        """Make the end of a child wake the loop, and keep a session's signals from ending it."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -448,26 +449,26 @@ class Keeper:
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for unheard in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            # The end of a session, or of the service, must not end the work. The signals are
-            # handled, not ignored: the work would inherit that.
+            # The end of a session or of the service must not end the work. These signals are
+            # handled and not ignored, because the work would inherit ignored signals.
             signal.signal(unheard, lambda *_: None)
 
 
 def was_undisturbed(status: Status, now_ms: int) -> bool:
-    """Return whether the lost work had run so long that earlier losses do not count."""
+    """Return whether the lost work had run so long that earlier losses no longer count."""
     return status.since_ms > 0 and now_ms - status.since_ms >= UNDISTURBED_MS
 
 
 def notify(folder: Path) -> None:
-    """Notify the daemon that this run has a new status; a daemon that is down reads it later."""
+    """Notify the daemon of the run's new status; a daemon that is down reads it at its start."""
     try:
         room = os.open(folder.parent.parent / ROOM_FIFO, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
-        return  # The daemon is not listening; the files stay.
+        return  # The daemon is not listening; it reads the files at its start.
     try:
         os.write(room, f"{folder.name}\n".encode())
     except BlockingIOError:
-        pass  # So many notices are queued that the daemon will read all runs.
+        pass  # So many notices are queued that the daemon will read the statuses of all runs.
     finally:
         os.close(room)
 
@@ -483,13 +484,13 @@ def _counted(count: int, one: str, ending: str) -> str:
 def _clock_ms() -> int:
     """Return the time on the monotonic clock, which cannot be set.
 
-    Deadlines are compared with it.
+    Deadlines are compared with this clock.
     """
     return int(time.monotonic() * 1_000)
 
 
 def _ahead_ms() -> int:
-    """Return how far the time of day is ahead of ``_clock_ms``; rounded so no deadline is early."""
+    """Return the time of day minus ``_clock_ms``, rounded so that no deadline is early."""
     return math.floor((time.time() - time.monotonic()) * 1_000)
 
 

@@ -7,12 +7,12 @@ import time
 from typing import Final
 
 LOOK_S: Final = 0.4
-"""How long to try for a lock that another process holds only for a check."""
+"""How long to wait for a lock that another process may hold briefly for a check."""
 LOCK_EVERY_S: Final = 0.02
 
 
 def locked(lock: int, wait_s: float = LOOK_S) -> bool:
-    """Return whether this process has the lock; tries for ``wait_s`` while another has it."""
+    """Return whether this process got the lock; tries for ``wait_s`` while another has it."""
     until_s = time.monotonic() + wait_s
     while True:
         try:

@@ -1,8 +1,8 @@
 """The port at which the processes of a run meet.
 
-It is chosen before rank 0 listens there, and another program could take it meanwhile. The kernel
-gives the ports of one range to programs that ask for any port, and to those that connect; so the
-port is outside of that range if possible.
+The port is chosen before rank 0 listens at it, and another program could take it in between. The
+kernel gives ports of its local range to programs that connect or ask for any port, so the port is
+outside of this range if possible.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from random import SystemRandom
 from typing import Final
 
 PORTS: Final = range(20_000, 29_500)
-"""The ports of runs: above well-known ones, and below those that Linux gives away by default."""
+"""The ports of runs: above well-known ports, and below Linux's default local range."""
 TRIES_MAX: Final = 100
 GIVEN_AWAY: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-"""The kernel's file of the first and the last port that it gives away."""
+"""The kernel's file with the first and the last port of its local range."""
 _ANY: Final = 0
 
 
 def free_port(host: str, ports: range = PORTS, given_away: Path = GIVEN_AWAY) -> int:
-    """Return a port of ``host`` that is free now, of ``ports`` unless the kernel gives those away.
+    """Return a free port of ``host``, from ``ports`` unless they are in the kernel's range.
 
     Raises ``OSError`` if no port is left.
     """
     tried: Sequence[int] = ()
     if _are_kept_back(ports, given_away):
-        # At random: keepers that start together should not choose the same one.
+        # Random, so that keepers that start together rarely choose the same port.
         tried = SystemRandom().sample(ports, min(TRIES_MAX, len(ports)))
     return next((port for port in tried if _is_free(host, port)), None) or _any_port(host)
 
 
 def _are_kept_back(ports: range, given_away: Path) -> bool:
-    """Return whether the kernel gives none of ``ports`` away; False if that is not known."""
+    """Return whether ``ports`` are outside of the kernel's local range; False if not known."""
     try:
         first, last = map(int, given_away.read_text(encoding="ascii").split())
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""The next step of a keeper: a pure function of the wanted and the actual processes.
+"""Computes a keeper's next step: a pure function of the wanted and the actual processes.
 
 The processes of a run start together and stop together. If the wanted slots change, the processes
-are warned, and restart when the last one has ended; so a script only needs to save its work, and to
+are warned, and restart when the last one has ended. So a script only needs to save its work and to
 continue from the saved work.
 """
 
@@ -15,9 +15,9 @@ from quorate.keeper.wanted import Exited, Slot, Wanted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """The processes of one generation. ``stop_by_ms`` says that they were warned.
+    """The processes of one generation. If they were warned, ``stop_by_ms`` is their deadline.
 
-    Processes on ``lost`` slots were killed before that.
+    Processes on ``lost`` slots have already been killed.
     """
 
     life: str
@@ -46,14 +46,14 @@ class Warn:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """End the processes on ``lost`` slots at once; the others keep their time."""
+    """Kill the processes on ``lost`` slots; the other processes keep their time."""
 
     lost: frozenset[Slot]
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End every process at once."""
+    """Kill every process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ Step = Start | Warn | Drop | Kill | Rest
 
 
 def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: int) -> Step:
-    """Return the step that is due now; it stays due until it was taken."""
+    """Return the step that is due now; a step stays due until it is taken."""
     if gang is None:
         is_over = exited is not None and exited.life == wanted.life
         return Rest() if is_over or wanted.stands_still or not wanted.slots else Start()
     if gang.is_killed:
         return Rest()
     if gang.life != wanted.life or not wanted.parts:
-        # The ledger has ended this life without a confirmation: none of its processes may be left.
+        # The ledger has ended this life without a confirmation, so no process of it may remain.
         return Kill()
     lost = gang.slots - wanted.all_slots
     if gang.stop_by_ms is not None:
@@ -83,7 +83,7 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
         return Kill() if now_ms >= by_ms else waiting
     if gang.slots == frozenset(wanted.slots):
         return Rest()
-    # The ledger has promised the time of a stop. If it stops nothing, the grace counts.
+    # The ledger sets the deadline of a stop. Without a stop, the grace sets it.
     return Warn(
         by_ms=min(_deadlines(wanted), default=now_ms + wanted.work.grace_ms),
         kind="resize" if wanted.slots and not wanted.stands_still else "stop",
@@ -92,14 +92,14 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
 
 
 Dues = Mapping[tuple[str, int], int]
-"""The deadlines on the keeper's own clock, by (lease, deadline by the time of day)."""
+"""The deadlines on the keeper's clock, by (lease, deadline by the time of day)."""
 
 
 def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:
-    """Return ``wanted`` with deadlines on the keeper's own clock, and all of these deadlines.
+    """Return ``wanted`` with deadlines on the keeper's clock, and all of these deadlines.
 
-    ``ahead_ms`` is how far the time of day is ahead of that clock now. A deadline that is ``known``
-    is not converted again, so that setting the time of day does not change it.
+    ``ahead_ms`` is the time of day minus the time on the keeper's clock. A ``known`` deadline is
+    not converted again, so a change of the time of day does not change it.
     """
     dues = {
         (part.lease, part.stop_by_ms): known.get(

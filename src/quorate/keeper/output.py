@@ -1,4 +1,4 @@
-"""The output of a run's processes: kept in segments, the oldest of which are dropped.
+"""Keeps the output of a run's processes in segments, and drops the oldest segments.
 
 A segment is named by the number of its first line. It is a sequence of records: a head in one line
 of text, then whole lines as they were written. At most ``SEGMENTS_MAX`` segments are kept, so that
@@ -17,7 +17,7 @@ from typing import IO, Final
 SEGMENT_BYTES: Final = 4 * 1024 * 1024
 SEGMENTS_MAX: Final = 16
 LINE_BYTES_MAX: Final = 64 * 1024
-"""A longer line is kept as several."""
+"""A longer line is kept as several lines."""
 _DIGITS: Final = 15
 _NAME: Final = re.compile(rf"[0-9]{{{_DIGITS}}}\.log")
 _HEAD: Final = re.compile(rb"(\d+) (-?\d+) ([!-~]+) (out|err) (\d+) (\d+)\n")
@@ -26,7 +26,7 @@ _HEAD: Final = re.compile(rb"(\d+) (-?\d+) ([!-~]+) (out|err) (\d+) (\d+)\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Whole lines that one process wrote at a time; ``first`` is the number of the first one."""
+    """Whole lines that one process wrote together; ``first`` is the number of the first line."""
 
     first: int
     at_ms: int
@@ -37,7 +37,7 @@ class Chunk:
 
 
 class OutputWriter:
-    """Continues after the last record of the previous writer; a folder has one writer at a time."""
+    """Appends to the output in a folder; a folder has at most one writer at a time."""
 
     def __init__(
         self, folder: Path, segment_bytes: int = SEGMENT_BYTES, segments_max: int = SEGMENTS_MAX
@@ -63,8 +63,7 @@ class OutputWriter:
         last = segments(self._folder)[-1:]
         if not last:
             return
-        # If the segment cannot be read, numbers continue after all its lines: each has a byte at
-        # least.
+        # If the segment cannot be read, its size is an upper bound on its number of lines.
         self._next = int(last[0].stem) + last[0].stat().st_size + 1
         number, sound_bytes = _counted(last[0])
         file = last[0].open("r+b", buffering=0)
@@ -73,7 +72,7 @@ class OutputWriter:
         self._next, self._bytes, self._file = number, sound_bytes, file
 
     def take(self, source: tuple[int, str, str], data: bytes, at_ms: int) -> None:
-        """Keep the output of (rank, node, stream); an incomplete last line waits for its end."""
+        """Keep output of ``source``; an incomplete last line is kept when it is complete."""
         rank, node, stream = source
         whole = self._buffers.pop((rank, stream), b"") + data
         end = whole.rfind(b"\n") + 1
@@ -87,7 +86,7 @@ class OutputWriter:
         self._append((rank, node, stream), lines, at_ms)
 
     def finish(self, source: tuple[int, str, str], at_ms: int) -> None:
-        """Keep the last line of a stream that has ended, even if it lacks its end."""
+        """Keep the last line of a stream that has ended, even if the line is incomplete."""
         rank, _, stream = source
         rest = self._buffers.pop((rank, stream), b"")
         self._append(source, [rest] if rest else [], at_ms)
@@ -103,7 +102,7 @@ class OutputWriter:
             self._file = None
 
     def _append(self, source: tuple[int, str, str], lines: list[bytes], at_ms: int) -> None:
-        """Keep whole lines; lines that cannot be written are lost, and their number is reported."""
+        """Keep whole lines; if lines cannot be written, report their number later."""
         if not lines:
             return
         try:
@@ -124,7 +123,7 @@ class OutputWriter:
             while left:
                 left = left[file.write(left) :]
         except OSError:
-            # No record after half a record could be read.
+            # Records after an incomplete record could not be read.
             file.truncate(self._bytes)
             file.seek(self._bytes)
             raise
@@ -132,7 +131,7 @@ class OutputWriter:
         self._next += len(lines)
 
     def _segment(self) -> IO[bytes]:
-        """Return the file to write to; a new one if the last one is full."""
+        """Return the file to write to: a new segment if the last one is full."""
         if self._file is not None and self._bytes < self._segment_bytes:
             return self._file
         self.close()
@@ -160,9 +159,9 @@ def chunks(folder: Path, first: int) -> Iterator[Chunk]:
             with path.open("rb") as file:
                 yield from (chunk for chunk, _ in _records(file, int(path.stem), first))
         except FileNotFoundError:
-            continue  # Dropped meanwhile.
+            continue  # The segment was dropped in the meantime.
         except PermissionError:
-            continue  # The run has made it unreadable; later segments are read.
+            continue  # The run has made the segment unreadable; later segments are still read.
 
 
 def lines_end(folder: Path) -> int:
@@ -182,13 +181,13 @@ def _end(path: Path) -> int:
         end_bytes = os.fstat(file.fileno()).st_size
         while (found := _HEAD.fullmatch(file.readline())) is not None:
             if file.seek(int(found[6]), os.SEEK_CUR) > end_bytes:
-                break  # Only a part of this record is written yet.
+                break  # This record is not completely written yet.
             number += int(found[5])
     return number
 
 
 def _counted(path: Path) -> tuple[int, int]:
-    """Return the number after the last line of a segment, and where its last record ends."""
+    """Return the number after the last line of a segment, and the end of its last record."""
     number, sound_bytes = int(path.stem), 0
     with path.open("rb") as file:
         for chunk, end in _records(file, number):
@@ -197,9 +196,9 @@ def _counted(path: Path) -> tuple[int, int]:
 
 
 def _records(file: IO[bytes], number: int, first: int = 0) -> Iterator[tuple[Chunk, int]]:
-    """Yield each whole record that has a line from ``first`` on, and where it ends.
+    """Yield each whole record with a line from ``first`` on, and the position of its end.
 
-    Reading ends at a record that is damaged, or written only in part.
+    Reading ends at a record that is damaged or incomplete.
     """
     while head := file.readline():
         if not head.endswith(b"\n"):

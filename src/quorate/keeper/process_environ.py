@@ -1,8 +1,7 @@
-"""The environment of a process in /proc, which marks the processes of a run.
+"""Reads the environment of a process from /proc; variables in it mark the processes of a run.
 
-A process that begins another program shows no environment for an instant: its old memory is gone,
-and the new one is not filled yet. A search for processes by their environment must not miss them
-then.
+While a process executes another program, it shows no environment for an instant: its old memory is
+gone, and the new memory is not filled yet. A search by environment must not miss such a process.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from pathlib import Path
 from typing import Final
 
 PAUSES_S: Final = (0.0, 0.001, 0.01, 0.1, 0.4)
-"""How long to wait before each further read of a process that begins a program."""
+"""The pauses before further reads of a process that is executing another program."""
 _BYTES, _START, _END = 20, 47, 48
-"""The positions, in the kernel's record, of the memory size and of the start and end of the
-environment."""
+"""The positions, in the kernel's record of a process, of the memory size and of the start and end
+of the environment."""
 
 
 def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[bytes]:
     """Return the variables of a process, as ``NAME=value``; none if it has ended.
 
-    Also none if it belongs to another user, or begins a program for longer than the pauses between
-    the reads: a file system may delay that, and must not delay the caller.
+    The result is also empty if the process belongs to another user, or takes longer than the pauses
+    to execute its program. A file system may cause such a delay, and must not delay the caller.
     """
     for pause_s in pauses_s:
         try:
             text = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
-            return frozenset()  # Another user's, or ended.
+            return frozenset()  # The process has ended or belongs to another user.
         if text or not may_show_more(pid):
             return frozenset(text.split(b"\0"))
         time.sleep(pause_s)
@@ -37,10 +36,10 @@ def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[byte
 
 
 def may_show_more(pid: int) -> bool:
-    """Return whether a process that has just shown no environment may show one soon.
+    """Return whether a process that showed no environment may show one soon.
 
-    Processes that have ended and threads of the kernel have no memory; a process that was started
-    with an empty environment has a position for it.
+    Ended processes and threads of the kernel have no memory. A process that was started with an
+    empty environment has a position of its environment.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

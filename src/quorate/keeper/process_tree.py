@@ -1,4 +1,4 @@
-"""The processes of the machine and their descendants, from /proc; on systems without it, none."""
+"""Finds processes and their descendants in /proc; on systems without /proc, finds none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IS_LINUX: Final = sys.platform == "linux"
 
 
 def all_pids() -> set[int]:
-    """Return all processes that this one can see."""
+    """Return all processes that this process can see."""
     if not IS_LINUX:
         return set()
     with os.scandir("/proc") as entries:
@@ -27,8 +27,9 @@ def descendants(
 ) -> Iterator[tuple[int, int]]:
     """Yield (process, group) of all living descendants of ``roots``, parents first.
 
-    Each is yielded as soon as it is found; processes that are started meanwhile may be missing.
-    ``by_lists`` says whether the kernel's lists of children are read; None: if the kernel has them.
+    Each is yielded as soon as it is found. Processes that start during the search may be missing.
+    ``by_lists`` says whether to read the kernel's lists of children; None reads them if the kernel
+    has them.
     """
     reads_lists = has_lists() if by_lists is None else by_lists
     children_of = _listed_children if reads_lists else _scanned_children()
@@ -52,7 +53,7 @@ def has_lists() -> bool:
 def _listed_children(parent: int) -> list[int]:
     """Return the children of all threads of a process.
 
-    This reads a few files; a scan of all processes takes longer than a fork does.
+    The lists are a few files. A scan of all processes would take longer than a fork.
     """
     found: list[int] = []
     try:
@@ -60,12 +61,12 @@ def _listed_children(parent: int) -> list[int]:
             text = Path(f"/proc/{parent}/task/{thread}/children").read_bytes()
             found += map(int, text.split())
     except OSError:
-        return found  # It has ended; its children are others' now.
+        return found  # The process has ended, and its children have another parent now.
     return found
 
 
 def _scanned_children() -> Callable[[int], list[int]]:
-    """Return a function that returns the children of a process among all present processes."""
+    """Return a function from a process to its children, by a scan of all present processes."""
     children: dict[int, list[int]] = {}
     for pid in all_pids():
         stat = sessions.stat(pid)

@@ -1,8 +1,8 @@
-"""The processes of a run: started, warned, killed, and waited for until the last one has ended.
+"""Starts, warns and kills the processes of a run, and waits for the last one.
 
-On Linux orphaned descendants of its processes become children of the keeper. So when the keeper has
-no child, no process of the work is left; and no process outlives the keeper. On other systems only
-the process groups are known.
+On Linux, orphaned descendants of its processes become children of the keeper. So when the keeper
+has no child, no process of the work is left, and no process outlives the keeper. On other systems,
+the keeper knows only the process groups.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _INHERITED: Final = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"}
     | {"LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV"}
 )
-"""The variables of a service's environment that keepers and their work get: never its secrets."""
+"""The variables of a service's environment that keepers and their work get; no secrets."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD_BYTES_MAX: Final = 16 * 1024
 KILL_PASSES_MAX: Final = 8
-"""How often one call searches for processes forked meanwhile; then ended ones are reaped."""
+"""The most searches in one call for newly forked processes; then ended processes are reaped."""
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the general part of an environment: without secrets of a service."""
+    """Return the general part of an environment, without secrets of a service."""
     return {k: v for k, v in inherited.items() if k in _INHERITED or k.startswith("LC_")}
 
 
@@ -59,7 +59,7 @@ def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -
 
 
 def adopt() -> Callable[[], None]:
-    """Inherit orphans from now on.
+    """Make this process the parent of orphaned descendants from now on.
 
     Return a function that each new process calls before its program.
     """
@@ -100,8 +100,8 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=out_end,
             stderr=err_end,
-            # Each process has its own group in the keeper's session; by the session a later keeper
-            # finds processes that have changed their environment.
+            # Each process has its own group in the keeper's session. A later keeper uses the
+            # session to find processes that have changed their environment.
             process_group=0,
             preexec_fn=before,  # noqa: PLW1509 - a keeper has one thread
         )
@@ -111,7 +111,7 @@ def start(
     _close(out_end, err_end)
     for end in (out, err):
         os.set_blocking(end, False)
-    # This object does not wait for it: the keeper waits for all its children at once.
+    # This object does not wait for the process: the keeper waits for all its children at once.
     process.returncode = 0
     return process.pid, out, err
 
@@ -119,9 +119,10 @@ def start(
 def _start_confined(
     work: Work, env: Mapping[str, str], before: Callable[[], None], confinement: Confinement
 ) -> tuple[int, int, int]:
-    """Do the same as ``start``; the new process becomes the run's user before its program begins.
+    """Do what ``start`` does, in a process that becomes the run's user before its program begins.
 
-    Files that the run names are not read here: root can read files that the run's user must not.
+    Files that the run names are not read here, because root can read files that the run's user must
+    not read.
     """
     ends: list[int] = []
     try:
@@ -129,7 +130,7 @@ def _start_confined(
             ends += os.pipe()
         out, out_end, err, err_end, told, tell = ends
         for end in (out_end, err_end):
-            # So that its user may open /dev/stdout and /dev/stderr again.
+            # This lets the run's user open /dev/stdout and /dev/stderr again.
             os.fchown(end, confinement.account.uid, confinement.account.gid)
 
         def become() -> None:
@@ -152,7 +153,7 @@ def _start_confined(
         _close(*ends)
         raise start_error(error, work, env, str(confinement.account)) from None
     _close(out_end, err_end, tell)
-    # It ends when the program begins, or with the reason why none does.
+    # The pipe ends when the program begins, or contains the reason why no program begins.
     why_not = os.read(told, _TOLD_BYTES_MAX)
     os.close(told)
     process.returncode = 0
@@ -170,9 +171,9 @@ def _close(*files: int) -> None:
 
 
 def reap() -> tuple[list[tuple[int, int]], bool]:
-    """Return (process, exit code) of those that have ended, and whether any are left.
+    """Return (process, exit code) of ended children, and whether any children are left.
 
-    The code of a process that a signal ended is the number of the signal, below zero.
+    The code of a process that a signal ended is the negative number of the signal.
     """
     found: list[tuple[int, int]] = []
     while True:
@@ -186,7 +187,7 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 
 
 def shell_code(code: int) -> int:
-    """Return an exit code as a shell reports it: ``CODE_SIGNAL`` and more for a signal."""
+    """Return an exit code as a shell reports it; signals have codes above ``CODE_SIGNAL``."""
     return code if code >= 0 else CODE_SIGNAL - code
 
 
@@ -201,29 +202,30 @@ def how_it_ended(code: int) -> str:
 
 
 def warn_all(groups: Iterable[int]) -> None:
-    """Send the warning to all descendants of this process, once to each."""
+    """Send the warning signal once to each descendant of this process."""
     if not IS_LINUX:
         for group in groups:
             _signal_group(group, signal.SIGTERM)
-    # All are looked up before any is warned: one whose parent has ended has another parent.
+    # All descendants are found before any is warned, because the parent of a process changes when
+    # its parent ends.
     for pid, _ in list(descendants({os.getpid()})):
         _signal(pid, signal.SIGTERM)
 
 
 def kill_all(groups: Iterable[int]) -> list[int]:
-    """Kill all descendants of this process; those that escape are killed by the next call.
+    """Kill all descendants of this process; the next call kills descendants that escape.
 
-    ``groups`` are the groups of processes that the keeper has not waited for: the number of any
-    other group may be reused. Return the processes that may not be killed, because they run as
-    another user.
+    ``groups`` has the groups of processes for which the keeper has not waited yet; the number of
+    any other group may have been reused. Return the processes that may not be killed, because they
+    run as another user.
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
     killed: dict[int, bool] = {}
     for _ in range(KILL_PASSES_MAX):
         before = len(killed)
-        # Each as soon as it is found: a killed process forks no more, so that only its last forks
-        # are left.
+        # Each process is killed as soon as it is found: a killed process does not fork, so only its
+        # last forks are left.
         for each in descendants({os.getpid()}):
             if each[0] not in killed:
                 killed[each[0]] = not _kill([each])
@@ -233,16 +235,16 @@ def kill_all(groups: Iterable[int]) -> list[int]:
 
 
 def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[int] = ()) -> bool:
-    """Kill the processes of ``ranks`` and their descendants; return whether there were any.
+    """Kill the processes of ``ranks`` and their descendants; return whether any existed.
 
-    ``pids`` are those of ranks that were not waited for yet. A detached descendant is found by the
-    variable that marks its rank, which is Quorate's own, because launchers give their workers
-    another ``RANK``; or by the session that one of ``leaders`` has begun.
+    ``pids`` has the processes of ranks for which the keeper has not waited yet. A detached
+    descendant is found by Quorate's variable for its rank (launchers give their workers another
+    ``RANK``), or by the session that one of ``leaders`` has begun.
     """
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)
-    # All are looked up before any is killed: a process that has cleared its environment is known by
-    # its parent only, which it loses when that is killed.
+    # All processes are found before any is killed: a process that has cleared its environment is
+    # known only by its parent, which it loses when the parent is killed.
     below = {*roots, *(pid for pid, _ in descendants(roots))}
     found = [
         each
@@ -260,9 +262,9 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
 def kill_leftovers(folder: Path) -> int:
     """Kill the processes that an earlier keeper of ``folder`` left behind; return their number.
 
-    Such a process is known by the mark of the folder in its environment, by the sessions of the
-    keeper and its work, or by the run's cgroup. A keeper carries the mark as well: one that has
-    lost its lock, because its folder was removed, is killed with its work.
+    Such a process is found by the mark of the folder in its environment, by the sessions of the
+    keeper and its work, or by the run's cgroup. A keeper also has the mark, so a keeper that lost
+    its lock because its folder was removed is killed with its work.
     """
     own = folder.parent.parent / JOBS / folder.name / JOB_FOLDER
     marks = {f"{FOLDER}={each}".encode() for each in (folder, own)}
@@ -270,8 +272,8 @@ def kill_leftovers(folder: Path) -> int:
     killed: dict[int, bool] = {}
     for _ in range(KILL_PASSES_MAX):
         before = len(killed)
-        # The newest first, and each as soon as it is found: a process that forks often may have
-        # ended by the time the older ones have been examined.
+        # The newest process is killed first, and each as soon as it is found: a process that forks
+        # often may have ended before all older processes were examined.
         for pid in sorted(all_pids() - killed.keys() - {os.getpid()}, reverse=True):
             if pid in inside or not marks.isdisjoint(environ_of(pid)) or sessions.is_of(pid, left):
                 killed[pid] = _signal(pid, signal.SIGKILL)
@@ -281,9 +283,9 @@ def kill_leftovers(folder: Path) -> int:
 
 
 def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
-    """Kill processes of (process, group): first the groups, which a fork does not escape.
+    """Kill processes given as (process, group): first the groups, which forks cannot escape.
 
-    Return those that may not be killed.
+    Return the processes that may not be killed.
     """
     own = os.getpgrp()
     for group in {group for _, group in found} - {own, 0}:
@@ -294,12 +296,12 @@ def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
 def _signal(pid: int, number: signal.Signals) -> bool:
     """Send a signal.
 
-    Return False if that is not allowed, for example for another user's process.
+    Return False if this process may not signal ``pid``, for example because of its user.
     """
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return True  # It has ended by itself.
+        return True  # The process has ended by itself.
     except PermissionError:
         return False
     return True
@@ -311,4 +313,4 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        return  # The group is another user's or, on a system other than Linux, only zombies.
+        return  # The group is another user's or, except on Linux, has only zombies.

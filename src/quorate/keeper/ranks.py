@@ -1,4 +1,4 @@
-"""The processes that a run consists of, and the environment of each."""
+"""The processes of a run, and the environment of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANK: Final = "QUORATE_RANK"
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One process: ``slots`` are its slots, ``env`` the variables that only it gets."""
+    """One process, its slots, and the variables ``env`` that only this process gets."""
 
     number: int
     node: str
@@ -26,15 +26,16 @@ class Rank:
     def is_hit(self, lost: Collection[Slot]) -> bool:
         """Return whether a slot on its node is lost.
 
-        A process for several nodes is on the first.
+        A process for several nodes runs on the first node.
         """
         return any(slot in lost for slot in self.slots if slot[0] == self.node)
 
 
 def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> list[Rank]:
-    """Return the processes on ``slots``, those of one node one after another.
+    """Return the processes on ``slots``, node by node.
 
-    A process sees all GPUs that the run has on its node, and ``LOCAL_RANK`` counts there.
+    A process sees all GPUs that the run has on its node, and ``LOCAL_RANK`` counts the processes of
+    the node.
     """
     by_node: dict[str, list[int]] = {}
     for node, ordinal in slots:
@@ -47,7 +48,7 @@ def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> l
         else:
             shares.append((node_rank, node, tuple(own)))
     if work.processes == "run":
-        # The one process stands for the whole run.
+        # A single process does the work of the whole run.
         shares = [(0, shares[0][1], tuple(slots))]
     found: list[Rank] = []
     for number, (node_rank, node, own_slots) in enumerate(shares):
@@ -72,7 +73,7 @@ def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> l
 
 
 def _round(work: Work) -> dict[str, object]:
-    """Return the variables about the round that a process starts in; none outside of rounds."""
+    """Return the variables about the round in which a process starts; none outside of rounds."""
     if work.round_ms is None:
         return {}
     return {

@@ -1,7 +1,7 @@
-"""The sessions of a keeper and its work, which identify the processes that it has left behind.
+"""The sessions of a keeper and its work, which identify processes that it has left behind.
 
-Confined processes have sessions of their own, because a process in the keeper's session may send
-the keeper a signal. Others stay in the keeper's session.
+Each confined process has its own session, because a process in the keeper's session may send the
+keeper a signal. Other processes stay in the keeper's session.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.keeper.wanted import SESSION_FILE, replace_file
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One session: its number, its start, and ``where`` (machine and boot) that is valid."""
+    """One session: its number, its start, and ``where`` (machine and boot) the number is valid."""
 
     number: int
     since: int
@@ -26,16 +26,16 @@ class Session:
 
 
 def note(folder: Path, leaders: Iterable[int] = ()) -> None:
-    """Record the sessions of this keeper: its own, and those that ``leaders`` have begun.
+    """Record the sessions of this keeper: its own, and the sessions that ``leaders`` have begun.
 
-    To be called once no process of an earlier keeper is left.
+    Call this only after the processes of earlier keepers have ended.
     """
     where = _where()
     found = [
         Session(each.session, each.since, where)
         for pid in (os.getpid(), *leaders)
-        # Only a session that it leads: a session begun by another program has other processes,
-        # too.
+        # Only a session that this keeper leads counts, because another program's session also has
+        # other processes.
         if (each := stat(pid)) is not None and each.session == pid
     ]
     if not found:
@@ -51,12 +51,12 @@ def left(folder: Path) -> Sequence[Session]:
         noted = json.loads((folder / SESSION_FILE).read_bytes())
         found = [Session(**each) for each in ([noted] if isinstance(noted, dict) else noted)]
     except (OSError, ValueError, TypeError):
-        return ()  # Nothing was started, or the file is damaged.
+        return ()  # No process was started, or the file is damaged.
     return [each for each in found if not _is_past(each)]
 
 
 def _is_past(session: Session) -> bool:
-    """Return whether the number of ``session`` now belongs to another session, or to this one."""
+    """Return whether the number of ``session`` is no longer valid, or is this process's session."""
     leader = stat(session.number)
     is_reused = leader is not None and leader.since != session.since
     return session.where != _where() or is_reused or session.number == os.getsid(0)
@@ -95,7 +95,7 @@ def boot_id() -> str:
 
 
 class Stat(NamedTuple):
-    """The kernel's record of a running process; ``since`` is in ticks since its boot."""
+    """The kernel's record of a running process; ``since`` is its start, in ticks since the boot."""
 
     parent: int
     group: int
@@ -108,7 +108,7 @@ def stat(pid: int) -> Stat | None:
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None  # Ended, or hidden: then it is another user's.
+        return None  # The process has ended, or is hidden because it belongs to another user.
     # The name of the program, in brackets, may contain anything.
     words = text[text.rindex(b")") + 2 :].split()
     if words[0] in (b"Z", b"X"):

@@ -1,4 +1,4 @@
-"""Errors of processes that could not be started: each with its cause and its remedy."""
+"""Errors of processes that could not be started, each with its cause and its remedy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from quorate.keeper.wanted import Work
 
 CODE_NOT_FOUND: Final = 127
 CODE_NOT_STARTED: Final = 126
-"""The exit codes that shells use for a command that does not exist, and for one that cannot be
-run."""
+"""The exit codes that shells use for a command that does not exist, and for a command that cannot
+be run."""
 FIRST_LINE_BYTES_MAX: Final = 256
 _NO_ROOM: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
@@ -38,7 +38,7 @@ def check_folder(folder: str) -> None:
         what = f"cannot be entered: {_words(error)}; let the service's user in, or name another one"
     else:
         if not stat.S_ISDIR(mode):
-            what = "is not a folder; name one"
+            what = "is not a folder; name a folder"
         elif not os.access(folder, os.X_OK):
             what = "may not be entered by the service's user; let it in, or name another one"
         else:
@@ -52,7 +52,7 @@ def start_error(
     """Return ``error`` as a message for the author of the command.
 
     ``account`` is the system user that the process had become. If it is given, the command's file
-    is not read: that user may not be allowed to read it, though this process is.
+    is not read, because this process may be allowed to read it although the system user is not.
     """
     command = f"command {work.command[0]!r}"
     if isinstance(error, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The output of a run's processes, read as it comes and passed to its keeper."""
+"""Reads the output of a run's processes as they write it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from quorate.keeper.output import OutputWriter
 
 READ_BYTES: Final = 64 * 1024
 CATCH_UP_READS_MAX: Final = 32
-"""How often a pipe is read at a time: enough for its content; a process that keeps writing
-waits."""
+"""The reads of one pipe in a row. They are enough for its content, and other pipes do not wait for
+a process that keeps writing."""
 WORDS_BYTES_MAX: Final = 200
-"""How many bytes of its last line are reported when a process fails."""
+"""The most bytes of its last line that are reported when a process fails."""
 
 Source = tuple[int, str, str]
 """Rank, node and stream."""
 
 
 class Streams:
-    """The pipes of one keeper's processes, in the selector that it waits on."""
+    """The pipes of one keeper's processes, in the selector on which the keeper waits."""
 
     def __init__(self, output: OutputWriter, selector: selectors.BaseSelector) -> None:
         self._output = output
@@ -32,16 +32,16 @@ class Streams:
         self._selector.register(end, selectors.EVENT_READ, (pid, source))
 
     def last_words(self, pid: int) -> str:
-        """Return the last line that a process wrote to stderr; only its end if it is long.
+        """Return the last line that a process wrote to stderr, or the end of a long line.
 
-        It goes into the ledger and to terminals: a character that cannot be printed becomes a
-        space.
+        Characters that cannot be printed become spaces, because the ledger and terminals get the
+        line.
         """
         text = self._words.get(pid, b"").decode(errors="replace")
         return "".join(each if each.isprintable() else " " for each in text).strip()
 
     def take(self, key: selectors.SelectorKey, at_ms: int) -> bool:
-        """Keep the output of a process; return whether there may be more now."""
+        """Keep output of a process; return whether more output may be ready."""
         pid, source = key.data
         try:
             data = os.read(key.fd, READ_BYTES)
@@ -58,7 +58,7 @@ class Streams:
     def catch_up(self, pid: int, at_ms: int) -> None:
         """Read the rest of the output of a process that has ended.
 
-        Its descendants may keep writing: that is not waited for.
+        The keeper does not wait for descendants, which may keep writing.
         """
         for key in self._keys():
             if key.data[0] == pid:
@@ -69,7 +69,8 @@ class Streams:
         for key in self._keys():
             self._take_some(key, at_ms)
             if key.fd in self._selector.get_map():
-                # A process of another run holds the pipe: later output is not the run's.
+                # A process of another run holds the pipe, so later output does not belong to this
+                # run.
                 self._end(key, at_ms)
         self._words.clear()
 

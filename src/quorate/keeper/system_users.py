@@ -1,4 +1,4 @@
-"""The system user that the processes of a run become, looked up when they start."""
+"""The system user that the processes of a run become, which is looked up at their start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ID_MAX: Final = 2**32 - 2
 
 
 class AccountError(Exception):
-    """No run may become this system user; the text names the cause and the remedy."""
+    """Runs may not become this system user; the text names the cause and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Account:
 
 
 def account(text: str) -> Account:
-    """Return the system user with a name, or with a number, which needs no entry of its own.
+    """Return the system user with a name, or with a number, even if the number has no entry.
 
     Raises ``AccountError`` for a user that does not exist, and for root, which cannot be confined.
     """
@@ -42,7 +42,7 @@ def account(text: str) -> Account:
     if 0 in (found.gid, *found.groups):
         raise AccountError(
             f"system user {text!r} is in the group {_group_name(0)!r}; remove it from that group, "
-            "or name another one"
+            "or name another user"
         )
     return found
 
@@ -65,12 +65,13 @@ def _named(name: str) -> Account:
 
 def _numbered(text: str) -> Account:
     if len(text) > len(str(ID_MAX)) or int(text) > ID_MAX:
-        raise AccountError(f"{text} is no user id; name one up to {ID_MAX}")
+        raise AccountError(f"{text} is not a user id; name an id up to {ID_MAX}")
     uid = int(text)
     try:
         return _entered(pwd.getpwuid(uid))
     except KeyError:
-        # In a container ids often have no entry; a group of the same number is what useradd makes.
+        # In a container, ids often have no entry. The group then has the number of the user, as
+        # useradd would make it.
         return Account(uid=uid, gid=uid, groups=(uid,), name="", home="", login_shell="/bin/sh")
 
 

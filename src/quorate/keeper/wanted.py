@@ -1,8 +1,8 @@
 """The wanted state and the status of a keeper: the two files it shares with the daemon.
 
-``wanted.json`` is written by the daemon: every lease of the run that is open in the ledger.
-``status.json`` is written by the keeper. Both are complete at every instant, and writing one twice
-changes nothing.
+The daemon writes ``wanted.json``: every lease of the run that is open in the ledger. The keeper
+writes ``status.json``. Both files are complete at every instant, and writing a file twice changes
+nothing.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ WANTED_FILE: Final = "wanted.json"
 STATUS_FILE: Final = "status.json"
 LOCK_FILE: Final = "keeper.lock"
 SESSION_FILE: Final = "session.json"
-"""The session of the last keeper; it contains the processes that a killed keeper leaves behind."""
+"""The file with the sessions of the last keeper, which identify processes it left behind."""
 POKE_FIFO: Final = "poke"
 ROOM_FIFO: Final = "room"
 OUTPUT: Final = "output"
 HOME: Final = "home"
-"""The folder in which work starts if its run names none."""
+"""The folder in which work starts if its run does not name one."""
 JOBS: Final = "jobs"
-"""The folder, beside that of the runs, with the files that runs of other system users may
-access."""
+"""The folder, beside the folder of runs, with files that runs of other system users may access."""
 JOB_FOLDER: Final = "folder"
-"""The folder of such a run that belongs to its system user."""
+"""The folder of such a run, which belongs to the system user of the run."""
 
 Slot = tuple[str, int]
 """A node, and the ordinal of one of its GPUs."""
@@ -40,8 +39,8 @@ T = TypeVar("T")
 class Part:
     """An open lease of the run: ``slots`` are in the order of the ranks.
 
-    ``bundle`` 0 is required for the run to work. ``stop_by_ms`` says that the lease is stopping.
-    ``lost`` are those of its slots whose node has failed: no process may run there any more.
+    The run needs ``bundle`` 0 to work. If the lease is stopping, ``stop_by_ms`` is its deadline.
+    ``lost`` has the slots on failed nodes, where no process may run any more.
     """
 
     lease: str
@@ -52,7 +51,7 @@ class Part:
 
     @property
     def is_whole(self) -> bool:
-        """Whether work may run on it: it is not stopping, and has no lost slots."""
+        """Whether work may run on the lease: it is not stopping and has no lost slots."""
         return self.stop_by_ms is None and not self.lost
 
 
@@ -60,9 +59,10 @@ class Part:
 class Isolation:
     """The system user of a run's processes, and their bounds.
 
-    ``account`` is the name or the number of a system user; ``why_not`` says why there is none, and
-    then nothing starts. ``subject`` is the owner or user that it is for. ``folder`` is the folder
-    that the run may access; ``cgroup`` is the parent of its cgroup, empty if there can be none.
+    ``account`` is the name or number of a system user. If the run has none, ``why_not`` says why,
+    and no process starts. ``subject`` is the owner or user to whom the system user belongs.
+    ``folder`` is the folder that the run may access. ``cgroup`` is the parent of its cgroup, empty
+    if no cgroup can be made.
     """
 
     account: str
@@ -76,11 +76,10 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The work to run: ``processes`` is one for each ``gpu``, each ``node`` or the whole ``run``.
+    """The work to run: one process for each ``gpu``, each ``node`` or the whole ``run``.
 
-    Without ``isolation`` it runs as the user of the service. If it shares in rounds,
-    ``round_steps``, ``round_ms`` and ``round_until_ms`` are for how many steps, how long and until
-    when it has its GPUs.
+    Without ``isolation`` it runs as the user of the service. In a pool that shares in rounds, the
+    work has its GPUs for ``round_steps`` steps, for ``round_ms`` and until ``round_until_ms``.
     """
 
     run: str
@@ -99,8 +98,8 @@ class Work:
 class Wanted:
     """All open leases of one run. ``life`` changes after the run has been stopped.
 
-    ``nonce`` identifies the run among others of its name, which a restored ledger may have; None if
-    it is not known.
+    ``nonce`` distinguishes the run from other runs with its name, which a restored ledger may have;
+    None if the nonce is not known.
     """
 
     life: str
@@ -115,7 +114,7 @@ class Wanted:
 
     @property
     def all_slots(self) -> frozenset[Slot]:
-        """The slots of all open leases, except those that were lost."""
+        """The slots of all open leases, except lost slots."""
         return frozenset(s for part in self.parts for s in part.slots if s not in part.lost)
 
     def is_of_another(self, nonce: str | None) -> bool:
@@ -130,7 +129,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """All the work of one life has ended by itself."""
+    """The work of one life has ended by itself."""
 
     life: str
     code: int
@@ -141,10 +140,10 @@ class Exited:
 class Status:
     """The status of a run.
 
-    ``slots`` are those with work on them, empty if there is none; ``boot`` is the boot of the
-    machine they belong to. ``generation`` counts the starts of the processes, ``losses`` how often
-    they were lost together with their keeper in this ``life``. ``since_ms`` is when they started
-    last; 0 if it is not known.
+    ``slots`` has the slots with work, and is empty without work. ``boot`` is the boot of the
+    machine in which ``slots`` are valid. ``generation`` counts the starts of the processes, and
+    ``losses`` counts how often they were lost together with their keeper in this ``life``.
+    ``since_ms`` is the last start of the processes; 0 if it is not known.
     """
 
     life: str = ""
@@ -175,7 +174,7 @@ def read_status(folder: Path) -> Status | None:
 
 
 def write(folder: Path, content: Wanted | Status) -> None:
-    """Replace the file with ``content``, durably."""
+    """Replace the file of ``content``, durably."""
     name = WANTED_FILE if isinstance(content, Wanted) else STATUS_FILE
     replace_file(folder / name, json.dumps(asdict(content)).encode())
 
@@ -222,7 +221,7 @@ def _status(found: Mapping[str, Any]) -> Status:
 def _known(
     kind: type[Work | Isolation | Part | Status | Exited], found: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields that ``kind`` has: the other program may be of another version."""
+    """Return the fields that ``kind`` has; the writer may be of another version."""
     names = {field.name for field in fields(kind)}
     return {name: value for name, value in found.items() if name in names}
 

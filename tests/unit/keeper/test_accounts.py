@@ -31,8 +31,8 @@ def test_a_name_and_the_number_of_it_are_the_same_user() -> None:
         ("root", "is root; name another user"),
         ("0", "is root; name another user"),
         ("no-such-user-here", "create it (useradd --system no-such-user-here)"),
-        (str(ID_MAX + 1), "is no user id"),
-        ("9" * 5_000, "is no user id"),
+        (str(ID_MAX + 1), "is not a user id"),
+        ("9" * 5_000, "is not a user id"),
     ],
 )
 def test_what_no_run_may_become_is_refused(text: str, told: str) -> None:
