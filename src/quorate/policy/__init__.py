@@ -1,1 +1,1 @@
-"""Allocation policies for GPUs of several flavors: docs/adr/0023."""
+"""Policies that allocate GPUs of several flavors; see docs/adr/0023-policies.md."""

@@ -1,7 +1,8 @@
-"""An allocation: which part of its time each job has GPUs of each flavor.
+"""An allocation: the part of its time for which each job has GPUs of each flavor.
 
-It has the objective it reaches, a bound that no allocation can pass, and the worth of one more GPU
-of each flavor. A problem that cannot be solved is a refusal, never a guess.
+It has its value of the objective, a bound on this value that no allocation can exceed, and the
+worth of one more GPU of each flavor. The answer to a problem that cannot be solved is a refusal,
+never a guess.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from quorate.policy.problem import Floats, Ints, Problem
 
 ALONE: Final = -1
 FEASIBLE: Final = 1e-9
-"""By how much a constraint may be missed, relative to its limit: rounding."""
+"""The most by which rounding may break a constraint, relative to its limit."""
 
 NO_BOUND: Final = float("nan")
-"""The bound of a rule, which optimises nothing."""
+"""The bound of a rule: a rule optimises nothing, so it has no bound."""
 
 
 class Method(StrEnum):
@@ -36,13 +37,13 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Allocation:
-    """Shares of time, one row for each job alone and for each pair that has any.
+    """Shares of time: one row for each job alone, and one for each pair with a share.
 
-    ``first`` and ``second`` name the jobs of a row, ``second`` is ``ALONE`` in the row of one job.
-    Jobs alone come first, all of them, in the order of the problem. ``objective`` is the quantity
-    that the policy maximises, or minimises if it says so; ``bound`` is the best value that any
-    allocation can have, ``NO_BOUND`` for a rule. ``prices`` are the change of the objective for one
-    more GPU of each flavor; a rule has none.
+    ``first`` and ``second`` are the jobs of a row; ``second`` is ``ALONE`` in the row of a single
+    job. The rows of all single jobs come first, in the order of the problem. ``objective`` is the
+    value that the policy maximises or, with ``Policy.minimises``, minimises; ``bound`` is the best
+    value that any allocation can have, ``NO_BOUND`` for a rule. ``prices`` has the change of the
+    objective for one more GPU of each flavor; a rule has no prices.
     """
 
     first: Ints
@@ -53,23 +54,23 @@ class Allocation:
     method: Method
     prices: Floats | None = None
     dropped: tuple[int, ...] = ()
-    """Jobs whose deadline cannot be kept beside the others, if a policy knows deadlines."""
+    """Jobs whose deadlines are given up so that others are met, if the policy reads deadlines."""
     discounts: Floats | None = None
     """The final factor on the shares of each job, if a policy has one."""
     unfinished: tuple[int, ...] = ()
-    """Jobs that might have more: computing how much takes too much work (``Problem.work_max``), or
-    rounding hides it."""
+    """Jobs that could perhaps get more: the computation would take too much work
+    (``Problem.work_max``), or rounding hides the difference."""
 
     @property
     def gap(self) -> float:
-        """How far the objective may be from the best, relative to the bound."""
+        """The distance of the objective from its bound, relative to the bound."""
         if self.objective == self.bound:
             return 0.0
         return abs(self.bound - self.objective) / max(abs(self.bound), abs(self.objective))
 
 
 class UnsolvedCode(StrEnum):
-    """Why a policy has no allocation to give."""
+    """Why a policy returns no allocation."""
 
     NO_JOBS = "no-jobs"
     NO_GPUS = "no-gpus"
@@ -81,9 +82,9 @@ class UnsolvedCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsolved:
-    """A refusal: the job or flavor for which the policy has no answer, and what would help.
+    """A refusal: the job or flavor for which the policy has no answer, and a remedy.
 
-    ``jobs`` are all jobs with that fault; the policy may have an answer for the others.
+    ``jobs`` has all jobs with this fault; the policy may have an answer for the other jobs.
     """
 
     code: UnsolvedCode
@@ -114,7 +115,7 @@ def alone(shares: Floats, *, objective: float, bound: float, method: Method) -> 
 
 
 def run_shares(allocation: Allocation, jobs: int) -> Floats:
-    """Return each job's shares, alone and in pairs together: (jobs, flavors)."""
+    """Return each job's total shares, alone and in pairs, as (jobs, flavors)."""
     found: Floats = np.array(allocation.shares[:jobs])
     pairs = slice(jobs, len(allocation.shares))
     if pairs.start < pairs.stop:
@@ -142,7 +143,7 @@ def job_rates(problem: Problem, allocation: Allocation) -> Floats:
 
 
 def breaches(problem: Problem, allocation: Allocation) -> list[str]:
-    """Return which constraints ``allocation`` misses by more than rounding."""
+    """Return the constraints that ``allocation`` breaks by more than rounding."""
     shares, first, second = allocation.shares, allocation.first, allocation.second
     jobs, _ = problem.shape
     found = []

@@ -1,8 +1,8 @@
-"""The space of allocations: the shares that may be given, and the rates that they give.
+"""The space of allocations: the shares that jobs may get, and the rates of jobs with them.
 
-A column is the share of one row, a job alone or a pair, on one flavor. There are columns only where
-every job of the row makes progress: so no job gets time on GPUs where it makes no progress. Base
-constraints as published: Gavel, section 3.1.
+A row is a job alone or a pair, and a column is the share of one row on one flavor. A column exists
+only if every job of the row makes progress on the flavor. The base constraints are those of Gavel,
+section 3.1.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from quorate.policy.solvers.lp import INFINITE, Program
 
 
 def added(places: Ints, amounts: Floats, count: int) -> Floats:
-    """Return the sum of the ``amounts`` at each of ``count`` places."""
+    """Return, for each of ``count`` places, the sum of the ``amounts`` there."""
     return np.bincount(places, weights=amounts, minlength=count).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """Columns, and the entries of the rows that they are in.
+    """Columns, and their entries, which say how fast a share moves a job.
 
-    ``rows`` and ``flavors`` are the row and the flavor of each column; ``first`` and ``second`` the
-    jobs of each row, all jobs alone first. In each entry, a share of the column in ``columns``
-    moves the job in ``jobs`` at ``rates``; a column of a pair has two entries.
+    ``rows`` and ``flavors`` have the row and the flavor of each column. ``first`` and ``second``
+    have the jobs of each row; rows of single jobs come first. An entry is a column (``columns``), a
+    job (``jobs``), and the job's rate with a whole share of the column (``rates``). A column of a
+    pair has two entries.
     """
 
     problem: Problem
@@ -40,32 +41,32 @@ class Space:
     columns: Ints
     rates: Floats
     counts: Ints | None = None
-    """How many equal jobs each row represents; None if each row is one job."""
+    """The number of equal jobs that each row represents; None if each row is one job."""
 
     @property
     def loads(self) -> Floats:
-        """How many GPUs of its flavor a whole share of each column takes, for its whole row."""
+        """The number of GPUs that a whole share of each column takes, for all jobs of its row."""
         scales = self.problem.scales[self.first[self.rows]].astype(np.float64)
         return scales if self.counts is None else scales * self.counts[self.rows]
 
     def rates_of(self, shares: Floats) -> Floats:
-        """Return how fast each job is with these shares of the columns."""
+        """Return the rate of each job with these shares of the columns."""
         jobs, _ = self.problem.shape
         return added(self.jobs, self.rates * shares[self.columns], jobs)
 
     def used(self, shares: Floats) -> Floats:
-        """Return how many GPUs of each flavor these shares of the columns take."""
+        """Return the number of GPUs of each flavor that these shares of the columns take."""
         return added(self.flavors, self.loads * shares, len(self.problem.gpus))
 
     def fastest(self) -> Floats:
-        """Return the rate that each job cannot exceed, even without any other job."""
+        """Return an upper bound on the rate of each job, even without any other job."""
         jobs, _ = self.problem.shape
         found = np.zeros(jobs)
         np.maximum.at(found, self.jobs, self.rates)
         return found
 
     def fitted(self, shares: Floats) -> Floats:
-        """Return ``shares`` without the excess over the limits that a solver's rounding left."""
+        """Return ``shares``, reduced where a solver's rounding has exceeded limits."""
         found = np.maximum(shares, 0.0)
         jobs, _ = self.problem.shape
         time = added(self.jobs, found[self.columns], jobs)
@@ -78,7 +79,7 @@ class Space:
         return found
 
     def allocation(self, shares: Floats, *, objective: float, bound: float) -> Allocation:
-        """Return the shares of the columns as an allocation; pairs without any are left out."""
+        """Return the shares of the columns as an allocation; pairs without a share are left out."""
         jobs, flavors = self.problem.shape
         whole = np.zeros((len(self.first), flavors))
         whole[self.rows, self.flavors] = shares
@@ -133,9 +134,10 @@ def space_of(problem: Problem, *, paired: bool, agnostic: bool = False) -> Space
 def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Program:
     """Return the program over the columns of ``space`` that maximises ``gains``.
 
-    Its rows are, in this order: the rate of each job (at least 0; ``row_low`` asks for more), the
-    time of each job, the GPUs of each flavor. Each of ``more`` is one further column, after the
-    others, with its amounts for the rates of all jobs; ``gains`` has its gain at the end.
+    Its rows are, in this order: the rate of each job (at least 0; the caller may raise
+    ``row_low``), the time of each job, and the GPUs of each flavor. Each item of ``more`` adds a
+    column at the end: the amounts that it adds to the rates of all jobs. ``gains`` has the gains of
+    these columns at the end.
     """
     jobs, flavors = space.problem.shape
     count = len(space.rows)
@@ -171,7 +173,7 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
 
 
 def unsolvable(problem: Problem) -> Unsolved | None:
-    """Return a refusal if no policy that serves every job can have an answer; else None."""
+    """Return a refusal if a policy that must serve every job can have no answer; else None."""
     refused = without_anything(problem)
     if refused is not None:
         return refused
@@ -182,7 +184,7 @@ def unsolvable(problem: Problem) -> Unsolved | None:
             code=UnsolvedCode.NEVER_RUNS,
             subject=name,
             message=f"job {name} makes no progress on any flavor that has GPUs",
-            remedy=f"give a flavor on which job {name} advances, or leave the job out",
+            remedy=f"give a flavor on which job {name} makes progress, or leave the job out",
             jobs=problem.names(stuck),
         )
     weightless = problem.weights <= 0

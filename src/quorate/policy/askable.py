@@ -1,4 +1,4 @@
-"""The conditions for a policy to answer: jobs, GPUs, and the fields it reads."""
+"""Checks a problem before a policy solves it, and the answer afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Asked(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that it is known by."""
+        """The name of the policy."""
         ...
 
     @property
@@ -26,12 +26,12 @@ class Asked(Protocol):
 
     @property
     def reads_steps(self) -> bool:
-        """Whether it has to know how many steps each job has left."""
+        """Whether the policy needs the number of steps that each job has left."""
         ...
 
     @property
     def reads_costs(self) -> bool:
-        """Whether it has to know the price of GPUs."""
+        """Whether the policy needs the price of GPUs."""
         ...
 
 
@@ -55,24 +55,24 @@ def without_anything(problem: Problem) -> Unsolved | None:
 
 
 def without_steps(problem: Problem) -> Unsolved | None:
-    """Return the refusal of a problem in which the steps that a job has left are not known."""
+    """Return the refusal of a problem with a job whose remaining steps are not known."""
     unknown = np.flatnonzero(np.isnan(problem.steps_left))
     if not len(unknown):
         return None
     return Unsolved(
         code=UnsolvedCode.NOT_APPLICABLE,
         subject=problem.jobs[unknown[0]],
-        message=f"job {problem.jobs[unknown[0]]}: its steps left are not given",
+        message=f"job {problem.jobs[unknown[0]]}: its remaining steps are not given",
         remedy="add num_steps_remaining, or choose a policy that does not read it",
         jobs=problem.names(np.isnan(problem.steps_left)),
     )
 
 
 def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
-    """Return the answer of ``policy``, after checking the fields it reads and its result.
+    """Return the answer of ``policy``, after checking the problem and the answer.
 
-    An allocation that misses a constraint is never returned: the result is a refusal that names the
-    job or flavor.
+    An allocation that breaks a constraint is never returned, but a refusal that names the job or
+    flavor.
     """
     refusal = without_anything(problem)
     if refusal is None and policy.reads_steps:
@@ -94,7 +94,7 @@ def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED,
         subject=missed[0].partition(":")[0],
-        message=f"the answer of {policy.name} does not hold: {missed[0]}",
+        message=f"the answer of {policy.name} breaks a constraint: {missed[0]}",
         remedy="choose another policy, and report this problem",
     )
 

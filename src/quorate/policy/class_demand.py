@@ -1,6 +1,7 @@
-"""The demand of jobs or classes of jobs, their pairs, and the shares of members of a class.
+"""The demand of jobs or of classes of jobs, their pairs, and the shares of class members.
 
-Pairs of classes represent the pairs of their members; a class pairs with itself if it has two.
+A pair of classes represents the pairs of their members. A class with two or more members also forms
+a pair with itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from quorate.policy.solvers.levels import Demand, Together
 
 
 def demand_of(problem: Problem) -> Demand:
-    """Return the demand of the jobs of ``problem``, one row each, with its pairs if it has any."""
+    """Return the demand of ``problem``: one row for each job, and its pairs if it has any."""
     pairs = problem.pairs
     return Demand(
         rates=problem.rates,
@@ -34,7 +35,7 @@ def demand_of(problem: Problem) -> Demand:
 
 
 def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
-    """Return the demand of the classes; None if pairs distinguish members of a class."""
+    """Return the demand of the classes; None if members of a class differ in their pairs."""
     pairs = problem.pairs
     together = None
     if pairs is not None and len(pairs):
@@ -50,15 +51,15 @@ def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
 
 
 def _moving(rates: Floats) -> Floats:
-    """Return the rates of pairs where both make progress, and 0 where either makes none."""
+    """Return the rates of pairs, but 0 on flavors where a job of the pair makes no progress."""
     moving: Floats = rates * (rates > 0).all(axis=2, keepdims=True)
     return moving
 
 
 def _pairs_of_classes(pairs: Pairs, classes: Classes, scales: Ints) -> Together | None:
-    """Return the pairs of classes: each represents all pairs of members, which must be alike.
+    """Return the pairs of classes; each represents all pairs of members, which must be equal.
 
-    The time of such a pair is counted in that of a member of the smaller class.
+    The time of a pair of classes is counted as time of a member of the smaller class.
     """
     a, b = classes.of[pairs.first], classes.of[pairs.second]
     is_turned = a > b
@@ -91,7 +92,7 @@ def _pairs_of_classes(pairs: Pairs, classes: Classes, scales: Ints) -> Together 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairShares:
-    """Pairs of jobs that have a share: ``first < second``, and one row of shares for each."""
+    """The pairs of jobs with a share: ``first < second``, and a row of shares for each pair."""
 
     first: Ints
     second: Ints
@@ -105,10 +106,11 @@ def pairs_of_jobs(together: Together, shares: Floats) -> PairShares:
 
 
 def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> PairShares:
-    """Return pairs of jobs among which the time of pairs of classes is divided evenly.
+    """Return pairs of jobs, among which the time of pairs of classes is divided evenly.
 
-    Members of two classes are paired along one line, on which each has an equal part; a class with
-    itself in a ring. That takes about as many pairs as there are members.
+    For two classes, the members of each divide a line into equal parts, and members whose parts
+    overlap are paired. For a class with itself, each member is paired with the next one, in a ring.
+    Both take about as many pairs as there are members.
     """
     order = np.argsort(classes.of, kind="stable")
     starts = np.cumsum(classes.counts) - classes.counts
@@ -132,7 +134,7 @@ def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> Pa
 
 
 def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
-    """Return which of ``n`` pairs with which of ``m``, for which part of the smaller's time."""
+    """Return pairs of ``n`` and ``m`` members, with their part of the smaller class's time."""
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
     begins = np.concatenate(([0], ends[:-1]))
     part: Floats = (ends - begins) / max(n, m)
@@ -140,7 +142,7 @@ def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
 
 
 def _ring(n: int) -> tuple[Ints, Ints, Floats]:
-    """Return each of ``n`` with the next one, and for which part of a member's time."""
+    """Return pairs of each of ``n`` members with the next one, and their part of its time."""
     if n == 2:  # noqa: PLR2004 - two are a pair, not a ring
         return np.array([0]), np.array([1]), np.array([2.0])
     left = np.arange(n)

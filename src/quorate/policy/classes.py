@@ -1,7 +1,8 @@
-"""Classes of jobs that are equal in all fields that a policy reads; one row is solved for each.
+"""Classes of jobs that are equal in all fields that a policy reads; a class is solved as a row.
 
-Equal jobs are interchangeable and the problems are convex, so some optimum treats them equally: a
-class is solved as one row with the load of all its members, and each member gets its share.
+Equal jobs are interchangeable and the problems are convex, so there is an optimum that treats equal
+jobs equally. A class is therefore solved as one row with the load of all its members, and each
+member gets the share of the row.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from numpy.typing import NDArray
 from quorate.policy.problem import Bools, Ints, Problem
 
 BLOCK: Final = 12_288
-"""How many jobs are processed together: their data fits a processor's cache."""
+"""The number of jobs that are processed together, so that their data fits the cache."""
 FEW: Final = 256
-"""How many jobs are read first, as these may be enough; if there are no more, a dictionary is
-quicker than arrays."""
+"""The number of jobs that are read first, because they may show that classes do not help. For this
+many jobs or fewer, a dictionary is faster than arrays."""
 TABLES: Final = 8
-"""How many tables are tried for a job whose place in a table belongs to another class."""
+"""The number of tables to try for a job whose places in them belong to other classes."""
 _BITS: Final = 14
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _PLACE: Final = np.uint64(64 - _BITS)
@@ -31,7 +32,7 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Classes:
-    """The class of each job; for each class its first member and its number of members.
+    """The class of each job, and the first member and number of members of each class.
 
     Classes are in the order of their first members.
     """
@@ -45,7 +46,7 @@ class Classes:
 
 
 class _Tables:
-    """The classes so far, looked up by a hash of a job's columns; equal columns make a class."""
+    """The classes so far, found by a hash of a job's columns; equal jobs share a class."""
 
     def __init__(self, columns: Sequence[Words], at_most: int) -> None:
         self.columns = columns
@@ -82,7 +83,7 @@ class _Tables:
         return False
 
     def _is_same(self, part: Sequence[Words], rows: Ints | slice, found: Ints) -> Bools:
-        """Return which jobs equal the first members of the classes found for them."""
+        """Return whether each job equals the first member of the class found for it."""
         same = np.ones(len(found), dtype=bool)
         member = np.empty(len(found), dtype=np.uint64)
         is_equal = np.empty_like(same)
@@ -95,7 +96,7 @@ class _Tables:
     def _enter(self, table: Ints, place: Ints, rows: Ints) -> None:
         """Make a class for each free place of ``table``.
 
-        The first job there is its first member.
+        The first job at a place becomes the first member of the class.
         """
         free = table[place] < 0
         place, rows = place[free], rows[free]
@@ -108,9 +109,9 @@ class _Tables:
 
 
 def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes | None:
-    """Return the classes of jobs that are equal in the fields ``reads``; None for too many.
+    """Return the classes of jobs with equal fields ``reads``; None if there are too many.
 
-    O(jobs); quick for jobs that are all different, because the first of them show that.
+    Takes O(jobs), and less if all jobs differ, because the first jobs already show this.
     """
     columns: list[Words] = []
     for name in reads:
@@ -119,7 +120,7 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
     jobs = len(problem.jobs)
     if jobs <= FEW:
         return _classes_of_few(columns, at_most)
-    # A column with one value distinguishes no jobs; one column is kept if all are alike.
+    # A column with a single value distinguishes no jobs; if all columns are such, one is kept.
     columns = [column for column in columns if _tells_apart(column)] or columns[:1]
     tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)
@@ -149,15 +150,15 @@ def _classes_of_few(columns: Sequence[Words], at_most: int) -> Classes | None:
 
 
 def _tells_apart(column: Words) -> bool:
-    """Return whether the column has different values; the first few mostly show it."""
+    """Return whether the column has different values; its first values are checked first."""
     first = column[0]
     return bool(np.any(column[:FEW] != first) or np.any(column[FEW:] != first))
 
 
 def _hash(columns: Sequence[Words]) -> Words:
-    """Return a number for each job that is the same for equal jobs, and rarely for others.
+    """Return a hash of each job: equal for equal jobs, and rarely equal for different jobs.
 
-    A polynomial of the columns; its high bits depend on all other bits.
+    The hash is a polynomial of the columns whose high bits depend on all other bits.
     """
     mixed = columns[0] * _ODD
     for column in columns[1:]:

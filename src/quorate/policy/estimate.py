@@ -1,14 +1,14 @@
-"""The rates of types of jobs that share GPUs, if only a few pairs were measured.
+"""Estimates the rates of types of jobs that share GPUs, if only a few pairs were measured.
 
-A type that was measured beside some others is completed to a whole row of a matrix of known types,
-and takes the ratios of the known type that is nearest to it (Gavel, section 6). The completion is a
-factorisation by alternating least squares (Salakhutdinov and Mnih 2008). Its start is given:
-nothing here is random.
+The few measurements of a type are completed to a whole row of the matrix of known types. The type
+then takes the ratios of the nearest known type (Gavel, section 6). The completion is a
+factorisation by alternating least squares (Salakhutdinov and Mnih 2008) from a given start, so this
+module uses no random numbers.
 
-A ratio is the rate of a type beside another, divided by its rate alone on the same flavor. Rows are
-types, columns are flavors and, within each, the known types in the order of the rows. The published
-estimator numbers the columns of a new row by all types and reads them by the known ones, so that it
-compares wrong columns whenever some type is not known; here they have one numbering.
+A ratio is the rate of a type in a pair with another, divided by its rate alone on the same flavor.
+Rows are types. Columns are flavors and, within each flavor, the known types in the order of the
+rows. The published estimator numbers the columns of a new row by all types but reads them by known
+types, so it compares the wrong columns if any type is not known. Here, columns have one numbering.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quorate.policy.problem import Floats
 RANK: Final = 10
 PENALTY: Final = 1e-2
 SETTLED: Final = 1e-3
-"""The most that the matrix may change in a pass, by the norm over its size, to count as settled."""
+"""The matrix counts as settled if a pass changes it by at most this norm per entry."""
 PASSES_MAX: Final = 100
 
 Known = NDArray[np.bool_]
@@ -33,7 +33,7 @@ Known = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Start:
-    """The start of a factorisation: a factor of the rows and one of the columns, of one rank."""
+    """The start of a factorisation: row factors and column factors of the same rank."""
 
     rows: Floats
     columns: Floats
@@ -41,7 +41,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Match:
-    """The known type that is nearest, how far it is (0 to 2), and the row that was compared."""
+    """The nearest known type, its distance (0 to 2), and the completed row that was compared."""
 
     reference: int
     distance: float
@@ -57,7 +57,7 @@ class UnmatchedCode(StrEnum):
 
 
 def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
-    """Return a start without randomness: the largest singular vectors of the filled matrix.
+    """Return a start that is not random: the largest singular vectors of the filled matrix.
 
     Unknown values are filled with the mean of the known values of their column. If the matrix has
     fewer singular vectors than ``rank``, the other factors start at zero.
@@ -75,7 +75,7 @@ def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
 
 
 def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
-    """Return the product of factors nearest to the known values; None if no pass settles.
+    """Return the product of factors nearest to the known values; None if it does not settle.
 
     Unknown values of ``matrix`` are not read. Rows and columns take turns: each is a regularised
     least-squares problem while the other is fixed (mu = ``PENALTY``).
@@ -99,9 +99,9 @@ def match(
 ) -> Match | UnmatchedCode:
     """Return the row of ``references`` nearest to ``measured``, which has NaN for gaps.
 
-    ``references`` has no gaps. Gaps of ``measured`` are completed, between 0 and 1. The distance is
-    1 less the cosine, so rows with the same direction are near. Ties go to the earlier row; a row
-    of zeros is near to none.
+    ``references`` has no gaps. Gaps of ``measured`` are filled with estimates from 0 to 1. The
+    distance is 1 minus the cosine, so rows with the same direction are near each other. Ties go to
+    the earlier row; a row of zeros matches no row.
     """
     is_measured = ~np.isnan(measured)
     if not is_measured.any():
@@ -126,7 +126,7 @@ def match(
 
 
 def _fitted(fixed: Floats, values: Floats, weights: Floats) -> Floats:
-    """Return the factor of each row of ``values``, with the factors of the columns ``fixed``."""
+    """Return the factor of each row of ``values`` while the column factors ``fixed`` stay fixed."""
     rank = fixed.shape[1]
     squares = np.einsum("nk,mn,nl->mkl", fixed, weights, fixed, optimize=True)
     wanted = (values * weights) @ fixed

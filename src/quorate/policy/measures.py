@@ -1,4 +1,4 @@
-"""Figures of an allocation, measured the same way for every policy."""
+"""Figures of an allocation, computed in the same way for every policy."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from quorate.policy.problem import Floats, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """An allocation in figures; infinite if a job makes no progress, NaN if unknown."""
+    """The figures of an allocation; infinite if a job makes no progress, NaN if unknown."""
 
     least_relative_rate: float
-    """The least of the jobs' rates: each times its scale, over its weight and its rate on a
-    proportional mix of all GPUs (Gavel, section 4.1)."""
+    """The least normalised rate of a job: rate times scale, divided by the job's weight and by its
+    rate on a proportional mix of all GPUs (Gavel, section 4.1)."""
     finish_time_ratio: float
-    """The largest ratio of a job's end to its end if it were alone on an equal share (Themis)."""
+    """The largest ratio of a job's duration to its duration alone on an equal share (Themis)."""
     makespan_s: float
     """When the last job ends, if nothing changes."""
     rate_sum: float
     """Steps per second of all jobs together."""
     rate_per_cost: float
-    """The sum of rates, each divided by the price of a GPU of its flavor for an hour."""
+    """The sum of the rates, each divided by the hourly price of a GPU of its flavor."""
     gpus_used: Floats
-    """How many GPUs of each flavor are busy on average."""
+    """The mean number of busy GPUs of each flavor."""
 
 
 def measures(problem: Problem, allocation: Allocation) -> Measures:
@@ -43,21 +43,21 @@ def measures(problem: Problem, allocation: Allocation) -> Measures:
 
 
 def proportional_shares(problem: Problem) -> Floats:
-    """Return the cluster's mix of flavors as the shares of each job, over its whole time."""
+    """Return shares that give each job its whole time on the cluster's mix of flavors."""
     jobs, flavors = problem.shape
     mix = problem.gpus / problem.gpus.sum()
     return np.broadcast_to(mix, (jobs, flavors)).copy()
 
 
 def isolated_shares(problem: Problem) -> Floats:
-    """Return the same part of the GPUs of each flavor for every job, at most its whole time."""
+    """Return shares that give each job the same part of every flavor, at most its whole time."""
     jobs, _ = problem.shape
     shares = problem.gpus[None, :] / (jobs * problem.scales[:, None])
     return np.asarray(shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
 
 
 def least_relative_rate(problem: Problem, rates: Floats) -> float:
-    """Return the least rate, each relative to a proportional mix; a job that cannot run has 0."""
+    """Return the least rate relative to a proportional mix; it is 0 for a job that cannot run."""
     mixed = np.einsum("mj,mj->m", problem.rates, proportional_shares(problem))
     relative = np.zeros(len(rates))
     np.divide(rates * problem.scales, problem.weights * mixed, out=relative, where=mixed > 0)
@@ -74,7 +74,7 @@ def _finish_time_ratio(problem: Problem, rates: Floats) -> float:
 
 
 def _seconds(steps: Floats, rates: Floats) -> Floats:
-    """Return how long ``steps`` take: 0 for no steps, infinite at rate 0."""
+    """Return the time that ``steps`` take: 0 without steps, infinite at rate 0."""
     found = np.where(steps == 0, 0.0, np.where(np.isnan(steps), np.nan, np.inf))
     np.divide(steps, rates, out=found, where=(rates > 0) & ~np.isnan(steps))
     return found

@@ -11,8 +11,8 @@ from quorate.policy.files.file_faults import At
 from quorate.policy.problem import Problem
 
 PAIR_MARK: Final = ","
-"""The character that joins the names of two jobs that share GPUs, in every format; no name may have
-it."""
+"""The character that joins the names of the jobs of a pair in every format. A name may not contain
+this character."""
 
 
 class PairIndex:
@@ -37,17 +37,17 @@ class PairIndex:
 
 
 def pair_of(key: str, rows: Mapping[str, int], at: At) -> tuple[int, int] | None:
-    """Return the two jobs that ``key`` names, as in ``0,1``; None, with a fault, if it names none.
+    """Return the two jobs of a key such as ``0,1``; None, with a fault, if it is no pair.
 
-    ``rows`` are those of the jobs by name; the two are in the order in which they are written.
+    ``rows`` has the row of each job by name. The jobs are returned in the order of the key.
     """
     names = key.split(PAIR_MARK)
     remedy = f"name two of the jobs, as in 0{PAIR_MARK}1"
     for name in names:
         if name not in rows:
-            at.fault(f"names {name!r}, which is no job", remedy)
+            at.fault(f"names {name!r}, which is not a job", remedy)
             return None
     if len(names) != len(set(names)) or len(names) != 2:  # noqa: PLR2004 - the two of a pair
-        at.fault("is no pair", remedy)
+        at.fault("is not a pair", remedy)
         return None
     return rows[names[0]], rows[names[1]]

@@ -10,12 +10,12 @@ PARTS: Final = ("numpy", "highspy")
 
 
 def missing_part() -> str | None:
-    """Return the first package that is not installed; None if all are. Loads none of them."""
+    """Return the first package that is not installed, or None; no package is loaded."""
     return next((part for part in PARTS if find_spec(part) is None), None)
 
 
 def install_text(part: str) -> str:
-    """Return how to install ``part``."""
+    """Return the message that says how to install ``part``."""
     return (
         f"policies need {part}, which is not installed; install it with: "
         "pip install 'quorate[rounds]'"

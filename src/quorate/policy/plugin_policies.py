@@ -1,8 +1,8 @@
 """Policies of other packages: entry points of the group ``quorate.policies``.
 
 A package names one ``Policy``, or a tuple of them, in each of its entry points. A fault names the
-package that causes it; the other policies stay available. The shipped policies come first, and no
-package can replace one. docs/policy-plugins.md.
+package that causes it; the other policies stay available. The shipped policies come first, and a
+package cannot replace them. See docs/policy-plugins.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPolicies:
-    """The policies by name, shipped ones first, and the faults of packages."""
+    """The policies by name, shipped policies first, and the faults of packages."""
 
     by_name: Mapping[str, Policy]
     faults: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ def known_policies() -> KnownPolicies:
 
 
 def discovered(points: Iterable[EntryPoint]) -> KnownPolicies:
-    """Return the shipped policies and those of ``points``, in the order of packages and names."""
+    """Return the shipped policies and the policies of ``points``, ordered by package and name."""
     found: dict[str, Policy] = dict(POLICIES)
     faults: list[str] = []
     for point in sorted(points, key=lambda each: (_package(each), each.name)):
@@ -76,7 +76,7 @@ def _loaded(point: EntryPoint, where: str, faults: list[str]) -> tuple[Policy, .
     if not policies or not all(isinstance(each, Policy) for each in policies):
         faults.append(
             f"{where}: {point.value} is {type(named).__name__}; name a quorate Policy, or a tuple "
-            "of them"
+            "of quorate Policies"
         )
         return ()
     return policies
@@ -90,7 +90,7 @@ def _fault(policy: Policy, found: Mapping[str, Policy]) -> str | None:
             "give the policy another name"
         )
     if policy.name in found:
-        return f"there is a policy {policy.name!r} already; give it another name"
+        return f"the policy {policy.name!r} already exists; give this policy another name"
     return None
 
 
@@ -117,9 +117,9 @@ def _guarded(policy: Policy, package: str) -> Solve:
 
 
 def _misshapen(problem: Problem, found: object) -> str | None:
-    """Return how an answer differs from an allocation of ``problem``, if it does."""
+    """Return why an answer is not an allocation of ``problem``; None if it is one."""
     if not isinstance(found, Allocation):
-        return f"answered {type(found).__name__}, and not an Allocation or Unsolved"
+        return f"answered {type(found).__name__} instead of an Allocation or Unsolved"
     (jobs, flavors), rows = problem.shape, len(found.first)
     if found.shares.shape != (rows, flavors) or len(found.second) != rows or rows < jobs:
         return (

@@ -19,30 +19,30 @@ class Policy:
     goal: str
     solve: Solve
     metric: str
-    """Its objective, in a few words."""
+    """The objective of the policy, in a few words."""
     is_least: bool = False
     """Whether a smaller objective is better."""
     reads_pairs: bool = False
     reads_entities: bool = False
     reads_steps: bool = False
-    """Whether it has to know how many steps each job has left."""
+    """Whether the policy needs the number of steps that each job has left."""
     reads_costs: bool = False
     reads_progress: bool = True
-    """Whether its answer depends on values that change while jobs run: steps left, ages, work done
-    so far, deadlines.
+    """Whether the answer depends on values that change while jobs run: remaining steps, ages, work
+    done so far, deadlines.
 
-    A pool calls a policy that reads none of these only when something else has changed.
+    If not, a pool calls the policy only when another value has changed.
     """
     is_smooth: bool = False
-    """Whether the share of each job changes little when rates change little. A pool then keeps the
-    rates of the last round until one has changed by more than a few percent, and does not call the
-    policy before."""
+    """Whether small changes of rates change the share of each job only a little. If so, a pool
+    keeps the rates of the last round, and calls the policy only after a rate has changed by more
+    than a few percent."""
     pairs_max: int | None = None
-    """The most pairs that a pool calls it with, if fewer than usual."""
+    """The most pairs with which a pool calls the policy, if fewer than usual."""
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
-    """The most jobs that a pool calls it with, and the most per GPU that they can run on: about a
-    second of work with three flavors.
+    """The most jobs with which a pool calls the policy, and the most per GPU that the jobs can use:
+    about a second of work with three flavors.
 
-    None if it never takes long. A caller outside of a pool is not limited.
+    None if the policy is always fast. Callers other than pools are not limited.
     """

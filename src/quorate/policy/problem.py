@@ -1,8 +1,8 @@
-"""A problem: jobs, their rates on each flavor, and how many GPUs of each there are.
+"""A problem: jobs, their rates on each flavor, and the number of GPUs of each flavor.
 
-Arrays hold one row for each job, in the order of ``jobs``, and one column for each flavor, in the
-order of ``flavors``; a policy never sees a name. Any number of flavors with any names. Only this
-package uses floats: pools count allocations in GPUs and milliseconds.
+Arrays have one row for each job, in the order of ``jobs``, and one column for each flavor, in the
+order of ``flavors``; a policy does not read names. There may be any number of flavors with any
+names. Only this package uses floats: pools count in GPUs and milliseconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EntityRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """A group of jobs that share its part: in a pool, an owner."""
+    """A group of jobs that has a common share: in a pool, an owner."""
 
     name: str
     weight: float = 1.0
@@ -39,11 +39,11 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pairs:
-    """Jobs that can share GPUs, two at a time, and the rate of each of the two then.
+    """Pairs of jobs that can share GPUs, and the rates of both jobs in each pair.
 
     ``first`` and ``second`` are rows of jobs, ``first < second``, of equal scale. ``rates`` has the
-    shape (pairs, flavors, 2); a flavor on which either of the two makes no progress cannot have the
-    pair.
+    shape (pairs, flavors, 2); a pair cannot run on a flavor on which one of its jobs makes no
+    progress.
     """
 
     first: Ints
@@ -58,12 +58,12 @@ class Pairs:
 class Problem:
     """The input of a policy.
 
-    ``rates`` are steps per second of the whole job on GPUs of one flavor; ``scales`` how many GPUs
-    a job takes at a time. ``steps_left``, ``ages_s`` (since the job first ran), ``isolated_s`` (how
-    long its work so far would have taken alone on an equal share) and ``deadlines_s`` (from now;
-    infinite without one) are read by the policies that say so. ``costs`` are money per GPU and hour
-    of each flavor. ``work_max`` bounds the work of the policies that can stop early, counted as in
-    ``solvers/work_count.py``; without it they are not limited.
+    ``rates`` are in steps per second of the whole job on GPUs of one flavor. ``scales`` is the
+    number of GPUs that a job takes. Only some policies read ``steps_left``, ``ages_s`` (since the
+    job first ran), ``isolated_s`` (the time its work so far would have taken alone on an equal
+    share), ``deadlines_s`` (from now; infinite without a deadline) and ``costs`` (per GPU and hour
+    of each flavor). ``work_max`` limits the work of policies that can stop early, counted as in
+    ``solvers/work_count.py``; None means no limit.
     """
 
     flavors: tuple[str, ...]
@@ -83,10 +83,10 @@ class Problem:
     work_max: int | None = None
 
     def names(self, are_meant: Bools) -> tuple[str, ...]:
-        """Return the names of the jobs for which ``are_meant`` is true, in their order."""
+        """Return, in order, the names of the jobs for which ``are_meant`` is true."""
         return tuple(self.jobs[int(row)] for row in np.flatnonzero(are_meant))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many jobs and how many flavors there are."""
+        """The number of jobs and the number of flavors."""
         return len(self.jobs), len(self.flavors)

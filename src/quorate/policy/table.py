@@ -1,7 +1,7 @@
 """The policies by name: one table, from which the command line, pools and tests choose.
 
-The names are those that were published with the policies. A family is a module that exports its
-policies as a tuple, and is listed here.
+The names are the published names of the policies. A family is a module that exports its policies as
+a tuple; this table lists the families.
 """
 
 from __future__ import annotations

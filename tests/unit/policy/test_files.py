@@ -141,8 +141,8 @@ def test_only_types_of_several_gpus_can_lack_a_rate_on_gpus_that_are_not_togethe
         ({"slow": {SMALL: {}}}, f'slow."{SMALL}".null: is missing'),
         ({"slow": {SMALL: {"null": -2}}}, f'slow."{SMALL}".null: is below 0: -2'),
         ({"slow": {SMALL: {"null": float("nan")}}}, f'slow."{SMALL}".null: is not finite: NaN'),
-        ({"slow": {SMALL: {"null": 10**400}}}, f'slow."{SMALL}".null: is no rate: 1000'),
-        ({"slow": {SMALL: {"null": 1e-13}}}, f'slow."{SMALL}".null: is no rate: 1e-13'),
+        ({"slow": {SMALL: {"null": 10**400}}}, f'slow."{SMALL}".null: is not a rate: 1000'),
+        ({"slow": {SMALL: {"null": 1e-13}}}, f'slow."{SMALL}".null: is not a rate: 1e-13'),
         ({"slow": {SMALL: {"null": "2"}}}, "must be steps per second, got"),
         (
             {"slow": {SMALL: {"null": 1, SMALL: [1]}}},
@@ -250,8 +250,11 @@ def test_a_fault_keeps_its_place_beside_others() -> None:
         ({"num_steps_remaining": 1e-13}, "num_steps_remaining: is too small: 1e-13"),
         ({"priority_weight": 1e-13}, "jobs[0].priority_weight: is too small: 1e-13"),
         ({"throughputs": None}, "throughputs: is missing; add the rate on each flavor"),
-        ({"wieght": 1}, "jobs[0].wieght: is not known here"),
-        ({"scale_facto": 1}, "jobs[0].scale_facto: is not known here; did you mean scale_factor?"),
+        ({"wieght": 1}, "jobs[0].wieght: is not a known field"),
+        (
+            {"scale_facto": 1},
+            "jobs[0].scale_facto: is not a known field; did you mean scale_factor?",
+        ),
     ],
 )
 def test_a_fault_of_a_job_has_its_place(change: dict[str, Any], fault: str) -> None:
@@ -274,8 +277,11 @@ PROBLEM: Final = {
         ({"cluster_spec": "1:2"}, "cluster_spec: must count v100:p100:k80"),
         ({"instance_costs": {"a": 1}}, "instance_costs.b: is missing"),
         ({"instance_costs": {"a": 1, "b": 0}}, "instance_costs.b: must be above 0, got 0"),
-        ({"instance_costs": {"a": 1, "b": 1, "c": 1}}, "instance_costs.c: is not known here"),
-        ({"pair_throughputs": {"0,2": {}}}, "pair_throughputs.\"0,2\": names '2', which is no job"),
+        ({"instance_costs": {"a": 1, "b": 1, "c": 1}}, "instance_costs.c: is not a known field"),
+        (
+            {"pair_throughputs": {"0,2": {}}},
+            "pair_throughputs.\"0,2\": names '2', which is not a job",
+        ),
         ({"pair_throughputs": {"0,0": {}}}, 'pair_throughputs."0,0": is no pair'),
         ({"pair_throughputs": {"0,1": {"a": [1, 1]}}}, 'pair_throughputs."0,1".b: is missing'),
         (
@@ -283,14 +289,14 @@ PROBLEM: Final = {
             "must be the rates of the two, got 7",
         ),
         ({"entities": {"A": [0]}}, "entities: leaves job 1 out"),
-        ({"entities": {"A": [0, 1, 1]}}, "entities.A[2]: names job 1, which has an entity"),
-        ({"entities": {"A": [0, 1, 9]}}, "entities.A[2]: names 9, which is no job"),
-        ({"entity_weights": {"A": 1}}, "entity_weights.A: is not known here"),
+        ({"entities": {"A": [0, 1, 1]}}, "entities.A[2]: names job 1, which already has an entity"),
+        ({"entities": {"A": [0, 1, 9]}}, "entities.A[2]: names 9, which is not a job"),
+        ({"entity_weights": {"A": 1}}, "entity_weights.A: is not a known field"),
         (
             {"entities": {"A": [0, 1]}, "entity_policies": {"A": "lottery"}},
             'entity_policies.A: must be fairness or fifo, got "lottery"',
         ),
-        ({"cluster": {}}, "cluster: is not known here; did you mean cluster_spec?"),
+        ({"cluster": {}}, "cluster: is not a known field; did you mean cluster_spec?"),
     ],
 )
 def test_a_fault_of_a_problem_has_its_place(change: dict[str, Any], fault: str) -> None:
@@ -387,7 +393,7 @@ def test_a_job_with_rates_of_its_own_needs_no_type() -> None:
         ({"0": {"a": 1}}, '"1": is missing'),
         ({"0": {}, "1": {"a": 1}}, '"0".a: is missing'),
         ({"0": {"a": 2}, "1": {"a": 0}}, '"0".a: must be a share of time, got 2'),
-        ({"0": {"a": 0}, "1": {"a": 0}, "0,2": {"a": 0}}, "names '2', which is no job"),
+        ({"0": {"a": 0}, "1": {"a": 0}, "0,2": {"a": 0}}, "names '2', which is not a job"),
         ({"0": {"a": 0}, "1": {"a": 0}, "0,1": {"a": 0}, "1,0": {"a": 0}}, "is given twice"),
     ],
 )
@@ -399,7 +405,7 @@ def test_a_fault_of_an_allocation_has_its_place(tree: dict[str, Any], fault: str
 
 def test_every_fault_of_a_lease_is_named() -> None:
     assert texts(read_lease(b'{"max_steps": -1, "steps": 2}')) == [
-        "steps: is not known here; did you mean max_steps?",
+        "steps: is not a known field; did you mean max_steps?",
         "max_duration: is missing; add it",
         "max_steps: must be from 0 to 9007199254740992, got -1; correct the number",
     ]

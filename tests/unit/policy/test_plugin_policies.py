@@ -96,7 +96,10 @@ def test_a_package_may_name_several_policies(
         ("POLICY = idle", "is function; name a quorate Policy"),
         ("POLICY = ()", "is tuple; name a quorate Policy"),
         ("POLICY = made('a b', idle)", "the name 'a b' is not 1 to 64 letters"),
-        ("POLICY = made('fifo', idle)", "there is a policy 'fifo' already; give it another name"),
+        (
+            "POLICY = made('fifo', idle)",
+            "the policy 'fifo' already exists; give this policy another name",
+        ),
     ],
 )
 def test_a_fault_of_a_package_names_it_and_leaves_the_others(
@@ -113,7 +116,7 @@ def test_a_fault_of_a_package_names_it_and_leaves_the_others(
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        ("return [0.0]", "answered list, and not an Allocation or Unsolved"),
+        ("return [0.0]", "answered list instead of an Allocation or Unsolved"),
         ("return 1 / 0", "raised ZeroDivisionError"),
         (
             "return alone(np.zeros((1, 2)), objective=0.0, bound=0.0, method=Method.RULE)",

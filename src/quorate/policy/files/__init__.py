@@ -1,1 +1,1 @@
-"""Files of rates, jobs, clusters, problems and allocations: read with located errors, written."""
+"""Reads and writes files of rates, jobs, clusters, problems and allocations."""

@@ -39,7 +39,7 @@ class LeaseTerms:
 
 
 def row_keys(problem: Problem, allocation: Allocation) -> list[str]:
-    """Return the name of each row of ``allocation``: a job's, or those of two that share."""
+    """Return the name of each row of ``allocation``: one job, or the two jobs of a pair."""
     return [
         problem.jobs[first]
         if second == ALONE
@@ -49,7 +49,7 @@ def row_keys(problem: Problem, allocation: Allocation) -> list[str]:
 
 
 def allocation_tree(problem: Problem, allocation: Allocation) -> dict[str, dict[str, float]]:
-    """Return ``allocation`` in the form of a file."""
+    """Return ``allocation`` in the form of the file format."""
     return {
         key: dict(zip(problem.flavors, shares, strict=True))
         for key, shares in zip(
@@ -59,7 +59,7 @@ def allocation_tree(problem: Problem, allocation: Allocation) -> dict[str, dict[
 
 
 def write_allocation(problem: Problem, allocation: Allocation) -> bytes:
-    """Return the file that holds ``allocation``."""
+    """Return ``allocation`` as the bytes of a file."""
     tree = allocation_tree(problem, allocation)
     return encoded(tree)
 
@@ -67,10 +67,10 @@ def write_allocation(problem: Problem, allocation: Allocation) -> bytes:
 def read_allocation(
     data: bytes, jobs: Sequence[str], flavors: Sequence[str]
 ) -> Allocation | Faulty:
-    """Return the shares that a file gives to ``jobs``, or every fault it has.
+    """Return the shares that a file gives to ``jobs``, or all faults of the file.
 
-    Each job is required, and each flavor in it. Pairs without time are left out. A file has no
-    objective, so the objective is NaN.
+    The file must have each job, and each job must have each flavor. Pairs without time are left
+    out. A file has no objective, so the objective is NaN.
     """
     at = At()
     rows = {name: row for row, name in enumerate(jobs)}
@@ -122,7 +122,7 @@ def _shares(value: object, flavors: Sequence[str], at: At) -> Floats:
 
 
 def read_lease(data: bytes) -> LeaseTerms | Faulty:
-    """Return the lease that a file holds, or every fault; a null ``max_duration`` has no end."""
+    """Return the lease in a file, or all faults; a null ``max_duration`` means no limit."""
     at = At()
     fields = entries_of(decoded(data, at), at)
     if fields is None:
@@ -139,6 +139,6 @@ def read_lease(data: bytes) -> LeaseTerms | Faulty:
 
 
 def write_lease(lease: LeaseTerms) -> bytes:
-    """Return the file that holds ``lease``."""
+    """Return ``lease`` as the bytes of a file."""
     seconds = lease.seconds if math.isfinite(lease.seconds) else None
     return encoded({"max_steps": lease.steps, "max_duration": seconds})

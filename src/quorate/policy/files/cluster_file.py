@@ -1,7 +1,7 @@
-"""The file formats of clusters: ``300:300:300``, ``v100=8,p100=16``, and files of the former.
+"""The formats of clusters: ``300:300:300``, ``v100=8,p100=16``, and files with clusters.
 
-The form without names is the published one, and means V100, P100 and K80 in that order. Any other
-flavors are written with their names.
+The form without names is the published one: the GPUs of V100, P100 and K80, in this order. Other
+flavors need the form with names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quorate.policy.files.file_faults import At, Faulty, cut, entries_of, items_
 from quorate.policy.files.json_bytes import decoded, encoded
 
 PUBLISHED_ORDER: Final = ("v100", "p100", "k80")
-"""The flavors that the form without names counts."""
+"""The flavors of the form without names, in order."""
 
 _COUNT: Final = re.compile(r"[0-9]{1,16}")
 _NAMED: Final = 'name the flavors, as in "v100=8,p100=16"'
@@ -24,14 +24,14 @@ _NAMED: Final = 'name the flavors, as in "v100=8,p100=16"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """How many GPUs of each flavor there are. Flavors are in the order they were written."""
+    """The number of GPUs of each flavor, with flavors in the order of the text."""
 
     flavors: tuple[str, ...]
     gpus: tuple[int, ...]
 
 
 def read_cluster(text: str) -> Cluster | Faulty:
-    """Return the cluster that ``text`` describes, in either form, or every fault it has."""
+    """Return the cluster that ``text`` describes, in either form, or all faults of the text."""
     at = At()
     found = cluster_of(text, at)
     if found is None or at.faults:
@@ -59,7 +59,7 @@ def _named(text: str, at: At) -> Cluster | None:
     for part in text.split(","):
         name, equals, count = (each.strip() for each in part.partition("="))
         if not (name and equals):
-            at.fault(f"has {cut(part)!r}, which is no NAME=GPUS", _NAMED)
+            at.fault(f"has {cut(part)!r}, which is not NAME=GPUS", _NAMED)
         elif name in found:
             at.below(name).fault("is given twice", "write each flavor once")
         else:
@@ -88,7 +88,7 @@ def published_text(cluster: Cluster) -> str | None:
 
 
 def read_clusters(data: bytes) -> dict[str, tuple[Cluster, ...]] | Faulty:
-    """Return the clusters of each trace that a file of them names, or every fault it has."""
+    """Return the clusters that a file names for each trace, or all faults of the file."""
     at = At()
     found: dict[str, tuple[Cluster, ...]] = {}
     for trace, texts in (entries_of(decoded(data, at), at) or {}).items():
@@ -109,7 +109,7 @@ def _listed(value: object, at: At) -> Cluster | None:
 
 
 def write_clusters(clusters: Mapping[str, tuple[Cluster, ...]]) -> bytes:
-    """Return the file that names ``clusters``; without names of flavors, if possible."""
+    """Return ``clusters`` as the bytes of a file, without names of flavors if possible."""
     listed = {
         trace: [published_text(each) or cluster_text(each) for each in several]
         for trace, several in clusters.items()

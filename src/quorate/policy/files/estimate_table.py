@@ -1,8 +1,9 @@
-"""Tables of rates with gaps, and the same tables with estimates in them.
+"""Fills gaps in tables of rates with estimates.
 
-Among types of one scale, those that were measured beside each other on every flavor are known; each
-of the others is matched with one of them, and shares GPUs as that one does (Gavel, section 6).
-Measured rates stay unchanged. Rates alone are never estimated: a job that runs at all has one.
+Among types of one scale, the types that were measured in pairs with each other on every flavor are
+known. Each other type is matched with a known type, and gets the pair rates of the known type
+(Gavel, section 6). Measured rates stay unchanged. The rate of a type alone is never estimated,
+because every type that runs has a measured one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _WHY: Final = {
     UnmatchedCode.STANDS_STILL: (
         "makes no progress together with any type that it was measured with"
     ),
-    UnmatchedCode.NOT_SETTLED: "matches no known type, as far as it was measured",
+    UnmatchedCode.NOT_SETTLED: "matches no known type by the rates that were measured",
 }
 
 
@@ -40,7 +41,7 @@ class TypeMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimated:
-    """A table with estimates, the match of each estimated type, and how many pairs were filled."""
+    """A table with estimates, the match of each estimated type, and the number of filled pairs."""
 
     table: ThroughputTable
     matches: tuple[TypeMatch, ...]
@@ -49,19 +50,19 @@ class Estimated:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """The types of one scale, by their rows in the table, and the ratios of each beside each.
+    """The types of one scale, by their rows in the table, and the ratios of their pairs.
 
-    ``ratios`` has the shape (types, flavors, types): the rate of the first beside the second,
-    divided by its rate alone. NaN is a gap.
+    ``ratios`` has the shape (types, flavors, types): the rate of the first type in a pair with the
+    second, divided by the rate of the first alone. NaN is a gap.
     """
 
     types: tuple[int, ...]
     ratios: Floats
 
     def known(self) -> tuple[int, ...]:
-        """Return the types, by their index here, that have no gap among each other.
+        """Return the indexes of types that have no gap in the ratios among them.
 
-        As long as there are gaps, the type with most gaps is removed; of several, the last.
+        While there are gaps, the type with the most gaps is removed; on ties, the last one.
         """
         gaps: Known = np.asarray(np.isnan(self.ratios).any(axis=1))
         missing: Known = np.logical_or(gaps, gaps.T)
@@ -74,13 +75,13 @@ class Family:
         return tuple(left)
 
     def row(self, place: int, beside: tuple[int, ...]) -> Floats:
-        """Return the ratios of one type beside some others, flavor by flavor."""
+        """Return the ratios of one type in pairs with the types ``beside``, flavor by flavor."""
         found: Floats = self.ratios[place][:, list(beside)].ravel()
         return found
 
 
 def families(table: ThroughputTable) -> tuple[Family, ...]:
-    """Return the types of each scale, the smallest first; those without any pair are left out."""
+    """Return the types of each scale, smallest first; scales without any pair are left out."""
     paired = _paired(table)
     found = []
     for scale in sorted({each.scale for each in table.types}):
@@ -89,7 +90,7 @@ def families(table: ThroughputTable) -> tuple[Family, ...]:
         if np.isnan(rates).all():
             continue
         alone = table.together.alone[list(types)][:, None, :]
-        # A type that cannot run on a flavor shares it with no other, measured or not.
+        # A type that cannot run on a flavor has no pairs there, measured or not.
         still = np.broadcast_to(alone == 0.0, rates.shape)
         ratios = np.where(still, 0.0, rates / np.where(alone == 0.0, 1.0, alone))
         found.append(Family(types=types, ratios=np.swapaxes(ratios, 1, 2)))
@@ -97,9 +98,9 @@ def families(table: ThroughputTable) -> tuple[Family, ...]:
 
 
 def estimated(table: ThroughputTable) -> Estimated | Faulty:
-    """Return ``table`` with estimates for the gaps of types of one scale, or why that fails.
+    """Return ``table`` with estimates for gaps among types of one scale, or the faults.
 
-    Scales at which no two types were ever measured together stay without pairs.
+    A scale without any measured pair stays without pairs.
     """
     at = At()
     for row, column in np.argwhere(np.isnan(table.together.alone)):
@@ -158,7 +159,7 @@ def _likes(
 
 
 def _fill(table: ThroughputTable, family: Family, like: dict[int, int], paired: Floats) -> int:
-    """Fill the gaps of ``family`` in ``paired``, and return how many pairs had any."""
+    """Fill the gaps of ``family`` in ``paired``, and return how many pairs had gaps."""
     alone = table.together.alone
     filled = 0
     for one, row in enumerate(family.types):
@@ -176,7 +177,7 @@ def _fill(table: ThroughputTable, family: Family, like: dict[int, int], paired: 
 
 
 def _paired(table: ThroughputTable) -> Floats:
-    """Return the rate of each type beside each, (types, types, flavors), NaN if missing."""
+    """Return the pair rate of each type with each, as (types, types, flavors), NaN if missing."""
     types = len(table.types)
     found = np.full((types, types, len(table.flavors)), np.nan)
     found[table.pair_second, table.pair_first] = table.together.paired[:, :, 1]
@@ -187,7 +188,7 @@ def _paired(table: ThroughputTable) -> Floats:
 def _with_pairs(table: ThroughputTable, paired: Floats) -> ThroughputTable:
     """Return ``table`` with the rates of ``paired``.
 
-    Its pairs keep their places, new ones follow.
+    Existing pairs keep their places, and new pairs follow.
     """
     had = set(zip(table.pair_first.tolist(), table.pair_second.tolist(), strict=True))
     there = np.argwhere(~np.isnan(paired).all(axis=2))

@@ -1,6 +1,6 @@
-"""Faults of a file of rates, jobs or shares: the place, the fault, and the remedy.
+"""Faults in files of rates, jobs or shares: the place, the fault, and the remedy.
 
-A reader continues after a fault, so that all of them are reported at once.
+A reader continues after a fault, so that it reports all faults at once.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 SHOWN_CHARS_MAX: Final = 60
-"""How many characters of a file's own text a fault repeats."""
+"""The most characters of a file's text that a fault repeats."""
 NAMES_SHOWN_MAX: Final = 8
-"""How many known names a fault lists."""
+"""The most known names that a fault lists."""
 NUMBER_MIN: Final = 1e-12
 NUMBER_MAX: Final = 1e15
 """The smallest and the largest accepted number; the quotient of two accepted numbers is finite."""
@@ -23,12 +23,12 @@ WHOLE_MAX: Final = 2**53
 """The largest whole number that floats keep exactly."""
 
 UNREADABLE: Final = object()
-"""The value of a text that is no JSON; its fault is recorded already."""
+"""The value of a text that is not JSON; its fault has been recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault: ``place`` is the path to the value, empty for the text as a whole."""
+    """One fault: ``place`` is the path to the value, empty for the whole text."""
 
     place: str
     message: str
@@ -42,14 +42,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faulty:
-    """A text that cannot be read, and every reason why."""
+    """All faults of a text that cannot be read."""
 
     faults: tuple[Fault, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A place in a file, and the list to which every place of that file adds its faults."""
+    """A place in a file, and the list of faults that all places of the file share."""
 
     place: str = ""
     faults: list[Fault] = field(default_factory=list)
@@ -73,7 +73,7 @@ def cut(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` in the form in which a fault may repeat it."""
+    """Return ``value`` as text for a fault, cut to the permitted length."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -100,12 +100,12 @@ def items_of(value: object, at: At) -> list[Any] | None:
 
 
 def known_fields(fields: Mapping[str, Any], known: frozenset[str], at: At) -> None:
-    """Add a fault for every one of ``fields`` that is not ``known``."""
+    """Add a fault for each of ``fields`` that is not in ``known``."""
     for name in fields:
         if name not in known:
             near = get_close_matches(name, sorted(known), n=1)
             remedy = f"did you mean {near[0]}?" if near else f"remove it; known: {_few(known)}"
-            at.below(name).fault("is not known here", remedy)
+            at.below(name).fault("is not a known field", remedy)
 
 
 def _few(names: frozenset[str]) -> str:
@@ -132,7 +132,7 @@ def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
     except OverflowError:
         found = math.inf
     if not math.isfinite(found):
-        at.fault(f"must be a finite number, got {shown(value)}", "write a number that is known")
+        at.fault(f"must be a finite number, got {shown(value)}", "write a finite number")
         return None
     if abs(found) > NUMBER_MAX:
         at.fault(f"is too large: {shown(value)}", f"write at most {NUMBER_MAX:g}")
@@ -144,7 +144,7 @@ def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
 
 
 def quantity_of(value: object, at: At) -> float:
-    """Return ``value`` if it is 0 or large enough to divide by; else 0, with a fault."""
+    """Return ``value`` if it is 0 or large enough as a divisor; else 0, with a fault."""
     found = number_of(value, at) or 0.0
     if 0 < found < NUMBER_MIN:
         at.fault(f"is too small: {shown(value)}", f"write 0, or at least {NUMBER_MIN:g}")
@@ -153,7 +153,7 @@ def quantity_of(value: object, at: At) -> float:
 
 
 def above_0(value: object, at: At) -> float:
-    """Return ``value`` if it is above 0 and large enough to divide by; else 1, with a fault."""
+    """Return ``value`` if it is above 0 and large enough as a divisor; else 1, with a fault."""
     faults = len(at.faults)
     found = quantity_of(value, at)
     if found == 0 and len(at.faults) == faults:
@@ -173,7 +173,7 @@ def whole_of(value: object, at: At, *, least: int = 0, most: int = WHOLE_MAX) ->
 
 
 def are_two_rates(value: Any) -> bool:
-    """Return whether ``value`` is two floats, 0 or above: a quick check for most pairs.
+    """Return whether ``value`` is two floats of at least 0, a fast check for most pairs.
 
     Other values may still be valid and need a full check.
     """

@@ -1,8 +1,8 @@
 """The file format of job states, and the problem of a cluster and jobs.
 
-Fields have the published names. Those of a job's state (``job_id``, ``job_type``, ``total_steps``,
-``SLO``) and those of recorded problems (``id``, ``type``, ``num_steps_remaining``,
-``slo_seconds_left``) mean the same, and a file may use either.
+Fields have the published names. A file may use the names of a job's state (``job_id``,
+``job_type``, ``total_steps``, ``SLO``) or those of recorded problems (``id``, ``type``,
+``num_steps_remaining``, ``slo_seconds_left``), which mean the same.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ FIELDS: Final = frozenset(
 class JobState:
     """One job: its type, its progress, and its terms.
 
-    ``steps_left`` is NaN if unknown. ``deadline_s`` counts from now, and is infinite without one.
-    ``rates`` are its own, by flavor; None if a table has those of its type.
+    ``steps_left`` is NaN if unknown. ``deadline_s`` counts from now; it is infinite without a
+    deadline. ``rates`` has the job's own rates by flavor; None if it uses the table's rates of its
+    type.
     """
 
     name: str
@@ -72,9 +73,9 @@ class JobState:
 
 
 def read_jobs(data: bytes) -> tuple[JobState, ...] | Faulty:
-    """Return the jobs of a file, or every fault it has.
+    """Return the jobs of a file, or all faults of the file.
 
-    A file is a list of jobs, an object from ids to jobs, or an object with the one field ``jobs``.
+    A file is a list of jobs, an object from ids to jobs, or an object whose only field is ``jobs``.
     """
     at = At()
     tree = decoded(data, at)
@@ -89,13 +90,13 @@ def read_jobs(data: bytes) -> tuple[JobState, ...] | Faulty:
 
 
 def jobs_of(value: object, at: At) -> tuple[JobState, ...]:
-    """Return the jobs that ``value`` lists, in its order; a faulty entry yields a job, too."""
+    """Return the jobs that ``value`` lists, in order; a faulty entry also becomes a job."""
     items = items_of(value, at) or []
     return _judged([({}, entry, at.below(number)) for number, entry in enumerate(items)])
 
 
 def _judged(entries: list[tuple[dict[str, Any], Any, At]]) -> tuple[JobState, ...]:
-    """Return the job of each entry, checked field by field, with its place for faults."""
+    """Return the job of each entry (fields, value, place), after checking each field."""
     found: list[JobState] = []
     names: set[str] = set()
     for more, entry, at in entries:
@@ -136,7 +137,7 @@ def _either(fields: dict[str, Any], at: At, name: str, synonym: str) -> tuple[An
 
 
 def _steps(fields: dict[str, Any], at: At) -> tuple[Any, At]:
-    """Return the value and place of the steps left; for a job that has done none, all its steps."""
+    """Return the value and place of the remaining steps: total steps if the job has done none."""
     used = "num_steps_remaining" if "num_steps_remaining" in fields else "total_steps"
     return fields.get(used), at.below(used)
 

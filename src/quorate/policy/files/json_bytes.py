@@ -1,4 +1,4 @@
-"""JSON of files: read so that every fault can be named, and written so that people can read it."""
+"""Reads JSON with a fault for each error, and writes JSON that people can read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from quorate.policy.files.file_faults import UNREADABLE, At
 
 
 def encoded(tree: object) -> bytes:
-    """Return ``tree`` as JSON, a line for each value, with a newline at the end."""
+    """Return ``tree`` as JSON, with one line for each value and a newline at the end."""
     return msgspec.json.format(msgspec.json.encode(tree), indent=1) + b"\n"
 
 
 def decoded(data: bytes, at: At) -> Any:
-    """Return the JSON of ``data``; ``UNREADABLE``, with a fault, if it is none.
+    """Return the JSON value in ``data``; ``UNREADABLE``, with a fault, if ``data`` is not JSON.
 
-    Numbers that are not finite are accepted here, so that a later fault can name their place. A key
-    that is given twice would lose one of its values, and is a fault; so is half of a character,
-    which cannot be printed.
+    Infinite numbers and NaN are accepted here, so that a later fault can name their place. A
+    repeated key is a fault, because one of its values would be lost. Half of a surrogate pair is a
+    fault, because it cannot be printed.
     """
 
     def kept(entries: list[tuple[str, Any]]) -> dict[str, Any]:

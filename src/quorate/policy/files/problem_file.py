@@ -1,7 +1,7 @@
 """Problems as one file: cluster, jobs with their rates, pairs, costs and entities.
 
-The shape is that of recorded problems; other fields of such a file (``case``, ``results`` and so
-on) are no part of the problem, and are ignored.
+The format is that of recorded problems. Other fields of such a file (``case``, ``results`` and so
+on) do not belong to the problem, and are ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RECORDED: Final = frozenset({"allocation", "case", "metrics", "results", "worker
 
 
 def read_problem(data: bytes) -> Problem | Faulty:
-    """Return the problem in a file, or every fault it has."""
+    """Return the problem in a file, or all faults of the file."""
     at = At()
     fields = entries_of(decoded(data, at), at)
     if fields is None:
@@ -162,9 +162,13 @@ def _entities(
         for k, job in enumerate(items_of(jobs, below) or ()):
             row = rows.get(str(job))
             if row is None:
-                below.below(k).fault(f"names {shown(job)}, which is no job", "name a job by its id")
+                below.below(k).fault(
+                    f"names {shown(job)}, which is not a job", "name a job by its id"
+                )
             elif entity_of[row] != NO_ENTITY:
-                below.below(k).fault(f"names job {job}, which has an entity", "name each job once")
+                below.below(k).fault(
+                    f"names job {job}, which already has an entity", "name each job once"
+                )
             else:
                 entity_of[row] = number
     for lone in np.flatnonzero(entity_of == NO_ENTITY):
@@ -184,7 +188,7 @@ def _entity(name: str, weights: dict[str, Any], rules: dict[str, Any], at: At) -
 
 
 def write_problem(problem: Problem) -> bytes:
-    """Return the file of ``problem``."""
+    """Return ``problem`` as the bytes of a file."""
     tree: dict[str, Any] = {
         "cluster_spec": dict(zip(problem.flavors, problem.gpus.tolist(), strict=True)),
         "jobs": [_job_tree(problem, row) for row in range(len(problem.jobs))],

@@ -1,4 +1,4 @@
-"""The problem that follows from a table of rates, jobs and a cluster."""
+"""Makes a problem from a table of rates, jobs and a cluster."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.policy.problem import Floats, Ints, Pairs, Problem
 
 OWN: Final = -1
-"""Used instead of the row of a type: the job has its own rates."""
+"""The row number of a job that has its own rates, and so no type in the table."""
 
 
 def problem_from_table(
     table: ThroughputTable, jobs: Sequence[JobState], cluster: Cluster, *, with_pairs: bool = True
 ) -> Problem | Faulty:
-    """Return the problem of sharing ``cluster`` among ``jobs``, or every fault.
+    """Return the problem of sharing ``cluster`` among ``jobs``, or all faults.
 
     A job's own rates are used instead of those of its type. Two jobs are a pair if the table has
-    their types together, and both make progress on some flavor; jobs with their own rates are in no
-    pair.
+    the pair of their types, and both make progress on some flavor. Jobs with their own rates are in
+    no pair.
     """
     at = At()
     columns = _columns(table, cluster, at.below("cluster"))
@@ -106,7 +106,7 @@ def _near(table: ThroughputTable, job: JobState) -> str:
 def _rates(
     table: ThroughputTable, jobs: Sequence[JobState], types: Ints, columns: list[int], at: At
 ) -> Floats:
-    """Return the rates of each job alone; a rate that is needed and missing is a fault."""
+    """Return the rates of each job alone; a missing rate that is needed is a fault."""
     found = np.zeros((len(jobs), len(columns)))
     typed = types != OWN
     found[typed] = table.together.alone[types[typed]][:, columns]
@@ -127,7 +127,7 @@ def _rates(
 
 
 def own_rates(job: JobState, flavors: Sequence[str], at: At) -> list[float]:
-    """Return the rates of ``job`` for ``flavors``: exactly one for each."""
+    """Return the rates of ``job``, one for each of ``flavors``."""
     rates = job.rates or {}
     below = at.below("throughputs")
     for flavor in rates:
@@ -149,7 +149,7 @@ def _pairs(table: ThroughputTable, types: Ints, columns: list[int], at: At) -> P
     place[table.pair_first[known], table.pair_second[known]] = known
     place[table.pair_second[known], table.pair_first[known]] = known
     first, second = np.triu_indices(len(types), 1)
-    # The last row and column of the square are those of jobs that bring their own rates.
+    # The last row and column of the square belong to jobs with their own rates.
     row = place[types[first], types[second]]
     listed = row != OWN
     _complete(table, np.unique(row[listed]), columns, at)
@@ -165,7 +165,7 @@ def _pairs(table: ThroughputTable, types: Ints, columns: list[int], at: At) -> P
 
 
 def _complete(table: ThroughputTable, used: Ints, columns: list[int], at: At) -> None:
-    """Add a fault for each rate that is missing of a pair in use."""
+    """Add a fault for each missing rate of a used pair."""
     gaps = np.isnan(table.together.paired[used][:, columns, 0])
     for number, column in np.argwhere(gaps):
         pair = used[number]

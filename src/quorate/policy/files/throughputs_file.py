@@ -1,13 +1,13 @@
-"""Tables of rates: how fast each type of job is on each flavor, alone and beside another.
+"""Tables of rates: the rate of each type of job on each flavor, alone and in pairs.
 
 The format is the published one (Gavel, ``simulation_throughputs.json``): flavor -> type -> ``null``
-for alone, or another type, with the rates of the two; ``[0, 0]`` is a pair that cannot share. A
-pair may be listed under one of its types only, and is written back under both. A type is written
-``('ResNet-18 (batch size 16)', 1)``: a model and how many GPUs it takes. Rates of a flavor whose
-GPUs are on several nodes are listed under its name with ``_unconsolidated``.
+(the type alone) or another type (the rates of the pair). ``[0, 0]`` means that the pair cannot
+share GPUs. A file may list a pair under only one of its types; it is written under both. A type is
+a model and its number of GPUs, such as ``('ResNet-18 (batch size 16)', 1)``. Rates on GPUs of
+several nodes are listed under the name of the flavor with ``_unconsolidated``.
 
-A wrong value is a fault; a missing value is a gap, which is reported, and refused if a policy
-needs it.
+A wrong value is a fault. A missing value is a gap: it is reported, and a problem that needs the
+value is refused.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Rates:
 class ThroughputTable:
     """The rates of every type on every flavor.
 
-    ``together`` are the rates on GPUs that are near each other, ``spread`` those on GPUs that are
-    not; ``spread`` is NaN if the table has only one of the two. A pair is two rows of ``types``,
-    ``first <= second``, and its rates are those of the first and of the second.
+    ``together`` has the rates on GPUs near each other, and ``spread`` the rates on spread GPUs,
+    which are NaN if the table has none. A pair is two rows of ``types``, ``first <= second``, and
+    has a rate for each of the two.
     """
 
     flavors: tuple[str, ...]
@@ -68,9 +68,9 @@ class ThroughputTable:
         return tuple(_gaps(self, self.together, ""))
 
     def spread_gaps(self) -> tuple[Fault, ...]:
-        """Return every missing rate on spread GPUs, for each flavor that has any such rate.
+        """Return every missing rate on spread GPUs, for each flavor with any rate on spread GPUs.
 
-        A type of one GPU cannot be spread, so it has no such rate.
+        A type of one GPU cannot be spread, so it is not included.
         """
         return tuple(_gaps(self, self.spread, SPREAD_SUFFIX))
 
@@ -86,7 +86,7 @@ class _Reading:
         self.keys: dict[str, int | None] = {}
 
     def row(self, key: str, at: At) -> int | None:
-        """Return the row of the type that ``key`` names; None, with a fault, if it is none."""
+        """Return the row of the type that ``key`` names; None, with a fault, for any other key."""
         if key not in self.keys:
             found = parse_type(key)
             self.keys[key] = (
@@ -101,7 +101,7 @@ class _Reading:
 
 
 def read_throughputs(data: bytes) -> ThroughputTable | Faulty:
-    """Return the table that ``data`` holds, or every fault it has."""
+    """Return the table in ``data``, or all faults of the data."""
     at = At()
     reading = _Reading()
     names = entries_of(decoded(data, at), at) or {}
@@ -146,9 +146,9 @@ def _is_rate(value: object, at: At) -> bool:
         return False
     if value == 0 or NUMBER_MIN <= value <= NUMBER_MAX:
         return True
-    # A whole number may be too large to be a float: it is compared, and not converted.
+    # A whole number may be too large for a float, so it is compared without conversion.
     is_number = value == value and abs(value) < math.inf  # noqa: PLR0124 - NaN is not itself
-    problem = "is not finite" if not is_number else "is below 0" if value < 0 else "is no rate"
+    problem = "is not finite" if not is_number else "is below 0" if value < 0 else "is not a rate"
     at.fault(f"{problem}: {shown(value)}", "measure it again, or write 0 where it cannot run")
     return False
 
@@ -166,7 +166,7 @@ def _join(reading: _Reading, name: str, seen: dict[tuple[int, int], list[Any]], 
     scales = [each.scale for each in types]
     pairs, paired = reading.pairs, reading.paired
     for (one, other), rates in seen.items():
-        # A pair that is listed on one side only has the same rates on the other.
+        # A pair that is listed under one type only has the same rates under the other type.
         mirror = seen.get((other, one)) if one <= other else None
         if scales[one] != scales[other]:
             message = "shares GPUs with a type of another scale"
@@ -210,7 +210,7 @@ def _rates(reading: _Reading, names: tuple[str, ...]) -> Rates:
 
 
 def _gaps(table: ThroughputTable, rates: Rates, suffix: str) -> Iterator[Fault]:
-    """Yield the gaps of those flavors that have any rate under ``suffix``."""
+    """Yield the gaps of the flavors that have any rate under ``suffix``."""
     for column, flavor in enumerate(table.flavors):
         missing = np.isnan(rates.alone[:, column])
         if suffix and missing.all():

@@ -1,9 +1,9 @@
-"""AlloX: which job is next on which GPU, so that jobs end as early as possible on average.
+"""AlloX: assigns jobs to GPUs so that jobs end as early as possible on average.
 
-A job that is the k-th from the end on a GPU delays k jobs, itself included; so placing it there
-costs k times its duration, and the best plan is an assignment of jobs to places (AlloX, section 4;
-Gavel's repository, ``allox.py``). Only the first job of each GPU starts: the rest of the plan is
-computed again when something changes.
+A job that is k-th from the end on a GPU delays k jobs, including itself, so its place costs k times
+its duration. The best plan is an assignment of jobs to places at least cost (AlloX, section 4;
+Gavel's repository, ``allox.py``). Only the first job of each GPU starts; the rest of the plan is
+computed again at the next change.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from quorate.policy.solvers.assignment import assign
 from quorate.policy.solvers.transport import assign_rooms
 
 PUBLISHED_MAX: Final = 128
-"""Up to this many jobs ties are as published, which takes a place for each GPU."""
+"""Up to this many jobs, each GPU has its own places, so that ties are broken as published."""
 WAITS: Final = -1
 
 
 def allox(problem: Problem) -> Allocation | Unsolved:
-    """Return the jobs that run next; jobs take one GPU each. Of equals, the older job is first."""
+    """Return the jobs that run next, each on one GPU; of equal jobs the older is first."""
     refusal = without_anything(problem) or without_steps(problem) or _unfit(problem)
     if refusal is not None:
         return refusal
@@ -40,9 +40,9 @@ def allox(problem: Problem) -> Allocation | Unsolved:
 
 
 def _as_published(problem: Problem) -> tuple[Ints, float]:
-    """Return the flavor of each job scheduled first on a GPU, and the sum of all completion times.
+    """Return the flavor of each job that is first on a GPU, and the sum of completion times.
 
-    Every GPU has places of its own, and ties are those of the published results.
+    Every GPU has its own places, so ties are broken as in the published results.
     """
     order = np.argsort(-problem.ages_s, kind="stable")
     places = _places(problem)
@@ -60,10 +60,10 @@ def _as_published(problem: Problem) -> tuple[Ints, float]:
 
 
 def _by_levels(problem: Problem) -> tuple[Ints, float]:
-    """Return the same for many jobs, with the GPUs of a flavor counted together.
+    """Return what ``_as_published`` returns, for many jobs: the GPUs of a flavor are alike.
 
-    The longest jobs are placed first: they run last, so few others have to move. Of jobs at the
-    same distance from the end the older are first on a GPU.
+    The longest jobs are placed first: they run last, so few placed jobs have to move later. Of jobs
+    at the same distance from the end, older jobs are first on a GPU.
     """
     jobs, _ = problem.shape
     seconds = _seconds(problem)
@@ -71,13 +71,13 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
     order = by_age[np.argsort(-seconds[by_age].min(axis=1), kind="stable")]
     levels, columns = _planned(problem, seconds[order])
     found = np.full(jobs, WAITS, dtype=np.int64)
-    # By flavor, then the furthest from the end, then the oldest.
+    # Sort by flavor, then the furthest from the end, then the oldest.
     age_rank = np.argsort(by_age)[order]
     by_place = np.lexsort((age_rank, -levels.number[columns], levels.flavor[columns]))
     begun: dict[int, int] = {}
     for column, rows in groupby(by_place.tolist(), key=columns.__getitem__):
         here, flavor = list(rows), int(levels.flavor[column])
-        # Each job that was placed further from the end has one of these GPUs.
+        # Each job placed further from the end already has one of these GPUs.
         heads = here[: len(here) - begun.get(flavor, 0)]
         found[order[heads]] = flavor
         begun[flavor] = len(here)
@@ -88,7 +88,7 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Places:
-    """Places in the plan: the flavor and GPU of each, and its distance from the GPU's end."""
+    """Places in the plan: their flavors, GPUs, and distances from the end of the GPU's plan."""
 
     flavor: Ints
     gpu: Ints
@@ -96,10 +96,11 @@ class _Places:
 
 
 def _planned(problem: Problem, seconds: Floats) -> tuple[_Places, Ints]:
-    """Return levels, and the level of each row of ``seconds``, by which jobs end earliest.
+    """Return places, and the place of each row of ``seconds``, with which jobs end earliest.
 
-    As many levels are tried as are likely to be enough. No job gains by a place further from the
-    end than one with room; so if the last level of a flavor is full, twice as many are tried.
+    First, only a likely sufficient number of distances from the end is tried. No job gains by a
+    larger distance than one with room, so only if the last distance of a flavor is full, twice as
+    many are tried.
     """
     jobs, _ = problem.shape
     depth = 4 * -(-jobs // int(problem.gpus.sum()))
@@ -117,7 +118,7 @@ def _planned(problem: Problem, seconds: Floats) -> tuple[_Places, Ints]:
 
 
 def _levels(problem: Problem, depth_max: int) -> _Places:
-    """Return one place for each flavor and distance from the end, nearest places first."""
+    """Return one place for each flavor and distance from the end, smallest distances first."""
     jobs, flavors = problem.shape
     by_name = sorted(range(flavors), key=problem.flavors.__getitem__)
     depth = np.where(problem.gpus > 0, -(-jobs // np.maximum(1, problem.gpus)), 0)[by_name]
@@ -129,11 +130,11 @@ def _levels(problem: Problem, depth_max: int) -> _Places:
 
 
 def _places(problem: Problem) -> _Places:
-    """Return the places that a best plan may use, nearest ones first, GPUs by flavor and name.
+    """Return the places that a best plan may use, by distance from the end, flavor and GPU.
 
-    On a flavor with N GPUs no job is further from the end than M / N, rounded up: there would be a
-    free place before that. Of more than 2 M GPUs the rest are ignored: at most M are taken, and at
-    most M are visited in one search.
+    On a flavor with N GPUs, no job of M is further from the end than M / N, rounded up, because a
+    nearer place would be free. Of a flavor with more than 2 M GPUs, 2 M are used: at most M are
+    taken, and one search visits at most M.
     """
     jobs, flavors = problem.shape
     by_name = sorted(range(flavors), key=problem.flavors.__getitem__)
@@ -146,7 +147,7 @@ def _places(problem: Problem) -> _Places:
 
 
 def _seconds(problem: Problem) -> Floats:
-    """Return how long each job takes on each flavor; infinite if it makes no progress."""
+    """Return the time of each job on each flavor; infinite if the job makes no progress."""
     found = np.full(problem.shape, np.inf)
     steps = np.broadcast_to(problem.steps_left[:, None], problem.shape)
     np.divide(steps, problem.rates, out=found, where=problem.rates > 0)

@@ -1,6 +1,6 @@
-"""The fallback for a round in which the pool's policy has no answer: shares by weight alone.
+"""The fallback for rounds in which the pool's policy has no answer: shares by weight alone.
 
-Owners have their parts of every flavor that their jobs run on, whatever the jobs.
+Each owner has its part of every flavor that any of its jobs can use, however many jobs it has.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from quorate.policy.problem import NO_ENTITY, Bools, Floats, Problem
 
 
 def by_weight(problem: Problem) -> Allocation | Unsolved:
-    """Return for every job a part of the GPUs of each flavor that it runs on, by its weight.
+    """Return shares: each job gets, by its weight, a part of each flavor that it runs on.
 
-    x = N p / s, with p its part; no job has more than its time.
+    The share of a job of s GPUs is N p / s, with p the job's part of the flavor's N GPUs. No job
+    has more than its whole time.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -28,11 +29,11 @@ def by_weight(problem: Problem) -> Allocation | Unsolved:
 
 
 def parts(problem: Problem, wants: Bools) -> Floats:
-    """Return which part of each flavor each job has, of those that want it there: (jobs, flavors).
+    """Return the part of each flavor that each job gets, as (jobs, flavors).
 
-    An entity gets a part by its weight of each flavor that any of its jobs wants, and its jobs
-    divide that part by their own weights. The parts of a flavor add up to 1, or to 0 if no job
-    wants it.
+    ``wants`` says which job wants which flavor. An entity gets, by its weight, a part of each
+    flavor that any of its jobs wants, and its jobs divide this part by their own weights. The parts
+    of a flavor add up to 1, or to 0 if no job wants the flavor.
     """
     weights = np.where(wants, problem.weights[:, None], 0.0)
     of = problem.entity_of

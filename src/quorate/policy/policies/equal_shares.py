@@ -1,6 +1,6 @@
-"""The two shares that need no solver: the same GPUs for every job, or the same time.
+"""The two equal divisions that need no solver: the same GPUs for every job, or the same time.
 
-Both are the reference of other policies.
+Other policies use both as references.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ LEAST_RATE: Final = "least rate relative to a proportional share"
 
 
 def isolated(problem: Problem) -> Allocation | Unsolved:
-    """Return for every job the same part of the GPUs of each flavor.
+    """Return shares that give every job the same part of the GPUs of each flavor.
 
-    x = N / (M s), and a job that could fill more than its time has each flavor in proportion
-    (Gavel, section 4.1: the share a job would have of an equal part of the cluster).
+    The share of a job of s GPUs is N / (M s), with N the GPUs of the flavor and M the number of
+    jobs. If the shares of a job exceed its whole time, they are reduced in proportion (Gavel,
+    section 4.1: the share that a job would have of an equal part of the cluster).
     """
     return without_anything(problem) or by_rule(problem, isolated_shares(problem))
 
 
 def proportional(problem: Problem) -> Allocation | Unsolved:
-    """Return for every job the same part of its time, on the mix of flavors that the cluster has.
+    """Return shares that give every job the same part of its time, on the cluster's mix of flavors.
 
-    The mix is the one that rates are measured against (Gavel, section 4.1); if the jobs do not
-    all fit, each has as much of its time as the GPUs allow, whatever its scale.
+    Normalised rates are relative to this mix (Gavel, section 4.1). If the jobs do not all fit,
+    every job has the same, largest possible part of its time, whatever its scale.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal

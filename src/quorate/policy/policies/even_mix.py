@@ -1,11 +1,11 @@
-"""The choice among the optima of a policy that does not know flavors: the one that wastes least.
+"""Chooses, among the optima of a policy that does not distinguish flavors, the best mix of flavors.
 
-To such a policy any GPU is as good as any other, so its program says how much time a job has and
-not on which flavor. A program's own choice among these optima is a corner: some jobs have the slow
-flavor alone, while GPUs of the fast one are idle. Here every job has the same mix of flavors, the
-fast ones are given out in full before a slow one is, and time that is left over is given out too. A
-policy of finish times leaves most of the time: one job that is late for good sets the level, and
-everything that the others could get beyond it is left over.
+To such a policy all GPUs are equally good, so its program decides how much time a job has, but not
+on which flavor. The solver returns a corner of these optima: some jobs have only the slow flavor,
+while GPUs of the fast flavor are idle. This module gives every job the same mix of flavors, uses
+fast flavors in full before slow ones, and gives out the time that is left over. Finish-time
+policies leave over most of the time: a job that cannot end in time sets the level, and the policy
+gives the other jobs nothing beyond this level.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.policy.allocation import ALONE, FEASIBLE, Allocation
 from quorate.policy.problem import Floats, Problem
 
 _HALVINGS: Final = 60
-"""How often the interval of a price is halved: to the last digits."""
+"""How often the interval of a price is halved, which makes the price exact to the last digits."""
 _TINY: Final = 1e-300
 
 
@@ -29,11 +29,11 @@ def evenly_mixed(
 ) -> Allocation:
     """Return an allocation in which no job has less time than in ``found``.
 
-    ``found`` has no pairs, and to its policy a job's time is worth the same on every flavor where
-    the job moves. Time that is left over is given out by ``raised``: to the jobs that have least of
-    it, until all have the same or none is left, unless set otherwise. Flavors are given out from
-    the fastest on. Jobs that cannot run on every flavor are mixed over those on which they can, and
-    are served first. If that does not leave room for all, ``found`` is the answer.
+    ``found`` has no pairs, and to its policy a job's time is worth the same on every flavor on
+    which the job makes progress. ``raised`` gives out the time that is left over; the default is
+    ``least_first``. Flavors are given out from the fastest on. Jobs that cannot run on every flavor
+    are mixed over the flavors on which they can run, and are served first. If the other jobs then
+    do not fit, ``found`` is returned.
     """
     assert (found.second == ALONE).all(), "a policy without flavors has no pairs"
     scales, moves = problem.scales.astype(np.float64), (problem.rates > 0) & (problem.gpus > 0)
@@ -41,7 +41,7 @@ def evenly_mixed(
     time = (least_first if raised is None else raised)(problem, time)
     room = _given_out(problem, float(scales @ time))
     shares = np.zeros(problem.shape)
-    # The fewer flavors jobs have to go to, the earlier they are served.
+    # Jobs that can run on fewer flavors are served earlier.
     kinds, of = np.unique(moves, axis=0, return_inverse=True)
     for kind in sorted(range(len(kinds)), key=lambda each: (int(kinds[each].sum()), each)):
         rows, there = of.reshape(-1) == kind, np.where(kinds[kind], room, 0.0)
@@ -58,17 +58,16 @@ def evenly_mixed(
 
 
 def least_first(problem: Problem, time: Floats) -> Floats:
-    """Return the time of all jobs after those with the least time were raised together."""
+    """Return the time of all jobs after the jobs with the least time were raised together."""
     return np.maximum(time, _level(problem, time))
 
 
 def to_the_middle(problem: Problem, time: Floats) -> Floats:
-    """Return the time of all jobs in the middle between ``time`` and their whole time.
+    """Return the time of all jobs at the center between ``time`` and their whole time.
 
-    That is the point at which, within the GPUs there are, the product of two factors per job is
-    greatest: the time it has above ``time``, and the time it lacks to its whole time (the analytic
-    center, at which interior point methods end). A narrow job gets more of what it lacks than a
-    wide one.
+    This is the analytic center, at which interior point methods end. It maximises, within the
+    available GPUs, the product of two factors per job: its time above ``time``, and the time it
+    lacks to its whole time. A narrow job gets a larger part of its lacking time than a wide job.
     """
     scales, gpus = problem.scales.astype(np.float64), float(problem.gpus.sum())
     lacks = 1.0 - time
@@ -76,7 +75,8 @@ def to_the_middle(problem: Problem, time: Floats) -> Floats:
     if spare <= 0.0:
         return time
     if float(scales @ lacks) <= 2.0 * spare:
-        # No price is needed: each job gets the same part, half or more of what it lacks.
+        # No price is needed if half of the lacking time fits: each job gets the same part of what
+        # it lacks.
         return time + min(1.0, spare / max(float(scales @ lacks), _TINY)) * lacks
     low, high = 0.0, 1.0
     while float(scales @ (_part(high * scales * lacks) * lacks)) > spare:
@@ -98,7 +98,7 @@ def _part(cost: Floats) -> Floats:
 
 
 def _level(problem: Problem, time: Floats) -> float:
-    """Return the time to which all jobs with less can be raised together, at most 1."""
+    """Return the highest time, at most 1, to which all jobs with less can be raised together."""
     order = np.argsort(time, kind="stable")
     scales, steps = problem.scales[order].astype(np.float64), time[order]
     spare = float(problem.gpus.sum()) - float(scales @ steps)
@@ -113,7 +113,7 @@ def _level(problem: Problem, time: Floats) -> float:
 
 
 def _given_out(problem: Problem, wanted: float) -> Floats:
-    """Return how many GPUs of each flavor are used if ``wanted`` are given out, fastest first.
+    """Return the used GPUs of each flavor if ``wanted`` GPUs are given out, fastest first.
 
     The speed of a flavor is the average rate of jobs on it, each relative to its fastest flavor.
     """

@@ -1,8 +1,8 @@
-"""First in, first out: jobs in the order of the problem, each on GPUs of one flavor until it ends.
+"""First in, first out: jobs run in the order of the problem, each on one flavor until it ends.
 
-A job gets GPUs of a flavor that has room; the first job for which no flavor has room is the last
-considered, so that no job overtakes it. A job that makes no progress wherever there is room is
-skipped, as published: it would gain nothing from the GPUs that others then get.
+A job gets GPUs of a flavor that has room. The first job for which no flavor has room is the last
+one considered, so no job overtakes it. As published, a job that makes no progress on any flavor
+with room is skipped, because it could not use the GPUs that later jobs then get.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from quorate.policy.problem import Problem
 from quorate.policy.solvers.chance import Chance
 
 GAIN_MIN: Final = 1.5
-"""The least sum of the rates of two jobs together, each relative to its rate alone (Gavel's packing
-threshold)."""
+"""Two jobs share GPUs only if the sum of their rates, each relative to its rate alone, is at least
+this (Gavel's packing threshold)."""
 
 Choose = Callable[[int, list[int]], int]
-"""Takes a job and the flavors that have room for it, by name, and returns one of them."""
+"""Takes a job and the flavors that have room for it, ordered by name, and returns one flavor."""
 
 
 def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
-    """Return each job on a flavor with room, drawn at random: rates are not read.
+    """Return each job on a random flavor with room, without reading rates.
 
-    A job draws an order of the flavors, always the same for one seed, and gets the first with room:
-    it does not move because another job came or ended. The published code draws and then takes
-    another flavor, whether it has room or not (Gavel's repository, ``fifo.py``); this implements
-    the intention.
+    A job draws an order of the flavors, which the seed determines, and gets the first flavor with
+    room. So a job does not move when another job arrives or ends. The published code draws a flavor
+    and then takes another one, whether it has room or not (Gavel's repository, ``fifo.py``); this
+    function implements the intention.
     """
 
     def drawn(job: int, flavors: list[int]) -> int:
@@ -48,17 +48,17 @@ def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
 
 
 def fifo_perf(problem: Problem) -> Allocation | Unsolved:
-    """Return each job on the flavor with room on which it is fastest; ties go by name."""
+    """Return each job on its fastest flavor with room; ties are broken by name."""
     refusal = without_anything(problem)
     return refusal or _alone(problem, _placed(problem, _fastest(problem))[0])
 
 
 def fifo_packed(problem: Problem) -> Allocation | Unsolved:
-    """Return the jobs of ``fifo_perf``; waiting jobs share GPUs with them if that gains.
+    """Return the jobs of ``fifo_perf``, and waiting jobs that share their GPUs with a gain.
 
-    The next waiting job shares with the job, of the same scale and not sharing yet, with which it
-    gains most; the first waiting job that gains with none ends the search. As published, a job for
-    which too few GPUs were left is skipped: jobs behind it get no GPU of their own.
+    The next waiting job shares with the job with which it gains most, among jobs of the same scale
+    that do not share yet. The first waiting job that gains with no job ends the search. As
+    published, jobs behind the first job that does not fit get no GPUs of their own.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -81,7 +81,7 @@ def _fastest(problem: Problem) -> Choose:
 
 
 def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
-    """Return the flavor of each job that has GPUs, and the job from which on others may share."""
+    """Return the flavor of each job with GPUs, and the first job that may share GPUs."""
     free = problem.gpus.copy()
     by_name = sorted(range(len(problem.flavors)), key=problem.flavors.__getitem__)
     placed: dict[int, int] = {}
@@ -99,7 +99,7 @@ def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
 
 
 def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: int) -> int | None:
-    """Return the first job with GPUs that ``job`` gains most with; None if there is none."""
+    """Return the job with GPUs with which ``job`` gains most (the first, on ties), or None."""
     best, found = GAIN_MIN, None
     for other, flavor in placed.items():
         gain = _gain(problem, index, (other, job), flavor)
@@ -109,7 +109,7 @@ def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: in
 
 
 def _gain(problem: Problem, index: PairIndex, jobs: tuple[int, int], flavor: int) -> float:
-    """Return the rates of two jobs together, each relative to its own alone; 0 if they cannot."""
+    """Return the sum of a pair's rates, each relative to the job's rate alone; 0 if not a pair."""
     row = index.row(*jobs)
     alone = problem.rates[list(jobs), flavor]
     if row is None or problem.pairs is None or not alone.all():

@@ -1,9 +1,8 @@
 """Finish-time fairness: the largest delay of any job is as small as possible (Themis).
 
-A job's delay is the time of its end divided by the time of its end alone on an equal part of the
-GPUs (Gavel, section 4.2). The level that is raised is the negative delay. The rate that a job needs
-for a delay is convex in the delay, so that prices and tangents find the least delay directly,
-without bisection.
+A job's delay is its duration divided by its duration alone on an equal part of the GPUs (Gavel,
+section 4.2). The level to raise is the negative delay. The rate that a job needs is convex in the
+delay, so prices and tangents find the least delay directly, without bisection.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class FinishTimes:
 
     @property
     def at_rest(self) -> float:
-        """Minus infinity: at every level, some job needs a rate, as a delay is finite."""
+        """Minus infinity, because delays are finite, so at every level some job needs a rate."""
         return -np.inf
 
     def at(self, level: float) -> tuple[Floats, Floats]:
-        """Return each job's need at ``level``, and by how much it grows with the level."""
+        """Return each job's need at ``level``, and how fast the need grows with the level."""
         left_s = -level * self.alone_s - self.ages_s
         left_s = np.where(self.steps > 0, left_s, 1.0)
         need = self.steps / left_s
@@ -96,7 +95,7 @@ def _agnostic(problem: Problem) -> Allocation | Unsolved:
 FINISH_TIME: Final = (
     Policy(
         name="finish_time_fairness",
-        goal="keeps the largest delay of a job small, as if all flavors were as fast as the first",
+        goal="makes the largest delay of a job small, as if all flavors were as fast as the first",
         solve=_agnostic,
         metric="greatest delay",
         is_least=True,

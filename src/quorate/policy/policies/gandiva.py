@@ -1,4 +1,4 @@
-"""Gandiva as Gavel publishes it: jobs are paired at random, and pairs share the GPUs equally."""
+"""Gandiva as published by Gavel: jobs are paired at random, and pairs share the GPUs equally."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from quorate.policy.solvers.chance import Chance
 def gandiva(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
     """Return equal parts of the GPUs for jobs alone, or for pairs if the jobs do not all fit.
 
-    Two jobs are drawn at a time, as often as there are jobs; a draw of two jobs that are no pair of
-    the problem, for example of different scales, is lost. Rates are not read: Gandiva tries a pair
-    to measure it, so a problem should list no pair that makes no progress.
+    There are as many draws as jobs. A draw takes two jobs; if they are not a pair of the problem,
+    for example because their scales differ, the draw has no effect. Rates are not read, because
+    Gandiva tries a pair to measure its rates, so a problem should not list pairs that make no
+    progress.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -63,7 +64,7 @@ def _drawn(problem: Problem, chance: Chance) -> list[tuple[int, int]]:
 
 
 def _equal(problem: Problem, rows: Ints) -> Floats:
-    """Return the same part of the GPUs of each flavor for each of ``rows``, at most its time."""
+    """Return shares: the same part of each flavor for each of ``rows``, at most its time."""
     shares = problem.gpus[None, :] / (len(rows) * problem.scales[rows][:, None])
     return np.asarray(shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
 

@@ -1,8 +1,8 @@
-"""The GPUs that an allocation leaves over, given to jobs that might have more.
+"""Gives the GPUs that an allocation leaves over to jobs that can use more.
 
-A policy that had to stop early has given every job its least share. Without this module the GPUs
-that are left over would be idle. A policy that came to its end leaves over what rounding hides:
-what is next to nothing of a job's fastest rate can be a tenth of its time on its slowest flavor.
+A policy that stopped early has given every job its least share, and the remaining GPUs would be
+idle. A policy that finished leaves over amounts that rounding hides: a tiny part of a job's fastest
+rate can be a tenth of its time on its slowest flavor.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from quorate.policy.policies.by_weight import parts
 from quorate.policy.problem import Bools, Floats, Problem
 
 PASSES_MAX: Final = 20
-"""How often the rest is shared out: each time, jobs that have all their time drop out."""
+"""How often the remaining GPUs are shared; each time, jobs with their whole time drop out."""
 
 
 def topped_up(problem: Problem, found: Allocation) -> Allocation:
-    """Return ``found`` with the GPUs left over, shared by weight among its unfinished jobs.
+    """Return ``found``, with the remaining GPUs shared by weight among its unfinished jobs.
 
     No job has less than before.
     """
@@ -31,7 +31,7 @@ def topped_up(problem: Problem, found: Allocation) -> Allocation:
 
 
 def without_remainder(problem: Problem, found: Allocation) -> Allocation:
-    """Return ``found`` with the GPUs that rounding left over, shared by weight among all jobs.
+    """Return ``found``, with the GPUs that rounding left over shared by weight among all jobs.
 
     No job has less than before.
     """

@@ -1,9 +1,9 @@
 """Max-min fairness: the worst-off job is as well off as possible (Gavel, section 4.1).
 
-The measure of a job is its rate with this allocation over its rate with the same part of every GPU,
-times the GPUs it takes at a time, over its weight. If several allocations are best for the
-worst-off job, one is taken that is best for all jobs together, by the sum of the same measure:
-otherwise GPUs would be idle, or jobs on slow GPUs, without gain for any job.
+The measure of a job is its rate, divided by its rate with the same part of every flavor and by its
+weight, times its scale. Of several allocations that are best for the worst-off job, the one with
+the largest sum of the measures is taken. Otherwise GPUs could be idle, or jobs could be on slow
+GPUs, without gain for any job.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from quorate.policy.solvers.levels import Linear
 
 
 def proportional_rates(problem: Problem) -> Floats:
-    """Return each job's rate when its time is divided among flavors as GPUs are.
+    """Return each job's rate if its time is divided among flavors in proportion to their GPUs.
 
-    Summed flavor by flavor, so that equal jobs have rates that are equal to the last bit.
+    The sum is computed flavor by flavor, so that equal jobs have rates equal to the last bit.
     """
     total = float(problem.gpus.sum())
     rates = np.zeros(len(problem.rates))
@@ -34,7 +34,7 @@ def proportional_rates(problem: Problem) -> Floats:
 
 
 def fair_needs(problem: Problem, _jobs: int) -> Linear:
-    """Return the rate a job needs for each unit of fairness: s * rate / (w * proportional) >= 1."""
+    """Return the rate that a job needs per unit of level: s * rate / (w * proportional) = level."""
     growth = problem.weights * proportional_rates(problem) / problem.scales
     return Linear(floor=np.zeros(len(growth)), growth=growth)
 
@@ -52,15 +52,15 @@ def _fair_worth(problem: Problem) -> Floats:
 
 FAIRNESS: Final = Aim(reads=("rates", "scales", "weights"), needs=fair_needs)
 EFFICIENCY: Final = replace(FAIRNESS, worth=_fair_worth)
-"""The same; of several best allocations one that is best for all jobs together."""
+"""As ``FAIRNESS``, but of several best allocations, the best for all jobs together is taken."""
 EQUALITY: Final = Aim(reads=("rates", "scales", "weights"), needs=_share_needs)
-"""The same as if all GPUs were alike: a share of time counts the same on every flavor."""
+"""As if all flavors were equal: a share of time counts the same on every flavor."""
 
 
 def any_flavor(problem: Problem) -> Floats:
     """Return a rate of 1 on every flavor where a job makes progress.
 
-    As published it is 1 everywhere, which gives jobs GPUs on which they make none.
+    The published rate is 1 on all flavors, which gives jobs GPUs on which they make no progress.
     """
     return (problem.rates > 0).astype(np.float64)
 

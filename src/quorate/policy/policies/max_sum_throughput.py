@@ -1,9 +1,10 @@
-"""The most steps in all, or for the money; deadlines are kept if possible.
+"""The largest sum of rates, or of rates per cost; deadlines are kept if possible.
 
-Rates are added in steps per second, whatever a step is, so that the faster kind of job is preferred
-(Gavel, section 4.2). With deadlines every job that has one must be fast enough to meet it. If that
-is impossible, as many deadlines as possible are kept; among sets of that size, the one that gains
-most. The jobs with other deadlines are named.
+Rates are added in steps per second although steps of different jobs differ, so jobs with more steps
+per second are preferred (Gavel, section 4.2). With deadlines, every job with a deadline must be
+fast enough to meet it. If this is impossible, as many deadlines as possible are kept; among sets of
+this size, the set with the largest sum is taken. The answer names the jobs whose deadlines are
+dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from quorate.policy.solvers.lp import Program, Solution, Status, solve
 from quorate.policy.solvers.walls import wall
 
 NEARLY: Final = 1e-9
-"""By how much rounding may miss a deadline, relative to the time until then."""
+"""By how much rounding may miss a deadline, relative to the time until the deadline."""
 
 
 def max_sum(
@@ -30,7 +31,7 @@ def max_sum(
 ) -> Allocation | Unsolved:
     """Return the allocation with the largest sum of rates, each divided by its cost if ``by_cost``.
 
-    ``dropped`` are the jobs whose deadlines cannot be kept beside the others.
+    ``dropped`` has the jobs whose deadlines cannot be kept together with the others.
     """
     refused = without_anything(problem) or (_costless(problem) if by_cost else None)
     if refused is not None:
@@ -55,7 +56,7 @@ def max_sum(
 
 
 def _needed(problem: Problem) -> Floats:
-    """Return the rate at which each job meets its deadline: 0 without one, infinite after it."""
+    """Return the rate with which each job meets its deadline: 0 without one, infinite if past."""
     needed = np.zeros(len(problem.jobs))
     has = np.isfinite(problem.deadlines_s) & (problem.steps_left > 0)
     late = has & (problem.deadlines_s <= 0)
@@ -66,14 +67,14 @@ def _needed(problem: Problem) -> Floats:
 
 
 def _most(space: Space, gains: Floats, asked: Floats) -> Solution | Status:
-    """Return the shares that gain most with every job at least as fast as ``asked``."""
+    """Return the shares with the largest gain and every job at least as fast as ``asked``."""
     plain = program(space, gains)
     low = np.concatenate([asked * (1 - NEARLY), plain.row_low[len(asked) :]])
     return solve(replace(plain, row_low=low))
 
 
 def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unsolved:
-    """Return which of the jobs ``due`` meet their deadlines: all, or as many as possible."""
+    """Return the jobs of ``due`` that meet their deadlines: all, or as many as possible."""
     asked = np.zeros(len(needed))
     asked[due] = needed[due]
     if isinstance(_most(space, gains, asked), Solution):
@@ -84,15 +85,16 @@ def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unso
         return _failed(f"the search for the deadlines that can be kept ended as {most}")
     count = round(most.objective)
     best = solve(_at_least(_choice(space, gains, needed, due), len(gains), count))
-    # A search that was given up at its limit leaves as many deadlines, chosen without the gains.
+    # If the search stops at its limit, the same number of deadlines is kept, chosen without the
+    # gains.
     chosen = best if isinstance(best, Solution) else most
     return due[chosen.x[len(gains) :] > 1 / 2]
 
 
 def _choice(space: Space, gains: Floats, needed: Floats, due: Ints) -> Program:
-    """Return the program with one more column for each job that is due: whether it is in time.
+    """Return the program with another column for each job of ``due``: whether it is in time.
 
-    Rates are counted in units of each job's need, so that all these rows are alike.
+    Rates are in units of each job's need, so that all these rows have a similar size.
     """
     jobs, _ = space.problem.shape
     unit = np.ones(jobs)
@@ -207,7 +209,7 @@ MAX_SUM: Final = (
         metric=_FOR_MONEY,
         reads_steps=True,
         reads_costs=True,
-        # If deadlines cannot all be kept, a search for whole numbers chooses those that are.
+        # If not all deadlines can be kept, an integer search chooses the deadlines to keep.
         jobs_max=400,
     ),
     Policy(

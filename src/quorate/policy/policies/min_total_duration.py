@@ -1,8 +1,8 @@
 """Makespan: the last job ends as early as possible (Gavel, section 4.2).
 
-Every job gets a rate in proportion to its steps left, the highest that all can have. That is one
-linear problem; the makespan is the inverse of its level. Published as a search over makespans that
-stops within 5 %; this is the exact answer.
+Every job gets a rate in proportion to its remaining steps, with the highest possible factor. This
+is one linear program, and the makespan is the inverse of the factor. The published policy searches
+makespans and stops within 5 % of the least; this module returns the exact one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def _agnostic(problem: Problem) -> Allocation | Unsolved:
 def reference_rates(problem: Problem) -> Floats:
     """Return the rates of jobs as if every flavor they run on were as fast as the first of them.
 
-    As published the rate of one named flavor, the first of every cluster there, is taken for all
-    flavors, also for those on which a job cannot run at all; it then gets GPUs that it cannot use.
+    The published policy uses the rate on one named flavor for all flavors, including flavors on
+    which a job cannot run, so jobs get GPUs that they cannot use.
     """
     moves = problem.rates > 0
     first = moves.argmax(axis=1)[:, None]

@@ -1,10 +1,10 @@
 """The allocation in which no job gains by overstating or understating its rates.
 
-The product of all rates is maximised, each over its weight and an equal share of every flavor,
-times its scale. Then each job's shares are multiplied by a factor of at most 1: the product of the
-others' rates beside it, over the product of their rates without it (the partial allocation
-mechanism of Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). The rest is left idle: that is the
-cost of strategy-proofness.
+The product of all normalised rates is maximised: rate times scale, divided by the weight and by the
+rate on an equal share of every flavor. Then each job's shares are multiplied by a factor of at most
+1: the product of the other jobs' rates with this job present, divided by their product without this
+job (the partial allocation mechanism of Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). The
+remaining GPUs stay idle, which is the cost of strategy-proofness.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from quorate.policy.problem import Floats, Ints, Problem
 from quorate.policy.solvers.nash import largest_product, products_without
 
 PROVED: Final = 1e-7
-"""How far the mean logarithm may be from the best for an answer to be given."""
+"""An answer is returned only if its mean logarithm is at most this far from the optimum."""
 NOTHING: Final = 1e-12
 """A share below this is rounding of an interior point, and counts as 0."""
 CELLS_MAX: Final = 2_000_000
-"""The most numbers that the problems solved side by side may have."""
+"""The most numbers in a batch of problems that are solved side by side."""
 
 
 def strategy_proof(problem: Problem) -> Allocation | Unsolved:
     """Return the discounted allocation of the largest product of rates.
 
-    The objective is the geometric mean before the discounts. Of shares that are equally good the
+    The objective is the geometric mean before the discounts. If several shares are optimal, their
     middle is taken, so that equal jobs have equal shares.
     """
     refused = unsolvable(problem)
@@ -77,9 +77,9 @@ def _kinds(problem: Problem) -> tuple[Ints, Ints]:
 def _solved(
     rates: Floats, scales: Floats, gpus: Floats, asked: Floats
 ) -> tuple[Floats, Floats, Floats, float]:
-    """Return shares and prices with all jobs, logarithms of all rates, and the unproved rest.
+    """Return shares and prices with all jobs, logarithms of all rates, and the possible error.
 
-    ``asked`` are the jobs of the problems after the first.
+    The first problem has all jobs; ``asked`` has the jobs of each further problem.
     """
     whole, start = largest_product(rates, scales, gpus)
     at_once = max(1, CELLS_MAX // (rates.size * len(gpus)))
@@ -108,7 +108,7 @@ STRATEGY_PROOF: Final = (
         goal="no job gains by misstating its rates",
         solve=strategy_proof,
         metric="geometric mean of scale x rate / (weight x rate on an equal share), undiscounted",
-        # Every job is left out once: a thousand take twelve seconds.
+        # Each job is left out once, so a thousand jobs take twelve seconds.
         jobs_max=250,
         reads_progress=False,
     ),

@@ -1,10 +1,11 @@
 """Max-min fairness by water filling: the worst-off job first, then the next, to the last.
 
-The level of a job is its rate over what an equal share of every flavor would give it, times its
-scale and over its weight (Gavel, sections 4.1 and 4.3). All rise together; a job that cannot be
-raised without lowering others is stuck, and the rest continue. This is proved: an inequality that
-every allocation satisfies, from the dual prices of a program with a slightly higher level, is met
-with equality. No integer program is needed.
+The level of a job is its rate times its scale, divided by its rate on an equal share of every
+flavor and by its weight (Gavel, sections 4.1 and 4.3). The levels of all jobs rise together. A job
+that cannot be raised without lowering others is stuck, and the other jobs continue. That a job is
+stuck is proved by an inequality that every allocation satisfies, and that the present allocation
+meets with equality. The inequality comes from the dual prices of a program with a slightly higher
+level, so no integer program is needed.
 """
 
 from __future__ import annotations
@@ -34,27 +35,27 @@ from quorate.policy.solvers.walls import Wall, Walls, wall
 from quorate.policy.solvers.work_count import WorkCount
 
 ASKED_MAX: Final = 200
-"""How often a level is lowered before water filling fails; three or four times is usual."""
+"""The most times that a level is lowered before water filling fails; the usual number is 3 or 4."""
 MISSED: Final = 1e-9
 """How far below its level a job may usually be, relative to its largest first level."""
 MISSED_MAX: Final = 1e-7
-"""The same bound when a solver's rounding leaves the job further below."""
+"""The bound of the same distance, if a solver's rounding leaves the job further below."""
 RAISED: Final = 1e-7
-"""How far a job that counts as stuck might usually still be raised, relative to the same level."""
+"""How far a stuck job may usually still be raised, relative to the largest first level."""
 RAISED_MAX: Final = 1e-5
-"""The same bound when rates differ by a factor of a million, so that walls are less exact."""
+"""The bound of the same distance, if rates differ a millionfold and walls are less exact."""
 UNSURE_MAX: Final = 1e-2
-"""The largest such tolerance; an answer that needs more than ``RAISED_MAX`` reports it."""
+"""The largest permitted tolerance; an answer reports jobs that need more than ``RAISED_MAX``."""
 TOGETHER: Final = 10.0
-"""How much further from a wall than the nearest job other jobs may be that stop with it then."""
+"""Jobs stop together with the job nearest to a wall if they are at most this many times as far."""
 STALLED_MAX: Final = 5
-"""How often a missed level may fail to be lowered before the search gives up."""
+"""The search gives up if a missed level is not lowered this many times."""
 NOTHING: Final = 1e-12
 """A rise of less than this part of a job's largest possible rate counts as rounding."""
 MANY: Final = 300
-"""From this many jobs on it is quicker to begin near the first level than at 0."""
+"""With at least this many jobs, it is faster to begin near the first level than at 0."""
 EVENED_MAX: Final = 500
-"""How often an even spread is corrected before the solver's own is used."""
+"""How often an even spread is corrected before the solver's shares are used instead."""
 _TINY: Final = 1e-300
 
 
@@ -62,7 +63,8 @@ _TINY: Final = 1e-300
 class Filled:
     """The level of every job, the shares of the columns, and the walls that were met.
 
-    ``unfinished`` are jobs that might be raised further: too much work, or rounding hides it.
+    ``unfinished`` has jobs that could perhaps be raised further: the proof takes too much work, or
+    rounding hides it.
     """
 
     filled: Floats
@@ -76,11 +78,11 @@ def water_filling(
 ) -> Allocation | Unsolved:
     """Return the allocation in which no job can be raised without lowering a worse-off one.
 
-    The objective is the level at which the first job is stuck, of those that rise from the start:
-    without entities it is that of max-min fairness. Of several allocations with the same rates, the
-    one returned depends only on the order of jobs and flavors. If a problem bounds the work, later
-    levels may be left out: the rest is then shared by weight, and the answer names those jobs. What
-    rounding leaves over is shared by weight, too.
+    The objective is the level at which the first of the jobs that rise from the start is stuck.
+    Without entities, it is the objective of max-min fairness. Of several allocations with the same
+    rates, the one returned depends only on the order of jobs and flavors. If a problem bounds the
+    work, later levels may be left out; the remaining GPUs are then shared by weight, and the answer
+    names the unfinished jobs. GPUs that rounding leaves over are shared by weight, too.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
@@ -94,7 +96,7 @@ def water_filling(
 
 
 def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation | Unsolved:
-    """Return the allocation of ``problem``, found for one of each class of jobs if that helps."""
+    """Return the allocation of ``problem``, computed by classes of jobs if this is faster."""
     alike = None if paired else _alike(problem)
     if alike is None:
         return _filled(problem, None, paired=paired, agnostic=agnostic)
@@ -118,9 +120,9 @@ def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation
 
 
 def _alike(problem: Problem) -> Classes | None:
-    """Return the classes of jobs that are filled equally, if there are far fewer classes than jobs.
+    """Return the classes of jobs that rise equally, if there are far fewer classes than jobs.
 
-    Jobs of one entity that divides fairly are; in a queue each has its own place.
+    Equal jobs of an entity that divides fairly rise equally; jobs in an entity's queue do not.
     """
     jobs = len(problem.jobs)
     kin = np.full(jobs, float(NO_ENTITY))
@@ -129,7 +131,8 @@ def _alike(problem: Problem) -> Classes | None:
         queued = (problem.entity_of != NO_ENTITY) & queues[problem.entity_of]
         places = len(queues) + np.arange(jobs)
         kin = np.where(queued, places, problem.entity_of).astype(np.float64)
-    # A class reads fields of the problem; of these, water filling does not need ages.
+    # Classes compare fields of the problem. The group is stored as the age, which water filling
+    # does not read.
     marked = replace(problem, ages_s=kin)
     return classes_of(marked, ("rates", "scales", "weights", "ages_s"), jobs // 2)
 
@@ -137,7 +140,7 @@ def _alike(problem: Problem) -> Classes | None:
 def _filled(
     problem: Problem, counts: Ints | None, *, paired: bool, agnostic: bool
 ) -> Allocation | Unsolved:
-    """Return the allocation of a problem whose jobs represent ``counts`` equal ones each."""
+    """Return the allocation of a problem in which each job represents ``counts`` equal jobs."""
     space = replace(space_of(problem, paired=paired, agnostic=agnostic), counts=counts)
     normal = _equal_rates(problem, agnostic=agnostic)
     space = replace(space, rates=space.rates / normal[space.jobs])
@@ -151,10 +154,10 @@ def _filled(
 
 
 def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
-    """Return the levels of all jobs after all that can still rise did.
+    """Return the levels of all jobs, after each job has risen as far as it can.
 
-    From ``many`` jobs on, and without pairs, prices give a start. If a solver's rounding fails from
-    there, everything is computed again from level 0.
+    With at least ``many`` jobs and no pairs, prices give a start. If rounding makes the solver fail
+    from this start, everything is computed again from level 0.
     """
     jobs, _ = space.problem.shape
     work = WorkCount(space.problem.work_max)
@@ -178,9 +181,9 @@ def _too_much(jobs: int) -> Unsolved:
 def _fill(
     space: Space, groups: Groups, work: WorkCount, *, is_near: bool
 ) -> Filled | Unsolved | None:
-    """Return the levels of all jobs; None if even the first level is too much work.
+    """Return the levels of all jobs; None if even the first level takes too much work.
 
-    If prices gave the start, the first level is then that which they reach.
+    If prices gave the start, the answer then has the first level that prices reach.
     """
     problem = space.problem
     jobs, _ = problem.shape
@@ -211,7 +214,8 @@ def _fill(
         nearest = float(left[rises].min())
         stuck = stuck | (left <= RAISED)
         if nearest > RAISED and not gauge.grown(filled):
-            # Parts of a wall that are close to rounding prove less, but the nearest job is stuck.
+            # Small parts of a wall prove less because of rounding, but the job nearest to it is
+            # stuck.
             if nearest > UNSURE_MAX:
                 return _failed("no job is found to be stuck although none can rise")
             near = max(RAISED_MAX, TOGETHER * nearest)
@@ -224,7 +228,7 @@ def _fill(
 
 
 def _by_prices(space: Space, gauge: Gauge, path: Path, walls: Walls) -> Filled | None:
-    """Return the first level as far as prices reach it, with every job unfinished."""
+    """Return the first level that prices reach, with every job unfinished."""
     found = gauge.priced(path)
     if found is None:
         return None
@@ -238,7 +242,7 @@ def _rows(are_meant: Bools) -> tuple[int, ...]:
 
 
 def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
-    """Return roughly the rate of each job at the first level: its unit of measure."""
+    """Return the approximate rate of each job at the first level, as its unit of measure."""
     level = path.highest(first.sums[None], np.array([first.limit]))
     return np.where(pace > 0, np.minimum(tops, pace * level), tops)
 
@@ -246,13 +250,13 @@ def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
 def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unsolved | None:
     """Return the highest reachable level of ``path``, and shares that reach it.
 
-    None if that is too much work.
+    Return None if this takes too much work.
 
-    Each answer that falls short adds a wall, and the level is lowered to it: Newton's method from
-    above, which ends at a wall that is met.
+    Each answer that falls short adds a wall, and the level is lowered to the wall. This is Newton's
+    method from above; it ends when a wall is met.
     """
     before, stalled = np.inf, 0
-    # If a wall no longer lowers the level, the shortage is rounding: every job's.
+    # If a wall no longer lowers the level, the shortage is the rounding of all jobs.
     rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
     level = walls.highest(path)
     for _ in range(ASKED_MAX):
@@ -269,7 +273,9 @@ def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unso
                 continue
             stalled += 1
             if stalled == STALLED_MAX:
-                return _failed(f"a level is missed by {-answer.objective:.1e} and not lowered")
+                return _failed(
+                    f"a level is missed by {-answer.objective:.1e} but cannot be lowered"
+                )
         before = level
         walls.add(gauge.wall(answer))
         level = walls.highest(path, level)
@@ -293,11 +299,11 @@ def _allocation_of(space: Space, found: Filled, pace: Floats) -> Allocation:
 
 
 def _evened(space: Space, found: Filled) -> Floats:
-    """Return the time of each job, spread evenly over the GPUs that can run it, as far as it fits.
+    """Return the time of each job, spread evenly over the GPUs that can run it, as far as possible.
 
-    A policy without rates cannot tell flavors apart, but the jobs run faster on some; without
-    rates, an even spread is the fairest one. If the demand for a flavor is too high, all jobs on it
-    are cut in proportion, and get the rest on other flavors.
+    A policy without rates cannot distinguish flavors, although jobs run faster on some. Without
+    rates, an even spread is the fairest. If the demand for a flavor is too high, the time of all
+    jobs on it is reduced in proportion, and they get the rest on other flavors.
     """
     gpus = space.problem.gpus.astype(np.float64)
     shares = gpus[space.flavors]
@@ -374,7 +380,7 @@ WATER_FILLING: Final = (
         metric=_METRIC,
         reads_pairs=True,
         reads_entities=True,
-        # Every level is a program of all pairs: a thousand jobs take twenty seconds.
+        # Every level needs a program of all pairs, so a thousand jobs take twenty seconds.
         jobs_max=200,
         pairs_max=5_000,
         reads_progress=False,

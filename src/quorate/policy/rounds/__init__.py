@@ -1,1 +1,1 @@
-"""The mechanism of rounds: the time each job is owed, which jobs are chosen, and their GPUs."""
+"""The mechanism of rounds: the time owed to jobs, the choice of jobs, and their GPUs."""

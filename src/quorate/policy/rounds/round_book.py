@@ -1,9 +1,9 @@
-"""The book by which rounds are chosen: the time that each job has had, and is owed.
+"""The book from which rounds are chosen: the time that each job has had and is owed.
 
-A round is a stretch of time in which every chosen job has GPUs of one flavor. Which jobs are chosen
-follows from the allocation in force and from the time each has had since (Gavel, section 5). Jobs
-come alone or in pairs that share GPUs: a *row* of the allocation is either. Everything here is a
-value; time is in seconds, from an origin that the caller chooses.
+A round is a stretch of time in which every chosen job has GPUs of one flavor. The choice follows
+from the present allocation and from the time that each job has had under it (Gavel, section 5). A
+*row* of the allocation is a job alone, or a pair of jobs that share GPUs. All data here are
+immutable values. Time is in seconds, from an origin that the caller chooses.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 Row = tuple[str, ...]
-"""The job, or the two jobs of a pair in the order of the problem."""
+"""A row: one job, or the two jobs of a pair in the order of the problem."""
 Shares = Mapping[Row, Mapping[str, float]]
-"""An allocation: the part of its time that each row has GPUs of each flavor."""
+"""An allocation: the part of its time for which each row should have GPUs of each flavor."""
 
 ROUND_S: Final = 360.0
 OWED_ROUNDS_MAX: Final = 20.0
-"""How many rounds a row can be owed when the next allocation begins. A longer shortage is not made
-up all at once."""
+"""The most rounds that a row can be owed when the next allocation begins, so that a long shortage
+is not made up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
-"""How many rounds a row can be ahead then: time beyond that was wanted by no other job, and is no
-debt."""
+"""The most rounds that a row can be ahead when the next allocation begins. More time than this was
+wanted by no other job, so it is not a debt."""
 SHARE_LEAST: Final = 0.02
-"""A smaller share counts as this one when turns are compared. Otherwise the time that a row is owed
-from an earlier allocation would come before everything as soon as its share is next to nothing."""
+"""The least share when turns are compared; smaller shares count as this one. Otherwise a row with a
+tiny share and owed time of an earlier allocation would go before all other rows."""
 DUE_ROUNDS: Final = 0.25
-"""How much of a round a row must be owed to be due. Otherwise each of many rows with small shares
-would get a whole round in advance, and an owner would gain by splitting its work."""
+"""A row is due only if it is owed at least this part of a round. Otherwise each of many rows with
+small shares would get a whole round in advance, and an owner would gain by splitting its work."""
 STAY_ROUNDS: Final = 4.0
-"""How many rounds a row counts as behind, at least, on the flavor that it has: each change of GPUs
-costs a checkpoint."""
+"""A row counts as at least this many rounds behind on the flavor that it has, because each change
+of GPUs costs a checkpoint."""
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
@@ -43,18 +43,17 @@ _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 class Rules:
     """The rules of rounds. Options that are off by default are defects of the published mechanism.
 
-    ``reset_gap_s``: how old an allocation must be before a stale one is replaced.
-    ``has_queue_per_flavor``: flavors choose one after the other, so that a job may be chosen for
-    the flavor that happens to come first, and not for the one on which it is behind.
-    ``serves_without_share``: spare GPUs go to jobs that have no share of them, or no allocation.
-    ``forgets_owed``: time owed from earlier allocations only breaks ties. ``charges_gaps``: time
-    between two rounds in which nothing ran counts as work. ``needs_step_per_gpu``: a job with fewer
-    steps left than GPUs fails instead of ending. ``starts_pairs_at_zero``: a new pair goes before
-    all others, and is then owed half a round. ``compares_age_to_deadline``: a job misses its
-    deadline if its duration since its arrival is longer than the clock time of the deadline: late
-    arrivals hardly ever do. ``ignores_spread``: a job is as fast over several servers as in one.
-    ``places_by_size``: larger rows take the GPUs of smaller ones that stay, and servers are filled
-    in their order, however the rest of a row is split.
+    ``reset_gap_s``: how old a stale allocation must be before it is replaced.
+    ``has_queue_per_flavor``: flavors choose one after the other, so a job may be chosen for the
+    first flavor and not for the flavor on which it is behind. ``serves_without_share``: unused GPUs
+    go to jobs without a share of them or without an allocation. ``forgets_owed``: time owed from
+    earlier allocations only breaks ties. ``charges_gaps``: time between two rounds in which nothing
+    ran counts as work. ``needs_step_per_gpu``: a job with fewer steps left than GPUs fails instead
+    of ending. ``starts_pairs_at_zero``: a new pair goes before all other rows, and is then owed
+    half a round. ``compares_age_to_deadline``: the deadline, a time on the clock, is compared with
+    the time since the job's arrival, so jobs that arrive late rarely miss it. ``ignores_spread``: a
+    job is as fast on several servers as on one. ``places_by_size``: larger rows take the GPUs of
+    smaller rows that would keep them, and servers are filled in order, even if a row is then split.
     """
 
     round_s: float = ROUND_S
@@ -71,7 +70,7 @@ class Rules:
 
     @property
     def head_start_s(self) -> float:
-        """The time that every row counts as having had, so that no row's fraction is 0."""
+        """The time credited to every row at the start, so that no row's fraction is 0."""
         return self.round_s / 2.0
 
 
@@ -88,11 +87,11 @@ STRICT: Final = Rules(
     ignores_spread=True,
     places_by_size=True,
 )
-"""The mechanism as it was published, with its defects."""
+"""The published mechanism, with its defects."""
 
 
 class Standing(Enum):
-    """Whether a row has GPUs of a flavor when its turn is computed, had none yet, or waits."""
+    """The state of a row on a flavor when its turn is computed: it has GPUs, is new, or waits."""
 
     WAITING = 0
     NEW = 1
@@ -109,12 +108,12 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    """The time that every row has had since the allocation in force began, and is owed from before.
+    """The time that each row has had under the present allocation, and is owed from earlier ones.
 
-    Rows are in the order in which they came. ``had_s`` includes the head start. ``given_s`` is the
-    time of all rows together on a flavor: seconds of rows, not of GPUs, because a share is a part
-    of a row's own time however many GPUs it takes. ``held`` is the flavor that each row had in the
-    last round; ``fresh`` are the rows that have had nothing yet.
+    Rows are in the order of their arrival. ``had_s`` includes the head start. ``given_s`` is the
+    total time of all rows on each flavor, in seconds of rows and not of GPUs, because a share is a
+    part of a row's time, whatever its number of GPUs. ``held`` has the flavor of each row in the
+    last round; ``fresh`` has the rows that have had no time yet.
     """
 
     flavors: tuple[str, ...]
@@ -129,12 +128,12 @@ class Book:
 
 
 def share_of(shares: Shares, row: Row, flavor: str) -> float:
-    """Return the share of ``row`` on ``flavor``; 0 if it has none."""
+    """Return the share of ``row`` on ``flavor``; 0 if the row has none."""
     return shares.get(row, _NONE).get(flavor, 0.0)
 
 
 def joined(book: Book, rows: Iterable[Row], rules: Rules) -> Book:
-    """Return the book with ``rows`` after the present ones; the allocation is then stale."""
+    """Return the book with ``rows`` added at the end; the allocation is then stale."""
     had, owed = dict(book.had_s), dict(book.owed_s)
     rows = tuple(rows)
     for row in rows:
@@ -153,7 +152,7 @@ def parted(book: Book, jobs: Iterable[str]) -> Book:
 
 
 def credited(book: Book, runs: Sequence[Ran]) -> Book:
-    """Return the book after a round of ``runs``; unknown rows count for the flavor only."""
+    """Return the book after a round of ``runs``; unknown rows add only to the flavor's time."""
     had = dict(book.had_s)
     given = dict(book.given_s)
     for ran in runs:
@@ -168,7 +167,7 @@ def credited(book: Book, runs: Sequence[Ran]) -> Book:
 
 def is_due(book: Book, at_s: float, rules: Rules) -> bool:
     """Return whether a new allocation is due at ``at_s``."""
-    # The published gate is open as long as the last allocation was made at time 0.
+    # As published, a new allocation is always due if the last one was made at time 0.
     is_old = at_s - book.since_s >= rules.reset_gap_s or book.since_s == 0.0
     return book.is_stale and is_old
 
@@ -176,9 +175,9 @@ def is_due(book: Book, at_s: float, rules: Rules) -> bool:
 def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
     """Return the book as ``shares`` come into force at ``at_s``.
 
-    The time that each row was due under the old allocation and did not have is added to its owed
-    time; its had time counts from here. Rows of ``shares`` that the book does not have join it. A
-    pair without a share is forgotten unless it is owed something.
+    The time that each row should have had under the old allocation but did not have is added to its
+    owed time, and its had time starts again. Rows of ``shares`` that are not in the book join it. A
+    pair without a share leaves the book unless it is owed time.
     """
     fresh = [row for row in shares if row not in book.had_s]
     if fresh:
@@ -187,7 +186,7 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
     untouched = dict.fromkeys(book.flavors, start_s) if rules.forgets_owed else None
     owed: dict[Row, Mapping[str, float]] = {
         row: book.owed_s[row]
-        # It was due nothing and had nothing: most pairs, which are many.
+        # The row was due no time and had none. This is so for most pairs, and there are many pairs.
         if row not in book.shares and had == untouched
         else {flavor: _owed_s(book, row, flavor, at_s, rules) for flavor in book.flavors}
         for row, had in book.had_s.items()
@@ -208,10 +207,10 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
 
 
 def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
-    """Return the time that ``row`` is owed on ``flavor`` at ``at_s``, in seconds of its time.
+    """Return the time that ``row`` is owed on ``flavor`` at ``at_s``, in seconds.
 
-    If the rules use owed time only to break ties, time owed under the current allocation is not
-    counted.
+    If the rules use owed time only to break ties, time owed under the present allocation does not
+    count.
     """
     if rules.forgets_owed:
         return book.owed_s[row][flavor]
@@ -219,10 +218,10 @@ def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> f
 
 
 def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
-    """Return the turn of ``row`` on ``flavor`` (``turn_s``); 0 without a share of it.
+    """Return the turn (``turn_s``) of ``row`` on ``flavor``; 0 without a share of the flavor.
 
-    Under ``STRICT`` rules this is allocation / fraction received, of the time of all rows there
-    since the allocation began; earlier time is forgotten.
+    Under ``STRICT`` rules, the turn is the row's share divided by its fraction of the time that all
+    rows had on the flavor since the allocation began. Earlier time does not count.
     """
     share = share_of(book.shares, row, flavor)
     if share == 0.0:
@@ -239,7 +238,7 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
 
 
 def strict_turn(had_s: float, given_s: float, share: float) -> float:
-    """Return the turn under ``STRICT`` rules of a row that had ``had_s`` of ``given_s`` in all."""
+    """Return the turn under ``STRICT`` rules of a row that had ``had_s`` of ``given_s`` seconds."""
     fraction = had_s / given_s if given_s else 0.0
     return share / fraction if fraction > 0.0 else share * 1e9
 
@@ -247,12 +246,13 @@ def strict_turn(had_s: float, given_s: float, share: float) -> float:
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
     """Return how far a row is behind its share: its owed time over the share, to a millisecond.
 
-    A row that had nothing for a time is that far behind, however small its share is and however
-    many GPUs it takes. So a wide row with a small share gets its turn (docs/adr/0037-turns.md). A
-    row that would stay counts as ``STAY_ROUNDS`` behind, less the time it is ahead, unless another
-    round would make it more than one round ahead; a new row counts as its share of that. If rows
-    are further behind than that, because less can be given than is due, they take turns in every
-    round. Rounding makes rows equal whose shares differ only in the last digits.
+    A row without GPUs for some time is behind by this time, whatever its share and its number of
+    GPUs. So a wide row with a small share also gets its turn (docs/adr/0037-turns.md). A row that
+    would keep its GPUs counts as ``STAY_ROUNDS`` behind, less the time it is ahead, unless another
+    round would make it more than one round ahead. A new row counts as its share of ``STAY_ROUNDS``
+    behind. If other rows are further behind, because there are too few GPUs, rows take turns in
+    every round. Turns are rounded, so rows are equal if their shares differ only in the last
+    digits.
     """
     behind_s = (owed_s - DUE_ROUNDS * round_s) / max(share, SHARE_LEAST)
     least_s = 0.0

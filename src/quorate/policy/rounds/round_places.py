@@ -1,4 +1,4 @@
-"""Which GPUs each chosen row has: those it had, else GPUs close together."""
+"""Chooses the GPUs of each chosen row: the GPUs it had, or else GPUs near each other."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from quorate.policy.rounds.row_choice import Candidate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """GPUs of one flavor in one machine, by their numbers, and the domain the machine is in.
+    """GPUs of one flavor in one machine, by their numbers, and the domain of the machine.
 
-    The caller chooses the numbers; no two GPUs have the same.
+    The caller chooses the numbers; each GPU has a different number.
     """
 
     flavor: str
@@ -24,7 +24,7 @@ class Server:
 
 
 class Place(NamedTuple):
-    """The GPUs of one row in one round. ``is_spread``: they are in more than one server."""
+    """The GPUs of one row in one round; ``is_spread`` if they are in more than one server."""
 
     flavor: str
     gpus: tuple[int, ...]
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 def stays(before: Place | None, now: Place) -> bool:
     """Return whether a row has the same GPUs again, so that its lease is extended."""
-    if before is None or before is now:  # A row that keeps its GPUs has the same place.
+    if before is None or before is now:  # A row that keeps its GPUs keeps its ``Place`` object.
         return before is now
     return set(before.gpus) == set(now.gpus)
 
@@ -44,19 +44,20 @@ def place(
     before: Mapping[Row, Place],
     rules: Rules,
 ) -> dict[Row, Place]:
-    """Return the GPUs of every chosen row; ``servers`` must have enough of them.
+    """Return the GPUs of every chosen row; ``servers`` must have enough GPUs.
 
-    A row whose GPUs of last time (``before``) are all there keeps them. The others follow, those
-    that take most GPUs first: into the server where least is left over; else into the domain where
-    least is left over, the servers with most free first; else over domains. Ties go to the earlier
-    server. Under ``STRICT`` rules, rows keep and take GPUs size by size, servers are filled in
-    order, and rows that the allocation does not have get no place unless they keep it.
+    A row keeps its GPUs of the last round (``before``) if all of them are available. The other rows
+    are placed next, widest first. A row goes to the server on which it leaves the fewest GPUs free;
+    else to the domain in which it leaves the fewest GPUs free, on the servers with most free GPUs
+    first; else over several domains. Ties go to the earlier server. Under ``STRICT`` rules, rows
+    keep and take GPUs size by size, servers are filled in order, and rows that are not in the
+    allocation get no new place.
     """
     return Places(servers, rules).of(chosen, before)
 
 
 class Places:
-    """Places the rows of one round after the other on the same servers, as ``place`` does."""
+    """Places the rows of successive rounds on the same servers, as ``place`` does."""
 
     def __init__(self, servers: Sequence[Server], rules: Rules) -> None:
         flavors = dict.fromkeys(server.flavor for server in servers)
@@ -69,7 +70,7 @@ class Places:
     def of(
         self, chosen: Mapping[str, Sequence[Candidate]], before: Mapping[Row, Place]
     ) -> dict[Row, Place]:
-        """Return the GPUs of every chosen row, where those of the last round were ``before``."""
+        """Return the GPUs of every chosen row; ``before`` has the GPUs of the last round."""
         found: dict[Row, Place] = {}
         by_sizes = self._rules.places_by_size
         for flavor, rows in chosen.items():
@@ -117,7 +118,7 @@ class _Floor:
         self.server_of = site.server_of
 
     def keep(self, was: Place) -> bool:
-        """Take the GPUs of ``was``, and return True, if all of them are here and free."""
+        """Take the GPUs of ``was`` and return True if all of them are free here; else False."""
         if was.flavor != self.flavor:
             return False
         server_of, every = self.server_of, self.free
@@ -132,15 +133,15 @@ class _Floor:
         return True
 
     def fill(self, gpus: int) -> Place:
-        """Take the first GPUs that are free, server by server."""
+        """Take the first free GPUs, server by server."""
         at, free = self._begun, self.free
-        while at < len(free) and not free[at]:  # No GPU of a round becomes free again.
+        while at < len(free) and not free[at]:  # GPUs never become free again within a round.
             at += 1
         self._begun = at
         return self._take(range(at, len(free)), gpus)
 
     def pack(self, gpus: int) -> Place:
-        """Take GPUs on as few servers as possible, and on the fullest that has room for all."""
+        """Take GPUs on the fullest server with room for all, else on as few servers as possible."""
         room = [len(free) for free in self.free]
         fitting = [at for at, free in enumerate(room) if free >= gpus]
         if fitting:

@@ -1,4 +1,4 @@
-"""Which rows have GPUs in the next round, and of which flavor: greedy, by priority."""
+"""Chooses the rows that get GPUs in the next round, and their flavors, greedily by priority."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Final, NamedTuple
 from quorate.policy.rounds.round_book import Book, Row, Rules, deficit_s, priority, share_of
 
 AHEAD_MIN: Final = 0.01
-"""A row counts as ahead if it had at least this part of a round more than its share."""
+"""A row is ahead if it had at least this part of a round more than its share."""
 
 
 class Candidate(NamedTuple):
     """A row that may have GPUs of a flavor in the next round, with its priority.
 
-    ``is_allocated`` is false for rows that the allocation in force does not have: under ``STRICT``
-    rules, they may be chosen, but get no place. A row that ``is_ahead`` of its share comes after
-    all others, so that nothing is given out beyond shares before every row has had the time it is
-    owed.
+    ``is_allocated`` is False for rows that are not in the present allocation. Under ``STRICT``
+    rules, such rows may be chosen, but get no place. Rows with ``is_ahead`` come after all others,
+    so that rows get more than their shares only after every row has had the time it is owed.
     """
 
     row: Row
@@ -32,14 +31,14 @@ class Candidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float, float, float]:
-        """What candidates are ordered by, the highest first."""
+        """The key by which candidates are ordered, highest first."""
         return _rank(self)
 
 
 def is_ahead(owed_s: float, turn: float, rules: Rules) -> bool:
-    """Return whether a row had more than its share and does not stay.
+    """Return whether a row had more than its share and would not keep its GPUs.
 
-    False under ``STRICT`` rules.
+    Under ``STRICT`` rules, return False.
     """
     return not rules.forgets_owed and turn < 0.0 and owed_s < -AHEAD_MIN * rules.round_s
 
@@ -51,9 +50,10 @@ def candidates(
     at_s: float,
     rules: Rules,
 ) -> list[Candidate]:
-    """Return every row of ``book`` on every flavor, flavor by flavor, rows as they came.
+    """Return every row of ``book`` on every flavor, flavor by flavor, rows in order of arrival.
 
-    ``gpus`` says how many each job takes at a time. A row that cannot run there has no priority.
+    ``gpus`` has the number of GPUs of each job. A row that cannot run on a flavor has priority 0
+    there.
     """
     rows = [(row, gpus[row[0]], is_allocated(book, row)) for row in book.had_s]
     found = []
@@ -84,14 +84,14 @@ def choose(
     rules: Rules,
     admits: Callable[[Candidate], bool] | None = None,
 ) -> dict[str, list[Candidate]]:
-    """Return the rows that get GPUs, by flavors in ``order``, each in the order of choice.
+    """Return the rows that get GPUs, by flavors in ``order``, and each flavor's rows as chosen.
 
     The highest (priority, deficit, share) goes first; ties go to the flavor that is earlier in
     ``order``, then to the row that is earlier in ``found``. A row is chosen if the flavor has
-    enough GPUs left and none of its jobs is chosen yet. So no GPUs stay free that a row with a
-    share of them could use; without a share no row is chosen, unless the rules say so. Flavors that
-    ``order`` leaves out are not shared. If the number of GPUs is not the only condition,
-    ``admits`` is called last, for one row after the other: a row it accepts is chosen.
+    enough GPUs left and no job of the row is chosen yet. So no GPUs stay free that a row with a
+    share of them could use. A row without a share is chosen only if the rules permit. Flavors that
+    are not in ``order`` are not shared. ``admits`` can add a further condition: it is called last
+    for each row, and the row is chosen if it returns True.
     """
     of_flavor: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
     for candidate in found:
@@ -128,6 +128,6 @@ def _rank(candidate: Candidate) -> tuple[bool, float, float, float]:
 
 
 def is_allocated(book: Book, row: Row) -> bool:
-    """Return whether the allocation in force has ``row``."""
-    # An allocation that has both jobs of a pair has the pair, even if it gives it no share.
+    """Return whether ``row`` is in the present allocation."""
+    # A pair is in the allocation if both of its jobs are, even if the pair has no share.
     return row in book.shares or (len(row) > 1 and all((job,) in book.shares for job in row))

@@ -1,9 +1,8 @@
-"""The published choice of rows, without examining rows that cannot be chosen.
+"""Makes the published choice of rows without examining rows that cannot be chosen.
 
-A row with a share goes before every row without one, so rows without a share matter only if GPUs
-are left over. With pairs there are thousands of these, and most rounds leave nothing. Results that
-depend only on the allocation and on the present rows, not on the last round, are kept between
-rounds.
+A row with a share goes before every row without a share, so rows without a share matter only if
+GPUs are left over. With pairs, thousands of rows have no share, and most rounds leave no GPUs.
+Results that depend only on the allocation and on the present rows are kept between rounds.
 """
 
 from __future__ import annotations
@@ -16,27 +15,28 @@ from quorate.policy.rounds.round_book import Book, Row, Rules, Shares, strict_tu
 from quorate.policy.rounds.row_choice import Candidate, is_allocated
 
 _WITHOUT_SHARE: Final = (0.0, 0.0)
-"""The turn and the share of a row that has no share of a flavor."""
+"""The turn and the share of a row without a share of a flavor."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """The results kept while ``shares`` are in force and the rows of ``owed_s`` are there."""
+    """The results that stay valid while ``shares`` and the rows of ``owed_s`` stay the same."""
 
     shares: Shares
     owed_s: Mapping[Row, Mapping[str, float]]
     sharing: list[tuple[Row, Mapping[str, float]]] = field(default_factory=list)
     """The rows with shares and their shares, in the order of the book."""
     due: dict[str, list[tuple[Row, float, float]]] = field(default_factory=dict)
-    """By flavor the rows with a share of it that can run there: owed seconds, and the share."""
+    """By flavor, the rows with a share that can run there, with owed seconds and the share."""
     others: dict[str, list[Row]] = field(default_factory=dict)
-    """By flavor the rows without a share of it that can run there, the most owed first."""
+    """By flavor, the rows without a share that can run there, the most owed first."""
 
 
 class StrictChoice:
     """Chooses as ``choose`` does among ``candidates``, under rules that forget owed time.
 
-    ``sizes`` says how many GPUs each job takes; it and ``can_run`` never change for a job.
+    ``sizes`` has the number of GPUs of each job. ``sizes`` and ``can_run`` must never change for a
+    job.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class StrictChoice:
     def choose(
         self, book: Book, gpus_free: Mapping[str, int], order: Sequence[str]
     ) -> dict[str, list[Candidate]]:
-        """Return the rows that get GPUs, by flavors in ``order``, each in the order of choice."""
+        """Return the rows that get GPUs, by flavors in ``order``, rows in the order of choice."""
         known = self._known
         if known is None or known.shares is not book.shares or known.owed_s is not book.owed_s:
             shares = book.shares
@@ -84,9 +84,9 @@ class StrictChoice:
         return chosen
 
     def _due(self, book: Book, known: _Known, flavor: str) -> list[tuple[float, float, float, Row]]:
-        """Return the rows with a share of ``flavor`` that can run there, the highest first.
+        """Return the rows with a share of ``flavor`` that can run there, the highest turn first.
 
-        With each its turn, which is as ``priority`` says, the owed seconds, and the share.
+        Each row comes with its turn (see ``priority``), its owed seconds, and its share.
         """
         if flavor not in known.due:
             owed_s, runs = book.owed_s, self._runs_on(flavor)
@@ -109,7 +109,8 @@ class StrictChoice:
             runs, owed_s = self._runs_on(flavor), book.owed_s
             lookup = self._runs[flavor].get
             with_share = {row for row, by in known.sharing if by.get(flavor, 0.0) > 0.0}
-            # With pairs there are thousands of rows, nearly all of them known: no call for these.
+            # With pairs there are thousands of rows, and most are cached: their lookup avoids a
+            # call.
             found = [
                 row
                 for row in book.had_s
@@ -123,7 +124,7 @@ class StrictChoice:
     def _runs_on(self, flavor: str) -> Callable[[Row], bool]:
         """Return a function that returns whether a row runs on ``flavor``.
 
-        Each row is looked up once.
+        The function asks ``can_run`` once for each row.
         """
         known, can_run = self._runs.setdefault(flavor, {}), self._can_run
 
@@ -142,7 +143,7 @@ def _rank(each: tuple[float, float, float, Row]) -> tuple[float, float, float]:
 
 @dataclass(slots=True)
 class _Picks:
-    """The rows that are chosen for a flavor; ``taken`` are the jobs of all flavors so far."""
+    """The rows chosen for a flavor; ``taken`` has the jobs chosen so far for any flavor."""
 
     flavor: str
     left: int

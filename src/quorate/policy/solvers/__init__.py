@@ -1,1 +1,1 @@
-"""Solvers that several policies share: linear programs, prices, assignment, water levels."""
+"""Solvers that several policies use: linear programs, prices, assignments, water levels."""

@@ -1,10 +1,10 @@
-"""An assignment at least cost: each row of a matrix gets a column of its own.
+"""An assignment at least cost: each row of a matrix gets a different column.
 
-Rows are added one after another, each along the cheapest way of moving those before it (Crouse, On
-implementing 2D rectangular assignment algorithms, 2016). If columns cost the same, a free one is
-preferred; of several free ones the last visited, of others the first. Columns are visited from the
-last to the first, and when one is finished, the one that would be visited last takes its place. The
-published results of AlloX depend on that order.
+Rows are added one after another; each moves earlier rows along the cheapest path (Crouse, On
+implementing 2D rectangular assignment algorithms, 2016). Of columns with equal cost, a free column
+is preferred: of free columns the last one visited, and of other columns the first. Columns are
+visited from the last to the first. When a column is finished, the column that would be visited last
+takes its place. The published results of AlloX depend on this order.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ FREE: Final = -1
 
 
 def assign(costs: Floats) -> Ints | None:
-    """Return the column of each row, at least total cost; None if there is no assignment.
+    """Return the column of each row with the least total cost; None if no assignment exists.
 
-    There are at least as many columns as rows; a cost may be infinite, and none is below 0. Takes
-    O(rows * rows * columns) at worst.
+    There must be at least as many columns as rows. A cost may be infinite, but not below 0. Takes
+    at most O(rows * rows * columns).
     """
     rows, columns = costs.shape
     assert rows <= columns, costs.shape
@@ -46,9 +46,9 @@ def assign(costs: Floats) -> Ints | None:
 def _cheapest(
     costs: Floats, start: int, matched: tuple[Ints, Ints], prices: tuple[Floats, Floats]
 ) -> tuple[int, Ints] | None:
-    """Return the free column that ``start`` reaches at least cost, and the row before each column.
+    """Return the free column that ``start`` reaches at least cost, and each column's previous row.
 
-    The prices of the rows and columns on the way are raised so that no cost is below them.
+    The prices of the rows and columns on the path are raised so that no reduced cost is below 0.
     """
     row_of, column_of = matched
     row_price, column_price = prices
@@ -85,7 +85,7 @@ def _cheapest(
 
 
 def _next(waiting: Floats, row_of: Ints, place: Ints) -> int:
-    """Return the cheapest column, by the rule that the module states."""
+    """Return the cheapest column, with ties broken as the module's docstring says."""
     ties = np.flatnonzero(waiting == waiting.min())
     free = ties[row_of[ties] == FREE]
     if len(free):

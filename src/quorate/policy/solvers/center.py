@@ -1,8 +1,8 @@
-"""The middle of all ways to give jobs at least some time, at which interior point methods end.
+"""The analytic center of all shares that give jobs at least certain times.
 
-A program without an objective has every feasible point as an answer. A solver that follows the
-central path ends at the analytic center: the point at which the product of all distances to the
-limits is greatest (Sonnevend, 1986).
+Every feasible point is an answer to a program without an objective. A solver that follows the
+central path returns the analytic center: the point that maximises the product of all distances to
+the limits (Sonnevend, 1986).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 STEPS_MAX: Final = 100
-"""More steps than this are a fault: the number of them hardly grows with the number of jobs."""
+"""More steps than this are a fault, because the number of steps hardly grows with the jobs."""
 WITHIN: Final = 1e-12
-"""The most that the next step may add to the logarithm of the product when the center is found."""
+"""The center is found when the next step adds at most this to the logarithm of the product."""
 NEAR: Final = 0.05
-"""Below this gain of a step no line search is made: whole steps converge from there."""
+"""If a step gains less than this, no line search is made, because whole steps converge."""
 LONGEST: Final = 0.95
-"""How much of the way to the nearest limit a step may take."""
+"""The part of the way to the nearest limit that a step may take."""
 _HALVINGS: Final = 40
 
 
@@ -31,10 +31,10 @@ def has_inside(times: Floats, scales: Ints, gpus: Ints, within: float = 1e-9) ->
 
 
 def center(times: Floats, scales: Ints, gpus: Ints) -> Floats:
-    """Return the shares (jobs, flavors) in the middle of those that give jobs ``times`` or more.
+    """Return the center of the shares (jobs, flavors) that give jobs ``times`` or more.
 
-    Every flavor counts the same for a job. Limits are the jobs' time, the GPUs of each flavor and
-    the sign of each share; there must be shares inside them all (``has_inside``).
+    All flavors count equally for a job. The limits are the jobs' time, the GPUs of each flavor and
+    the sign of each share. Some shares must be strictly within all limits (``has_inside``).
     """
     assert has_inside(times, scales, gpus), "the region has no interior, so it has no center"
     inside = _Inside(times, scales.astype(np.float64), gpus.astype(np.float64))
@@ -48,27 +48,27 @@ def center(times: Floats, scales: Ints, gpus: Ints) -> Floats:
 
 
 class _Inside:
-    """All shares within the limits, and the logarithm of the product of their distances."""
+    """The shares within the limits, and the logarithm of the product of distances to limits."""
 
     def __init__(self, times: Floats, scales: Floats, gpus: Floats) -> None:
         self.times, self.scales, self.gpus = times, scales, gpus
 
     def start(self) -> Floats:
-        """Return shares inside: each job's least time, and at most half of the time it lacks."""
+        """Return shares within the limits: each job's least time, and at most half of the rest."""
         lacks = 1.0 - self.times
         spare = self.gpus.sum() - self.scales @ self.times
         part = 0.5 * min(1.0, spare / (self.scales @ lacks))
         return np.outer(self.times + part * lacks, self.gpus / self.gpus.sum())
 
     def left(self, shares: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the time jobs lack, the time they have above the least, and the idle GPUs."""
+        """Return the time that jobs lack, the time above their least time, and the idle GPUs."""
         had = shares.sum(axis=1)
         return 1.0 - had, had - self.times, self.gpus - self.scales @ shares
 
     def product(self, shares: Floats) -> float:
         """Return the logarithm of the product of all distances.
 
-        Minus infinity outside the limits.
+        Outside the limits, return minus infinity.
         """
         parts = (shares.ravel(), *self.left(shares))
         if min(float(part.min()) for part in parts) <= 0.0:
@@ -76,10 +76,10 @@ class _Inside:
         return float(sum(np.log(part).sum() for part in parts))
 
     def newton(self, shares: Floats) -> tuple[Floats, float]:
-        """Return the step of Newton's method from ``shares`` on, and its expected gain.
+        """Return the step of Newton's method from ``shares``, and its expected gain.
 
-        The matrix of second derivatives is diagonal, but for a term of rank 1 for each job and one
-        for each flavor. So it is inverted by these alone (Sherman and Morrison, Woodbury).
+        The matrix of second derivatives is diagonal except for terms of rank 1, one for each job
+        and one for each flavor. These terms suffice to invert it (Sherman and Morrison, Woodbury).
         """
         lacks, above, idle = self.left(shares)
         slope = 1.0 / shares + (1.0 / above - 1.0 / lacks)[:, None] - self.scales[:, None] / idle
@@ -100,7 +100,7 @@ class _Inside:
         return step, float((slope * step).sum())
 
     def length(self, shares: Floats, step: Floats, gain: float) -> float:
-        """Return which part of ``step`` to take, so that it stays inside and raises the product."""
+        """Return the part of ``step`` to take, so that it stays within limits and gains."""
         before = self.product(shares)
         taken = min(1.0, LONGEST * self._farthest(shares, step))
         for _ in range(_HALVINGS):

@@ -1,8 +1,8 @@
-"""Seeded random numbers: the same seed has the same draws on every machine, for ever.
+"""Seeded random numbers: a seed gives the same draws on every machine and Python version.
 
-The numbers are those of the Mersenne Twister as Python's ``random`` seeds and uses it, with which
-the published results were drawn. They are written out here, because the way ``random`` chooses two
-of several may change between versions of Python.
+The generator is the Mersenne Twister, seeded and used like Python's ``random``, from which the
+published results were drawn. The code is repeated here because the way ``random`` chooses two of
+several may change between versions of Python.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 SEED_MAX: Final = 2**32 - 1
 POOLED_MAX: Final = 21
-"""Up to this many candidates a draw removes the drawn one; with more, a repeated draw is drawn
-again."""
+"""With at most this many candidates, the first drawn candidate is removed before the second draw.
+With more, the second draw is repeated while it equals the first."""
 
 _WORD_BITS: Final = 32
 
@@ -24,11 +24,11 @@ class Chance:
 
     def __init__(self, seed: int) -> None:
         assert 0 <= seed <= SEED_MAX, seed
-        # The newer generators of numpy have no way to be seeded like this one.
+        # The newer generators of numpy cannot be seeded in this way.
         self._words = np.random.RandomState([seed])
 
     def below(self, count: int) -> int:
-        """Return a number from 0 to ``count - 1``, each as likely."""
+        """Return a number from 0 to ``count - 1``, all equally likely."""
         assert 0 < count < 2**_WORD_BITS, count
         bits = count.bit_length()
         while True:
@@ -41,7 +41,7 @@ class Chance:
         """Return two different numbers below ``count``, in the order they were drawn."""
         first = self.below(count)
         if count <= POOLED_MAX:
-            # The last takes the place of the one that was drawn.
+            # The last candidate takes the place of the drawn candidate.
             second = self.below(count - 1)
             return first, count - 1 if second == first else second
         while (second := self.below(count)) == first:

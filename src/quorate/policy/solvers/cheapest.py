@@ -1,9 +1,9 @@
-"""The cheapest way to the rate that each job needs, when a GPU of each flavor has a price.
+"""Finds the cheapest shares for the rate each job needs, at given prices of GPUs.
 
-As points (rate, price), a job's flavors and being idle have a lower convex hull, and the cheapest
-way to a rate lies on the edge of the hull at that rate: on one flavor for part of the time, or on a
-slow and a fast one that fill the time. A search begins at the last edge, because prices change
-little from one pass to the next.
+A job's flavors, and being idle, are points (rate, price) with a lower convex hull. The cheapest
+shares for a rate lie on the edge of the hull at this rate: one flavor for part of the time, or a
+slow and a fast flavor for the whole time. A search begins at the edge of the previous pass, because
+prices change little from one pass to the next.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from quorate.policy.problem import Floats, Ints
 from quorate.policy.solvers.levels import Demand
 
 BLOCK: Final = 10_000
-"""How many jobs are processed together: their data fits a processor's cache, and such sums are
-not divided among threads, which would wait for each other longer."""
+"""The number of jobs that are processed together. Their data fits a processor's cache, and sums of
+this size are not divided among threads, which would wait for each other."""
 TURNS_PER_FLAVOR: Final = 4
-"""How often an edge may turn, for each flavor. An edge that has not settled by then costs accuracy
-only, and the bound covers that."""
+"""The most turns of an edge per flavor. An edge that has not settled after these turns only costs
+accuracy, and the bound includes the error."""
 LONG: Final = 1_000
-"""From how many jobs on a pass flavor by flavor is quicker."""
+"""With at least this many jobs, a pass flavor by flavor is faster."""
 FREE: Final = 1e-200
-"""A price of 0 is replaced by this one, to divide by."""
+"""A price of 0 is replaced by this price, so that it can be a divisor."""
 SETTLED: Final = 1e-14
 """How far below an edge a point may lie, relative to the highest price: rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """The choices of all jobs at some prices: the ``edges`` they are on, by number.
+    """The choices of all jobs at certain prices: ``edges`` has the number of each job's edge.
 
-    ``used`` are the GPUs of each flavor that this takes, ``cost`` a lower bound of the cost of the
-    needs, and ``growth`` how fast that bound grows with the level.
+    ``used`` is the number of GPUs of each flavor that the choices take. ``cost`` is a lower bound
+    on the cost of the needs, and ``growth`` is how fast the bound grows with the level.
     """
 
     edges: NDArray[np.int32]
@@ -46,10 +46,10 @@ class Choice:
 
 
 class Cheapest:
-    """The last edges of the jobs. Being idle counts as a flavor after the last one.
+    """The latest edges of the jobs. Being idle counts as a flavor after the last flavor.
 
-    The edge from a slow flavor to a fast one has the number ``slow * points + fast``; those from
-    being idle are the last.
+    The edge from a slow flavor to a fast one has the number ``slow * points + fast``; the edges
+    from being idle have the highest numbers.
     """
 
     def __init__(self, demand: Demand) -> None:
@@ -69,7 +69,7 @@ class Cheapest:
         self._over = np.zeros(jobs)
 
     def choose(self, prices: Floats, need: Floats, growth: Floats) -> Choice:
-        """Return the cheapest choices at ``prices`` of a GPU, for rates that each job can reach."""
+        """Return the cheapest choices at ``prices`` per GPU, for needs that each job can reach."""
         points = len(prices) + 1
         priced = np.zeros(points)
         priced[:-1] = prices
@@ -91,9 +91,10 @@ class Cheapest:
         return Choice(edges=edges, used=used[:-1], cost=cost, growth=cost_growth)
 
     def _used(self, edge: Ints, busy: Ints, loads: Floats, on_fast: Floats) -> Floats:
-        """Return the GPUs that jobs use of each flavor: ``on_fast`` of the fast ones of edges.
+        """Return the used GPUs of each flavor; ``on_fast`` is the time on edges' fast flavors.
 
-        ``busy`` are jobs that are never idle, and have the rest of their time on the slow ones.
+        ``busy`` has the jobs that are never idle; the rest of their time is on the slow flavor of
+        their edge.
         """
         points = len(self.columns)
         by_edge = np.bincount(edge, on_fast, points * points)
@@ -104,13 +105,13 @@ class Cheapest:
         return used
 
     def add_shares(self, choice: Choice, need: Floats, part: float, shares: Floats) -> None:
-        """Add ``part`` of a choice's shares to ``shares``: a row for each flavor."""
+        """Add ``part`` of a choice's shares to ``shares``, which has a row for each flavor."""
         jobs = len(need)
         rates, flat = self.columns.reshape(-1), shares.reshape(-1)
         fast = (self._fast_of * jobs).take(choice.edges)
         fast += np.arange(jobs)
         on_fast, span = need.copy(), rates.take(fast)
-        rows = np.flatnonzero(choice.edges < self._stands)  # Those that are never idle.
+        rows = np.flatnonzero(choice.edges < self._stands)  # These jobs are never idle.
         slow = (self._slow_of * jobs).take(choice.edges[rows]) + rows
         rate_slow = rates.take(slow)
         on_fast[rows] -= rate_slow
@@ -123,11 +124,12 @@ class Cheapest:
         flat[slow] += part - on_fast[rows]
 
     def _settle(self, priced: Floats, part: slice, need: Floats) -> Ints:
-        """Turn the edges of some jobs until no flavor lies below them.
+        """Turn the edges of the jobs ``part`` until no flavor lies below them.
 
-        Return which of these jobs are then never idle.
+        Return the jobs of ``part`` that are then never idle.
         """
-        # An edge begins below its need and ends at it or above; idle jobs have nothing below.
+        # An edge must begin below the need and end at or above it. Edges from being idle always
+        # begin below.
         is_lost = self._rate_fast[part] < need
         busy = self._busy(part)
         if len(busy):
@@ -156,7 +158,7 @@ class Cheapest:
         return self._busy(part)
 
     def _busy(self, part: slice) -> Ints:
-        """Return which of some jobs are never idle."""
+        """Return the jobs of ``part`` that are never idle."""
         return np.flatnonzero(self._edge[part] < self._stands)
 
     def _begin(self, priced: Floats, rows: slice | Ints, need: Floats) -> None:
@@ -179,8 +181,8 @@ class Cheapest:
     def _move(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
         """Move jobs that are idle part of the time to the cheapest flavor that is fast enough.
 
-        Return how far other points lie below the new edges: points that are too slow may. Turning
-        mostly gives the same, in twice the time.
+        Return how far other points lie below the new edges; points that are too slow may lie below.
+        Turning usually gives the same edges in twice the time.
         """
         rates = self._rates(rows)
         bought = rates[:-1] * self._bought(priced)
@@ -198,22 +200,22 @@ class Cheapest:
         return over
 
     def _rates(self, rows: slice | Ints) -> Floats:
-        """Return the rates of some jobs, a row for each flavor: indexing would put jobs first."""
+        """Return the rates of the jobs ``rows``, as (flavors, jobs)."""
         if isinstance(rows, slice):
             return self.columns[:, rows]
         return self.columns.take(rows, axis=1)
 
     def _rate(self, flavors: Ints, rows: slice | Ints) -> Floats:
-        """Return the rate of some jobs, each on its flavor."""
+        """Return the rate of each job of ``rows`` on its flavor."""
         jobs = len(self.most)
         at = np.arange(jobs)[rows] if isinstance(rows, slice) else rows
         return self.columns.reshape(-1).take(flavors * jobs + at)
 
     def _scan(self, priced: Floats, part: slice, busy: Ints) -> Floats:
-        """Return how far the lowest of each job's points lies below its edge: about 0 or more.
+        """Return how far each job's lowest point lies below its edge: about 0, or more.
 
-        The bound on costs needs the parallel line through that point, which lies that far below.
-        Edges from being idle begin at 0; only those of ``busy`` jobs do not.
+        The bound on costs needs the line through this point, parallel to the edge. Edges from being
+        idle begin at 0; only the edges of ``busy`` jobs begin elsewhere.
         """
         edge = self._edge[part]
         steep, over = self._steep[part], self._over[part]
@@ -233,7 +235,7 @@ class Cheapest:
         return below
 
     def _turn(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
-        """Turn the edges of jobs to their lowest points; of equal points, to the first flavor's.
+        """Turn the edges of jobs to their lowest points; of equal points, the first flavor's.
 
         Return how far other points lie below the new edges.
         """
@@ -263,9 +265,9 @@ class Cheapest:
 
 
 def _first_highest(points: Floats) -> Ints:
-    """Return for each column the first row with its highest point.
+    """Return, for each column, the first row with its highest value.
 
-    Rows are few, and if they are long this takes a third of the time of numpy's argmax.
+    For a few long rows, this takes a third of the time of numpy's argmax.
     """
     if points.shape[1] < LONG:
         soon: Ints = points.argmax(axis=0)

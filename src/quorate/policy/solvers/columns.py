@@ -1,8 +1,9 @@
-"""A linear program with very many columns, solved with the few that matter.
+"""Solves a linear program with very many columns by using the few that matter.
 
-It is solved with some of its columns; the prices of its rows then say which of the others would
-raise the objective, and the best of these join. When none would, the answer is that of the whole
-program. Of the pairs of some hundred jobs, of which there are tens of thousands, hundreds matter.
+The program is solved with some of its columns. The prices of its rows then show which other columns
+would raise the objective, and the best of these join. When no column would raise it, the answer is
+an optimum of the whole program. Some hundred jobs have tens of thousands of pairs, but only
+hundreds of the pairs matter.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from quorate.policy.problem import Bools, Floats, Ints
 from quorate.policy.solvers import lp
 
 ROUNDS_MAX: Final = 200
-"""After this many rounds the whole program is solved at once."""
+"""After this many rounds, the whole program is solved."""
 WORTH: Final = 1e-10
-"""The least that a column must add to the objective, per unit of it, to join."""
+"""A column joins only if one unit of it adds at least this to the objective."""
 JOINING: Final = 2
-"""How many columns join at most, for each row."""
+"""The most columns that join in one round, per row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Entries:
-    """The entries of a program one by one, each with its row and column."""
+    """The entries of a program, each with its row and column."""
 
     rows: Ints
     columns: Ints
@@ -33,9 +34,9 @@ class _Entries:
 
 
 def solve_with_few(program: lp.Program, few: Ints, start: lp.Basis) -> lp.Solution | lp.Status:
-    """Return an optimum of ``program``, begun with the columns ``few`` and their basis.
+    """Return an optimum of ``program``; the search begins with the columns ``few`` and ``start``.
 
-    Columns not among them have no low limit but 0, and no high one.
+    All other columns must have the low limit 0 and no high limit.
     """
     entries = _Entries(
         rows=np.repeat(np.arange(len(program.row_low)), np.diff(program.starts)),
@@ -82,7 +83,7 @@ def _restricted(program: lp.Program, entries: _Entries, chosen: Ints) -> lp.Prog
 
 
 def _better(program: lp.Program, entries: _Entries, chosen: Ints, prices: Floats) -> Ints:
-    """Return the columns that would raise the objective most, the best first; ties by number."""
+    """Return the columns that would raise the objective most, best first; ties by number."""
     cost = np.bincount(entries.columns, entries.values * prices[entries.rows], len(program.gains))
     worth = program.gains - cost
     open_: Bools = worth > WORTH

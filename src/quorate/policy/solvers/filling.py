@@ -1,8 +1,8 @@
-"""How the water level rises: the value of each job at a given level, with entities and without.
+"""How the water level rises: the value of each job at a given level.
 
-A job alone rises at the pace of its weight, an entity at the pace of its own, which it hands to its
-jobs: to all that can still rise, by their weights (fairness), or to the first of them (fifo). A job
-that cannot rise passes its part on. Gavel, section 4.3 (hierarchical policies).
+A job without an entity rises at the pace of its weight. An entity rises at the pace of its weight,
+and gives its rise to its jobs that can still rise: to all of them by their weights (fairness), or
+to the first (fifo). See Gavel, section 4.3 (hierarchical policies).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
-    """The jobs of one entity that can still rise, in their order, and its weight."""
+    """The jobs of one entity that can still rise, in order, and the weight of the entity."""
 
     rule: EntityRule
     weight: float
@@ -31,15 +31,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Groups:
-    """The units that rise: jobs of no entity, each by itself, and entities."""
+    """The units that rise: entities, and single jobs without an entity."""
 
     alone: Ints
     entities: tuple[Group, ...]
     counts: Ints
-    """How many equal jobs each job represents, itself included."""
+    """The number of equal jobs that each job represents, including itself."""
 
     def without(self, stuck: Bools) -> Groups:
-        """Return the groups with only those jobs that are not ``stuck``."""
+        """Return the groups without the jobs that are ``stuck``."""
         return Groups(
             alone=self.alone[~stuck[self.alone]],
             entities=tuple(
@@ -52,7 +52,7 @@ class Groups:
 
 
 def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
-    """Return the units that rise in ``problem``, when jobs represent ``counts`` equal jobs."""
+    """Return the units that rise in ``problem``, in which jobs represent ``counts`` equal jobs."""
     jobs, _ = problem.shape
     of_jobs = problem.entity_of
     counts = np.ones(jobs, dtype=np.int64) if counts is None else counts
@@ -70,7 +70,7 @@ def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
 
 
 def paces(problem: Problem, groups: Groups) -> Floats:
-    """Return how fast each job rises before any of them is stuck: its weight over its scale."""
+    """Return the pace of each job before any job is stuck: its weight divided by its scale."""
     found = np.zeros(len(problem.jobs))
     found[groups.alone] = problem.weights[groups.alone]
     for group in groups.entities:
@@ -83,11 +83,11 @@ def paces(problem: Problem, groups: Groups) -> Floats:
 
 
 class Path:
-    """The value of each job as a function of the water level, from the present level up.
+    """The value of each job as a function of the water level, from the present level on.
 
-    ``filled`` are the present values, ``tops`` the values that each job cannot exceed even alone:
-    there it is stuck, and its entity continues without it. Between two ``stops`` every job rises at
-    a constant pace.
+    ``filled`` has the present values. ``tops`` has the value that each job cannot exceed even
+    alone: at this value the job is stuck, and its entity continues without it. Between two
+    ``stops`` every job rises at a constant pace.
     """
 
     def __init__(self, problem: Problem, groups: Groups, filled: Floats, tops: Floats) -> None:
@@ -110,7 +110,7 @@ class Path:
         self.stops: Floats = np.unique(np.concatenate([[0.0], alone, *ends]))
 
     def _stages(self, group: Group) -> tuple[Floats, Floats]:
-        """Return levels, and the part of its full value that each job has at each of them."""
+        """Return levels, and the part of its full value that each job has at each level."""
         weights = self._weights[group.jobs]
         had = self._room[group.jobs] / weights
         order = np.argsort(had, kind="stable")
@@ -133,11 +133,12 @@ class Path:
         return found
 
     def highest(self, sums: Floats, limits: Floats, known: float = np.inf) -> float:
-        """Return the highest level at which ``sums @ at(level)`` is within all ``limits``.
+        """Return the highest level at which ``sums @ at(level)`` is within ``limits``.
 
-        The present level counts as within them. The summands are never below 0, and only their
-        growth counts, so that rounding does not keep a job from rising beside constant ones. The
-        result is at most ``known``, a result for other limits; a result near it is found quickly.
+        The present level counts as within the limits. No summand is below 0, and only the growth of
+        summands counts, so that the rounding of constant summands does not keep a job from rising.
+        The result is at most ``known``, a result for other limits; if the result is near ``known``,
+        it is found quickly.
         """
         room = np.maximum(limits - sums @ self._filled, 0.0)
         within, above = 0, int(np.searchsorted(self.stops, known, side="right"))
@@ -166,10 +167,10 @@ class Path:
 
 
 def _between(level: float, levels: list[float], had: list[float]) -> float:
-    """Return the value at ``level`` by linear interpolation: numpy's ``interp``, for one point.
+    """Return the value at ``level`` by linear interpolation, like numpy's ``interp``.
 
-    It is called for a few points of many short lists, for which numpy takes longer to start than to
-    compute.
+    It is called for single points of many short lists, for which the overhead of numpy would exceed
+    the computation.
     """
     above = bisect_right(levels, level)
     if above == len(levels):

@@ -1,7 +1,7 @@
-"""By how much jobs miss a level, each measured in a unit of its own.
+"""Measures by how much jobs miss a level, with a separate unit for each job.
 
-Jobs of light weights reach thousands of times their first level once the heavy ones are stuck; in
-the unit of the first level, a solver's rounding would then hide the shortage of others.
+When heavy jobs are stuck, light jobs may reach thousands of times their first level. In the unit of
+the first level, a solver's rounding would then hide the shortage of other jobs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from quorate.policy.solvers.walls import Wall, wall_of
 from quorate.policy.solvers.work_count import WorkCount
 
 OUTGROWN: Final = 2.0
-"""How far beyond its unit a job may get when rounding matters, before it gets a larger one."""
+"""A job beyond this many units gets a larger unit when rounding matters."""
 
 
 class Gauge:
-    """The program that measures by how much jobs miss a level, each in a unit of its own."""
+    """The program that measures by how much each job misses a level, in the unit of the job."""
 
     def __init__(self, space: Space, units: Floats, work: WorkCount) -> None:
         self._space = space
@@ -33,7 +33,7 @@ class Gauge:
         self._take(units)
 
     def grown(self, filled: Floats) -> bool:
-        """Return whether jobs needed larger units; if so, the units are enlarged."""
+        """Enlarge the units of jobs that need larger ones; return whether any did."""
         if not np.any(filled > OUTGROWN * self.units):
             return False
         self._take(np.maximum(filled, self.units))
@@ -46,9 +46,10 @@ class Gauge:
         self._work.spend_beginning(len(self._space.rows))
 
     def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
-        """Begin near the highest level of ``path`` if prices find it; return the wall there.
+        """Begin near the highest level of ``path`` if prices find it; return the walls there.
 
-        Empty if less than ``missed`` is short; the highest level is near a wall.
+        The highest level is near a wall. The result is empty if jobs miss the level by less than
+        ``missed``.
         """
         begun = near(self._scaled, self.units, path, first)
         if begun is None:
@@ -61,16 +62,16 @@ class Gauge:
         return []
 
     def priced(self, path: Path) -> Priced | None:
-        """Return what prices alone reach of the level of ``path`` that they gave the start of.
+        """Return the part of the highest level of ``path`` that prices alone reach.
 
-        None if they gave none, or the passes ran out.
+        Return None if prices gave no start, or if the passes ran out.
         """
         return None if self._begun is None else priced(self._scaled, self.units, path, self._begun)
 
     def solve(self, filled: Floats) -> Solution | Status | None:
-        """Return shares that miss ``filled`` by the least part of the units, or why there are none.
+        """Return shares that miss ``filled`` by the least part of the units, or why none exist.
 
-        None if that takes too much work.
+        Return None if this takes too much work.
         """
         if self._standing is None:
             self._standing = Standing(_shortfall(self._scaled))
@@ -84,13 +85,13 @@ class Gauge:
         return None if answer is Status.STOPPED else answer
 
     def wall(self, answer: Solution) -> Wall:
-        """Return the wall given by an answer that falls short."""
+        """Return the wall that the prices of an answer with a shortfall give."""
         found = wall_of(self._scaled, answer)
         return replace(found, sums=found.sums / self.units)
 
 
 def _shortfall(scaled: Space) -> Program:
-    """Return the program of the least part of their units by which jobs miss a level."""
+    """Return the program that minimises the part of their units by which jobs miss a level."""
     gains = np.zeros(len(scaled.rows) + 1)
     gains[-1] = -1.0
     return program(scaled, gains, more=(np.ones(len(scaled.problem.jobs)),))

@@ -1,8 +1,9 @@
-"""The highest level for all jobs of a problem, by the quickest method for it.
+"""Finds the highest level for all jobs of a problem, by the fastest method for it.
 
-Few classes of equal jobs: a linear program of the classes. Many different jobs: prices. Few jobs,
-or pairs that distinguish equal jobs: the plain linear program, which is also the fallback when the
-price method runs out of passes. All three give the same level; a test checks that.
+For few classes of equal jobs, a linear program of the classes is fastest; for many different jobs,
+prices. For few jobs, or if equal jobs differ in their pairs, it is the plain linear program, which
+is also the fallback if the price method runs out of passes. All three give the same level; a test
+checks this.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ from quorate.policy.solvers.plain_program import level_by_program
 from quorate.policy.solvers.prices import level_by_prices
 
 CLASSES_MAX: Final = 1_000
-"""The search for classes ends when there are more than this."""
+"""The search for classes ends if there are more than this."""
 PAIRED_CLASSES_MAX: Final = 120
-"""More classes than this have too many pairs for the columns of a program."""
+"""More classes than this have too many pairs for a program."""
 PROGRAM_MAX: Final = 300
-"""Up to this many rows the linear program is quicker than prices."""
+"""Up to this many rows, the linear program is faster than prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """The quantity that a policy raises: the fields of a job it reads, and the needs that follow.
+    """The quantity that a policy raises: the fields of jobs that it reads, and jobs' needs.
 
-    ``needs`` gets the jobs, or a member of each class, and how many jobs there are in all.
-    ``worth`` is the worth of a unit of each job's rate beyond the level, if the program decides
-    which of several best allocations is taken.
+    ``needs`` gets a problem with all jobs, or with one member of each class, and the number of all
+    jobs. ``worth`` returns the worth of a unit of each job's rate. With it, the best allocation
+    with the largest total worth is taken.
     """
 
     reads: tuple[str, ...]
@@ -58,10 +59,10 @@ class Aim:
     worth: Callable[[Problem], Floats] | None = None
 
     def worth_of(self, problem: Problem, demand: Demand) -> Floats | None:
-        """Return the worth of each row of ``demand``, of which ``problem`` has one member each."""
+        """Return the worth of each row of ``demand``; ``problem`` has one member of each row."""
         if self.worth is None:
             return None
-        # A class is worth as much as all its members, whose GPUs it loads.
+        # The worth of a class is the worth of all its members, because it loads their GPUs.
         worth: Floats = self.worth(problem) * (demand.loads / problem.scales)
         return worth
 
@@ -69,10 +70,10 @@ class Aim:
 def highest(
     problem: Problem, aim: Aim, ways: frozenset[Method] | None = None
 ) -> Allocation | Unsolved:
-    """Return shares at the highest level that all jobs can have, the level being the objective.
+    """Return shares at the highest level that all jobs can have; the level is the objective.
 
-    ``ways`` are those that may be tried, all of them if not given; the plain program always may.
-    Pairs are used if ``problem`` has any.
+    ``ways`` has the methods to try; None means all. The plain program may always be tried. Pairs
+    are used if ``problem`` has any.
     """
     refusal = without_anything(problem)
     if refusal is not None:
@@ -129,7 +130,7 @@ def _by_classes(
     pairs = None
     if demand.together is not None:
         pairs = pairs_of_members(demand.together, classes, found.shares[rows:])
-    # ``take`` for jobs by the million: indexing does the same ten times more slowly.
+    # With millions of jobs, ``take`` is ten times faster than indexing.
     shares = found.shares.take(classes.of, axis=0, mode="clip")
     return _allocation(found, shares, pairs, Method.CLASSES)
 
@@ -155,7 +156,7 @@ def _allocation(
 
 
 def _idle(problem: Problem) -> Unsolved | None:
-    """Return the refusal that names the first job that moves on no flavor with GPUs, if any."""
+    """Return the refusal that names the first job without progress on any flavor, if any."""
     moves = (problem.rates[:, problem.gpus > 0] > 0).any(axis=1)
     if moves.all():
         return None
@@ -179,12 +180,12 @@ def _failed(status: Status) -> Unsolved:
 def turned(allocation: Allocation, objective: Callable[[float], float], slope: float) -> Allocation:
     """Return the allocation with the policy's objective in place of the level.
 
-    ``slope`` is by how much the objective changes with the level, if the level was reached.
+    ``slope`` is the change of the objective per unit of the level.
     """
     prices = allocation.prices
     return replace(
         allocation,
         objective=objective(allocation.objective),
         bound=objective(allocation.bound),
-        prices=None if prices is None else prices * slope + 0.0,  # No price has a negative sign.
+        prices=None if prices is None else prices * slope + 0.0,  # Adding 0.0 turns -0.0 into 0.0.
     )

@@ -1,7 +1,8 @@
 """The level that a max-min policy raises for all jobs at once, and the rate each job needs for it.
 
 Max-min fairness, makespan and finish-time fairness are one problem: the highest level at which the
-GPUs are enough for the rates that all jobs need. They differ in how a need follows from a level.
+GPUs are enough for the rates that all jobs need. They differ in the function from the level to the
+needs.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 CERTIFIED: Final = 1e-7
-"""How far a level may be below its bound, relative to the bound, to count as the highest."""
+"""A level counts as the highest if it is at most this part of its bound below the bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Together:
-    """Pairs of jobs that share GPUs, or of classes whose members do, or of a class with itself.
+    """Pairs of jobs or classes that share GPUs; a class can be paired with itself.
 
-    ``first`` and ``second`` are rows. A unit of a pair's time on a flavor adds ``rates`` to the two
-    (shape: pairs, flavors, 2), takes ``times`` of their time (pairs, 2) and ``loads`` GPUs.
+    ``first`` and ``second`` are rows. A unit of a pair's time on a flavor adds ``rates`` (pairs,
+    flavors, 2) to the rates of its two rows, takes ``times`` (pairs, 2) of their time, and takes
+    ``loads`` GPUs.
     """
 
     first: Ints
@@ -36,8 +38,8 @@ class Together:
 class Demand:
     """The demand for GPUs of each flavor: one row for each job, or for each class of equal jobs.
 
-    ``rates`` are those of one job when it has all its time on a flavor; ``loads`` how many GPUs
-    that takes: the scale of a job, times the members of a class.
+    ``rates`` has the rate of one job with its whole time on a flavor. ``loads`` is the number of
+    GPUs that a row takes: the scale of a job, times the number of members of a class.
     """
 
     rates: Floats
@@ -47,7 +49,7 @@ class Demand:
 
 
 class Needs(Protocol):
-    """How the rate that each job needs follows from the level: never falling, and convex."""
+    """The rate that each job needs, as a non-decreasing convex function of the level."""
 
     @property
     def at_rest(self) -> float:
@@ -67,7 +69,7 @@ class Needs(Protocol):
 class Linear:
     """Needs that grow with the level: ``floor + level * growth``.
 
-    No growth means a need that is met.
+    A need without growth must already be met.
     """
 
     floor: Floats
@@ -95,17 +97,17 @@ class Linear:
 
 
 def alike(jobs: int) -> Linear:
-    """Return the needs of plain max-min: the level itself, for every job."""
+    """Return the needs of plain max-min fairness: every job needs the level itself."""
     return Linear(floor=np.zeros(jobs), growth=np.ones(jobs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Levelled:
-    """Shares that reach ``level``, and a ``bound`` that no shares can pass.
+    """Shares that reach ``level``, and a ``bound`` that no shares can exceed.
 
-    Shares have a row for each row of the demand, and then one for each of its pairs. ``prices`` are
-    by how much the level rises for one more GPU of each flavor; ``passes`` how many passes over the
-    jobs, or solver calls, it took.
+    Shares have a row for each row of the demand, followed by a row for each pair. ``prices`` has
+    the rise of the level for one more GPU of each flavor. ``passes`` is the number of passes over
+    the jobs, or of solver calls.
     """
 
     shares: Floats

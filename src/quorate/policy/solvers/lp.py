@@ -1,7 +1,7 @@
-"""Linear programs, solved by HiGHS: the only module that uses a solver.
+"""Solves linear programs with HiGHS; no other module uses HiGHS.
 
-The same program has the same answer each time: one thread, no time limit, a fixed seed. A status
-other than optimal is returned as an answer of its own, never as a warning.
+The same program has the same answer each time: HiGHS runs with one thread, no time limit and a
+fixed seed. A status other than optimal is returned as a value, never as a warning.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ EXACT: Final = 1e-10
 class Program:
     """Maximise ``gains @ x`` with x between ``low`` and ``high``, and rows between their limits.
 
-    The rows are sparse: those of row r have the columns ``columns[starts[r]:starts[r + 1]]`` and
-    the values beside them. ``whole`` are the columns that must be whole numbers.
+    The rows are sparse: row r has entries in the columns ``columns[starts[r]:starts[r + 1]]``, with
+    the corresponding values. ``whole`` has the columns that must be whole numbers.
     """
 
     gains: Floats
@@ -41,7 +41,7 @@ class Program:
 
 
 class Status(StrEnum):
-    """How a program that has no answer ended."""
+    """The status of a program without an answer."""
 
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
@@ -61,7 +61,7 @@ class Solution:
 
 _CHOSEN: Final = 0
 _PRIMAL: Final = 4
-"""HiGHS's numbers for the method that it chooses, and for the primal simplex method."""
+"""HiGHS's numbers for its choice of a method, and for the primal simplex method."""
 _PLACES: Final = (
     highspy.HighsBasisStatus.kBasic,
     highspy.HighsBasisStatus.kLower,
@@ -75,11 +75,11 @@ _STATUSES: Final = {
 }
 
 STEPS_EACH_MAX: Final = 100
-"""How many steps of a method there may be for each row and column before it is given up. One for
-each is plenty; a method that cycles ends."""
+"""The most steps of a method per row and column. One step per row and column is plenty, and the
+limit ends a method that cycles."""
 
 NODES_MAX: Final = 100_000
-"""How many nodes the search for whole numbers visits at most: a count, never a time."""
+"""The most nodes that the search for whole numbers visits: a count, never a time."""
 _EXACT: Final = (
     ("mip_rel_gap", 0.0),
     ("mip_abs_gap", 0.0),
@@ -94,12 +94,12 @@ def solve(
     *,
     is_exact: bool = False,
 ) -> Solution | Status:
-    """Return an optimum of ``program``, or why there is none.
+    """Return an optimum of ``program``, or the status that says why there is none.
 
-    ``start`` is a basis of the program, or of one with the same rows and columns, from which the
-    primal simplex method continues; that is quick when little has changed. Whole numbers are
-    searched for until the answer is proved, through at most ``NODES_MAX`` nodes. With ``is_exact``
-    limits are kept to ``EXACT``, else to a thousand times that.
+    ``start`` is a basis of the program, or of a program with the same rows and columns. The primal
+    simplex method continues from this basis, which is fast if little has changed. The search for
+    whole numbers ends when the answer is proved, or after ``NODES_MAX`` nodes. With ``is_exact``
+    the tolerance is ``EXACT``, otherwise a thousand times as much.
     """
     highs = _taken()
     _make_quiet(highs)
@@ -110,7 +110,8 @@ def solve(
     _pass(highs, program)
     if start is not None:
         highs.setOptionValue("simplex_strategy", _PRIMAL)
-        # A caller with a basis has rows of like size; to scale them takes as long as a few steps.
+        # The rows of a caller with a basis have similar sizes, and scaling takes as long as a few
+        # steps.
         highs.setOptionValue("simplex_scale_strategy", 0)
         highs.setBasis(start)
     found = _answer(highs)
@@ -136,8 +137,9 @@ def _answer(highs: highspy.Highs) -> Solution | Status:
 def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
     """Return a basis of the given columns and rows.
 
-    There are as many of them as rows. Of the rows outside the basis, those in ``low`` are at their
-    low limit and the others at the high one; columns outside are at their low limit.
+    The basis must have as many columns and rows as the program has rows. Of the rows outside the
+    basis, rows in ``low`` are at their low limit and the others at their high limit. Columns
+    outside the basis are at their low limit.
     """
     found = highspy.HighsBasis()
     basic, lower, upper = _PLACES
@@ -150,7 +152,7 @@ def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
 
 
 def widened(start: Basis, columns: int) -> Basis:
-    """Return the basis for the program with ``columns`` more columns, outside the basis."""
+    """Return the basis of the program with ``columns`` more columns, which are outside it."""
     _, lower, _ = _PLACES
     found = highspy.HighsBasis()
     found.col_status = [*start.col_status, *([lower] * columns)]
@@ -159,21 +161,21 @@ def widened(start: Basis, columns: int) -> Basis:
 
 
 def _valid(found: Basis) -> Basis:
-    """Return a basis that is used unchecked; a check takes as long as a few steps."""
+    """Mark a basis as valid and return it; HiGHS's check takes as long as a few steps."""
     found.valid = True
     found.alien = False
     return found
 
 
 _SPARE: Final[list[highspy.Highs]] = []
-"""Solvers in no use, without program and options, at most one for each thread that solves. To make
-one, and to drop it, takes as long as a program of thirty jobs."""
+"""Unused solvers, without program and options, at most one for each thread that solves. To make and
+drop a solver takes as long as a program of thirty jobs."""
 
 
 def _taken() -> highspy.Highs:
-    """Return a solver that no other caller has: one that is there, or else a new one."""
+    """Return a solver that no other caller has: an unused one, or else a new one."""
     try:
-        return _SPARE.pop()  # One step: no two threads get the same.
+        return _SPARE.pop()  # An atomic operation, so no two threads get the same solver.
     except IndexError:
         return _new()
 
@@ -199,7 +201,7 @@ def _keep_closely(highs: highspy.Highs) -> None:
 
 
 def _pass(highs: highspy.Highs, program: Program) -> None:
-    """Pass ``program`` as arrays, which takes a third of the time of a model of lists."""
+    """Pass ``program`` as arrays, which takes a third of the time of passing lists."""
     columns = len(program.gains)
     steps_max = STEPS_EACH_MAX * (columns + len(program.row_low))
     for name in ("simplex_iteration_limit", "ipm_iteration_limit"):
@@ -227,11 +229,11 @@ def _pass(highs: highspy.Highs, program: Program) -> None:
 
 
 class Standing:
-    """A program that is solved again and again, with other lower limits of its first rows.
+    """A program that is solved repeatedly, with different lower limits of its first rows.
 
-    Each solution starts from the one before, which is much quicker than from scratch, and the first
-    from ``start``, if given. Limits are kept to ``EXACT``. The answers depend only on the order
-    of the calls.
+    The first solution starts from ``start``, if given. Each further solution starts from the
+    previous one, which is much faster than from scratch. The tolerance of limits is ``EXACT``. The
+    answers depend only on the calls and their order.
     """
 
     def __init__(self, program: Program, start: Basis | None = None) -> None:
@@ -247,29 +249,29 @@ class Standing:
 
     @property
     def steps(self) -> int:
-        """How many steps the last answer took."""
+        """The number of steps that the last answer took."""
         return int(self._highs.getInfo().simplex_iteration_count)
 
     def solve(self, row_low: Floats, steps_max: int | None = None) -> Solution | Status:
-        """Return an optimum where the first rows have at least ``row_low``, or why there is none.
+        """Return an optimum in which the first rows are at least ``row_low``, or the status.
 
-        ``row_prices`` are the gain of one more unit of each row's limit, as everywhere. After
-        ``steps_max`` steps the search ends.
+        ``row_prices`` has the gain of one more unit of each row's limit, as everywhere. The search
+        ends after ``steps_max`` steps.
         """
         most = STEPS_EACH_MAX * self._size
         most = most if steps_max is None else min(most, steps_max)
         self._highs.setOptionValue("simplex_iteration_limit", most)
         count = len(row_low)
         rows = np.arange(count, dtype=np.int32)
-        # The stubs of highspy leave this one out.
+        # The stubs of highspy leave this method out.
         change = cast("Any", self._highs).changeRowsBounds
         change(count, rows, row_low, self._row_high[:count])
-        # From a basis found elsewhere, the primal method; from its own, the dual one.
+        # From a given basis, the primal method; from HiGHS's own basis, the dual method.
         self._highs.setOptionValue("simplex_strategy", _CHOSEN if self._is_begun else _PRIMAL)
         self._is_begun = True
         found = _answer(self._highs)
         if found is not Status.FAILED:
             return found
-        # From the last basis the method got lost in rounding; from scratch it may not.
+        # From the last basis, rounding made the method fail; from scratch it may succeed.
         self._highs.clearSolver()
         return _answer(self._highs)

@@ -1,8 +1,8 @@
-"""The best mixture of a growing number of columns within limits: a small dense linear program.
+"""Finds the best mixture of columns within limits, by a small dense linear program.
 
-It has one row for each limit and one that the parts add up to 1, so that the simplex method of
-Dantzig in its revised form needs nothing but a matrix of that size. A solver made for large
-programs takes several times longer just to start.
+The program has one row for each limit, and a row for the condition that the parts add up to 1. So
+the revised simplex method of Dantzig needs only a matrix of this size. A solver made for large
+programs takes several times longer to start.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 WORTH: Final = 1e-11
-"""The least that a column must add to the value, per unit of it, to enter the basis."""
+"""A column enters the basis only if one unit of it adds at least this to the value."""
 PIVOT: Final = 1e-11
-"""The smallest number that is used as a pivot; smaller ones are rounding errors."""
+"""The smallest pivot; smaller numbers are rounding errors."""
 TIED: Final = 1e-12
-"""Parts that reach 0 within this distance of each other do so together."""
+"""Parts that reach 0 within this distance of each other count as reaching 0 together."""
 STEPS_PER_ROW: Final = 20
-"""After this many steps for each row the first column that gains enters, not the best one, so that
-no cycle lasts (Bland, 1977)."""
+"""After this many steps per row, the first column that gains enters, not the best one, so that the
+method does not cycle (Bland, 1977)."""
 STEPS_PER_ROW_MAX: Final = 200
-"""After this many steps for each row there is no answer."""
+"""After this many steps per row, the search ends without an answer."""
 ROOM: Final = 32
-"""The number of columns for which there is room at first."""
+"""The number of columns for which memory is reserved at first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Mix:
-    """The best mixture: the part of each column, its value, and the price of each limit."""
+    """The best mixture: the part of each column, the value, and the price of each limit."""
 
     parts: Floats
     value: float
@@ -39,11 +39,12 @@ class Mix:
 
 
 class Mixture:
-    """Columns that can be mixed, and those of the last best mixture.
+    """Columns that can be mixed, and the columns of the last best mixture.
 
-    Each column has a value and uses a part of each limit, which is 1; the parts of the columns add
-    up to 1. Column 0 uses none of any limit, so a feasible mixture always exists. The slack of a
-    limit is a column, too, and these come before all others.
+    Each limit is 1. Each column has a value, and uses a part of each limit; the parts of the
+    columns in a mixture add up to 1. Column 0 uses no part of any limit, so a feasible mixture
+    always exists. The slack of each limit is also a column, and slack columns come before all
+    others.
     """
 
     def __init__(self, limits: int) -> None:
@@ -52,11 +53,11 @@ class Mixture:
         self._taken = np.zeros((limits + 1 + ROOM, limits + 1))
         self._taken[:limits, :limits] = np.eye(limits)
         self._values = np.zeros(len(self._taken))
-        # At first nothing of any limit is taken, and the whole is in the first column.
+        # At first the whole mixture is column 0, and no limit is used.
         self._basis: Ints = np.arange(limits + 1)
 
     def add(self, value: float, taken: Floats) -> None:
-        """Add a column with the value ``value`` that uses ``taken`` of each limit."""
+        """Add a column with the value ``value``; it uses ``taken`` of each limit."""
         if self._count == len(self._values):
             self._taken = np.concatenate((self._taken, np.zeros_like(self._taken)))
             self._values = np.concatenate((self._values, np.zeros_like(self._values)))
@@ -73,7 +74,7 @@ class Mixture:
         try:
             inverse = np.linalg.inv(taken[basis].T)
         except np.linalg.LinAlgError:
-            return None  # Columns have become too similar to distinguish.
+            return None  # Columns have become too similar to distinguish them.
         for step in range(STEPS_PER_ROW_MAX * rows):
             prices = values[basis] @ inverse
             worth = values - taken @ prices
@@ -103,9 +104,9 @@ class Mixture:
 
 
 def _out(basis: Ints, parts: Floats, turned: Floats) -> int | None:
-    """Return the row whose part reaches 0 first as a column enters.
+    """Return the row whose part first reaches 0 when a column enters.
 
-    Of several, the lowest column's.
+    Of several rows, return the row with the lowest column.
     """
     until = [
         (max(part, 0.0) / by, column, place)

@@ -1,10 +1,9 @@
 """The allocation with the largest product of rates, by an interior-point method.
 
-The objective is concave and the constraints are those of every policy (Gavel, section 3.1), so
-Newton's method on the central path converges in about twenty steps. Each step solves one small
-system for every job and one system of the flavors' size. Many problems are solved side by side. The
-answer includes its proof: a logarithm is below its tangent, and the tangents' linear program is
-bounded by the prices that were found.
+The objective is concave and the constraints are linear (Gavel, section 3.1), so Newton's method on
+the central path converges in about twenty steps. Each step solves a small system for every job, and
+a system with a row for each flavor. Many problems are solved side by side. The answer includes a
+proof: a logarithm is at most its tangent, and the prices bound the linear program of the tangents.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from quorate.policy.problem import Floats, Ints
 Bools = NDArray[np.bool_]
 
 STEPS_MAX: Final = 120
-"""How many steps are taken at most; about twenty-five are usual."""
+"""The most steps; about twenty-five are usual."""
 CLOSE: Final = 1e-12
 NEAR: Final = 1e-10
-"""When to stop: the most that the mean logarithm of the rates may still gain, and the most if a
-step no longer halves it, because the rest is then rounding."""
+"""The search stops when the mean logarithm of the rates can gain at most the first value, or at
+most the second value if a step no longer halves the possible gain, which is then rounding."""
 LEFT: Final = 1e-3
-"""The most that the mean logarithm may still gain at the start of problems without a job."""
+"""The most that the mean logarithm may still gain where problems without one job start."""
 _EXACT: Final = 1e-11
 _CENTRE: Final = 0.1
 _SHORT_OF: Final = 0.995
@@ -35,9 +34,10 @@ _STIFF: Final = 1e-15
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Largest products of several problems: shares, rates, prices of GPUs, and what is missing.
+    """Largest products of several problems: shares, rates, GPU prices, and possible gains.
 
-    ``missing`` is the most that the mean logarithm of the rates could still gain in each problem.
+    ``missing`` is an upper bound on the remaining gain of the mean logarithm of the rates in each
+    problem.
     """
 
     shares: Floats
@@ -48,11 +48,11 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Point:
-    """Shares, spare time and spare GPUs, and the prices of each of them; all above 0.
+    """Shares, unused time and unused GPUs, and a price of each of them; all above 0.
 
-    The spare amounts are stored, because computing them as 1 minus the used part would soon leave
-    only rounding errors. They may be less than the true rest, if a job was removed; the difference
-    is given out on the way.
+    The unused amounts are stored, because computing them as 1 minus the used part would soon leave
+    only rounding errors. After a job was removed, they may be less than the true unused amounts;
+    the steps give out the difference.
     """
 
     shares: Floats
@@ -94,10 +94,11 @@ class _Asked:
 
 
 def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Products, Point]:
-    """Return the allocation with the largest product of all rates, and a point on the way to it.
+    """Return the allocation with the largest product of all rates, and a point near to it.
 
-    ``rates`` has the shape (jobs, flavors), every job advances on some flavor, and every flavor has
-    GPUs. The point is a good start for the problems without one job: near, and not at the edge.
+    ``rates`` has the shape (jobs, flavors). Every job must make progress on some flavor, and every
+    flavor must have GPUs. The point is a good start for the problems without one job: near the
+    answer, and not on the boundary.
     """
     asked = _asked_of(rates, scales, gpus, np.ones((1, len(rates))))
     point = _begin(asked)
@@ -121,7 +122,8 @@ def products_without(
     """Return the allocations with the largest products of rates of the jobs in ``asked``.
 
     ``asked`` has the shape (problems, jobs): 1 for a job that is in the problem, else 0. ``start``
-    is near the answer with all of them; GPUs left free at first are given out on the way.
+    is a point near the answer with all jobs; the steps give out the GPUs that removed jobs leave
+    free.
     """
     problems = _asked_of(rates, scales, gpus, asked)
     point = start.of(np.zeros(len(asked), dtype=np.int64))
@@ -162,10 +164,10 @@ def _begin(asked: _Asked) -> Point:
 
 
 def _step(point: Point, asked: _Asked) -> Point:
-    """Return the next point: one Newton step towards the path to the optimum.
+    """Return the point after one step of Newton's method along the central path.
 
-    Each job's own step is computed first, from its own small system; then the change of prices
-    after which all these steps fit, from one system of the size of the flavors.
+    First, each job's step is computed from a small system. Then the change of prices with which all
+    these steps fit is computed from a system with a row for each flavor.
     """
     shares, floors, times, prices = point.shares, point.floors, point.times, point.prices
     loads = asked.loads
@@ -198,7 +200,7 @@ def _step(point: Point, asked: _Asked) -> Point:
 
 
 def _moved(point: Point, by: Point) -> Point:
-    """Return ``point`` moved in the direction ``by`` as far as all values stay above 0."""
+    """Return ``point`` moved in the direction ``by``, only so far that values stay above 0."""
     length = np.minimum.reduce(
         [
             _reach(point.shares, by.shares),
@@ -221,20 +223,20 @@ def _moved(point: Point, by: Point) -> Point:
 
 
 def _slopes(point: Point, asked: _Asked) -> Floats:
-    """Return the gain in the logarithm of its job's rate for one more of each share."""
+    """Return the gain in the logarithm of the job's rate for one more unit of each share."""
     rates = np.einsum("bmj,bmj->bm", asked.gains, point.shares)
     found: Floats = asked.gains / np.where(asked.jobs > 0, rates, 1.0)[:, :, None]
     return found
 
 
 def _load(loads: Floats, shares: Floats) -> Floats:
-    """Return how many GPUs of each flavor the shares take."""
+    """Return the number of GPUs of each flavor that the shares take."""
     found: Floats = np.einsum("bm,bmj->bj", loads, shares)
     return found
 
 
 def _distance(point: Point) -> Floats:
-    """Return how far each problem is from its optimum: the mean of values times their prices."""
+    """Return each problem's distance from its optimum: the mean of values times prices."""
     total = (
         (point.shares * point.floors).sum(axis=(1, 2))
         + (point.spare_time * point.times).sum(axis=1)
@@ -246,19 +248,20 @@ def _distance(point: Point) -> Floats:
 
 
 def _bends(point: Point, slopes: Floats) -> Floats:
-    """Return the second derivatives of each job's part, barriers included."""
+    """Return the second derivatives of each job's part, including the barriers."""
     found: Floats = np.einsum("bmi,bmj->bmij", slopes, slopes)
     found += (point.times / point.spare_time)[:, :, None, None]
     each = np.arange(slopes.shape[2])
     found[:, :, each, each] += point.floors / point.shares
-    # With many equally good shares the rest is nearly singular: hold them where they are.
+    # With many equally good shares the matrix is nearly singular, so these shares are held in
+    # place.
     steepest = found[:, :, each, each].max(axis=2)
     found[:, :, each, each] += (_STIFF * steepest)[:, :, None]
     return found
 
 
 def _reach(values: Floats, moved: Floats) -> Floats:
-    """Return how much of a step each problem can take with all its ``values`` above 0."""
+    """Return the part of a step that each problem can take with all ``values`` above 0."""
     ratio = np.where(moved < 0, -values / np.minimum(moved, -1e-300), np.inf)
     least = ratio.reshape(len(values), -1).min(axis=1)
     found: Floats = np.minimum(1.0, _SHORT_OF * least)
@@ -266,10 +269,11 @@ def _reach(values: Floats, moved: Floats) -> Floats:
 
 
 def _products_at(point: Point, asked: _Asked) -> Products:
-    """Return the result at ``point``, and its largest distance from the best.
+    """Return the result at ``point``, with an upper bound on its distance from the optimum.
 
-    For any allocation, the sum of log(rate') is at most that of log(rate) + rate' / rate - 1, and
-    that of rate' / rate is at most the worth of all GPUs and time (weak duality).
+    For the rates rate' of any allocation, the sum of log(rate') is at most the sum of log(rate) +
+    rate' / rate - 1, and the sum of rate' / rate is at most the worth of all GPUs and time (weak
+    duality).
     """
     dear = asked.loads[:, :, None] * point.prices[:, None, :]
     times = np.maximum((_slopes(point, asked) - dear).max(axis=2), 0.0)
@@ -284,7 +288,7 @@ def _products_at(point: Point, asked: _Asked) -> Products:
 
 
 def _keep(best: Products, found: Products, places: Ints) -> None:
-    """Put the results into their places in ``best``, if less is missing than before."""
+    """Put ``found`` into its places in ``best``, where less is missing than before."""
     wins = found.missing < best.missing[places]
     put = places[wins]
     best.shares[put] = found.shares[wins]

@@ -1,8 +1,8 @@
-"""The first level of water filling, approximately: walls from prices, and a basis to begin with.
+"""Approximates the first level of water filling by walls from prices, and gives a first basis.
 
-From scratch, the simplex method takes a step or two for every job before it makes progress. Prices
-give in a few passes which flavors each job uses; the program only has to make that exact. If that
-takes too much work, the level that prices reach is the answer.
+From scratch, the simplex method takes one or two steps for every job before it makes progress.
+Prices show in a few passes which flavors each job uses, and the program then only has to make the
+level exact. If this takes too much work, the level that prices reach is the answer.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from quorate.policy.solvers.rough import rough_by_some
 from quorate.policy.solvers.walls import Wall, wall
 
 STEPS: Final = 2
-"""How often the level is lowered at rough prices."""
+"""The most times that the level is lowered at rough prices."""
 WITHIN: Final = (1e-3, 1e-6)
-"""How exact the prices of each search are. Each lowers the level to its wall, and by much less than
-the one before."""
+"""The exactness of the prices in each search. Each search lowers the level to its wall, by much
+less than the search before."""
 ABOVE: Final = 1e-6
-"""How far above the level found the program is first solved: enough to be short."""
+"""The program is first solved this far above the level found, so that there is a shortfall."""
 REACHED: Final = 1e-6
-"""How far from the first level the level that prices reach may be."""
+"""The most by which the level that prices reach may be below the first level."""
 LOWERED_MAX: Final = 20
-"""How often the level may be lowered until prices reach it; once or twice is usual."""
+"""The most times that the level is lowered until prices reach it; the usual number is 1 or 2."""
 TIED: Final = 1e-5
-"""How much more a job may pay on another flavor, relative to the worth of all GPUs, and still be
-moved there."""
+"""A job may be moved to another flavor if it pays at most this much more there, relative to the
+worth of all GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Edges:
     """The choice of each job at ``prices`` for its ``need``.
 
-    All its time on a slow and a fast flavor, or part of it on a fast one; ``slow`` is then the
-    number of flavors. ``steep`` is the cost of more of its rate, ``over`` the worth of more of its
-    time, and ``above`` the cost of each flavor above the cheapest, for all its GPUs.
+    A job uses a slow and a fast flavor for its whole time, or a fast flavor for part of its time;
+    in the second case, ``slow`` is the number of flavors. ``steep`` is the cost of one more unit of
+    the job's rate, ``over`` is the worth of more of its time, and ``above`` is the additional cost
+    of each flavor over the cheapest, for all GPUs of the job.
     """
 
     prices: Floats
@@ -60,7 +61,7 @@ class _Edges:
 class Near:
     """An upper bound slightly above the best level, and a simplex basis to start the exact LP.
 
-    ``prices`` are those of a GPU of each flavor, all GPUs together being worth 1.
+    ``prices`` has the price of a GPU of each flavor; all GPUs together are worth 1.
     """
 
     level: float
@@ -70,7 +71,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Priced:
-    """Shares of the columns that reach the highest level but for ``REACHED``, and its wall."""
+    """Shares of the columns that reach the highest level except for ``REACHED``, and its wall."""
 
     shares: Floats
     wall: Wall
@@ -79,9 +80,9 @@ class Priced:
 def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
     """Return a start near the highest level of ``path``; None if the passes ran out.
 
-    The program is that of the least part of their ``units`` by which jobs miss a level, without
-    pairs. Walls that are found on the way are as exact as the prices; they give the direction down,
-    and prove no job stuck.
+    The program, without pairs, minimises the part of their ``units`` by which jobs miss a level.
+    Walls found during the search are only as exact as the prices: they lower the level, but do not
+    prove that a job is stuck.
     """
     demand = _demand(scaled)
     level = _lowered(path, first, np.inf)
@@ -98,7 +99,7 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
         found = level_by_prices(demand, needs, within=within, start=prices)
         if found is None:
             return None
-        if found.prices.any():  # Else it is not GPUs that are short: what was known is enough.
+        if found.prices.any():  # Without prices, GPUs are not short, and the known wall is enough.
             prices = found.prices / float(found.prices @ demand.gpus)
         edges = _edges(demand, prices, min(found.level, 1.0) * target)
         level = _lowered(path, _wall(scaled, units, edges), level)
@@ -110,7 +111,7 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
 
 
 def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | None:
-    """Return what prices alone reach of the highest level of ``path``.
+    """Return the part of the highest level of ``path`` that prices alone reach.
 
     None if the passes ran out.
     """
@@ -131,14 +132,14 @@ def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | No
 
 
 def _wall(scaled: Space, units: Floats, edges: _Edges) -> Wall:
-    """Return the wall of the choices of jobs at some prices."""
+    """Return the wall that the choices of jobs at certain prices give."""
     loads = _loads(scaled)
     met = wall(scaled, loads * edges.steep, loads * edges.over, edges.prices)
     return replace(met, sums=met.sums / units)
 
 
 def _lowered(path: Path, met: Wall, level: float) -> float:
-    """Return the highest level up to ``level`` that is within a wall."""
+    """Return the highest level, at most ``level``, that is within the wall ``met``."""
     return path.highest(met.sums[None], np.array([met.limit]), level)
 
 
@@ -171,10 +172,10 @@ def _edges(demand: Demand, prices: Floats, need: Floats) -> _Edges:
 
 
 def _balanced(demand: Demand, edges: _Edges) -> _Edges:
-    """Return edges with jobs moved from flavors that are too full to others that are not.
+    """Return edges in which jobs have moved from overfull flavors to other flavors.
 
-    Only jobs with idle time, for which it makes little difference. Many equal jobs make equal
-    choices; without this the simplex method moves them one by one.
+    Only jobs with idle time move, because a move costs them little. Many equal jobs make equal
+    choices, and otherwise the simplex method would move them one by one.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)
@@ -201,10 +202,10 @@ def _balanced(demand: Demand, edges: _Edges) -> _Edges:
 
 
 def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
-    """Return the basis in which jobs are on their edges, and as few as possible on a third flavor.
+    """Return the basis with jobs on their edges, and as few jobs as possible on a third flavor.
 
-    The third flavor goes to the jobs that lose least by it. One for every flavor but one is enough
-    to fill all flavors; the shortfall is in the basis, too.
+    The jobs that lose least use a third flavor. One such job for every flavor but one is enough to
+    fill all flavors. The shortfall is also in the basis.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)
@@ -228,11 +229,11 @@ def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
 
 
 def _marginal(demand: Demand, edges: _Edges, can: Bools) -> list[tuple[int, int]]:
-    """Return which shares (job, flavor) join the basis beside the edges.
+    """Return the shares (job, flavor) that join the basis in addition to the edges.
 
-    A flavor after the last one is the job's idle time, a job after the last one the idle GPUs. Each
-    share joins two flavors whose prices are not joined so far, or a flavor with something that
-    costs nothing; of those that do, the one with the least cost above the cheapest is taken.
+    A flavor after the last one means the job's idle time, and a job after the last one means idle
+    GPUs. Each share links the prices of two flavors that are not linked so far, or of a flavor and
+    something free. Of these shares, the one with the least additional cost is taken.
     """
     jobs, flavors = demand.rates.shape
     rows, moves = np.arange(jobs), edges.slow < flavors

@@ -1,8 +1,8 @@
-"""The highest common level of all jobs, as one linear program: oracle and fallback.
+"""Finds the highest common level of all jobs by one linear program, as oracle and fallback.
 
-Needs that are not linear in the level are replaced by their tangents, which lie below them: the
-level of the program is then a bound, and the next tangents touch at the level that its shares
-really reach. Linear needs take one program.
+Needs that are not linear in the level are replaced by their tangents, which lie below the needs, so
+the level of the program is a bound. The next tangents touch the needs at the level that the
+program's shares reach. Linear needs take one program.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from quorate.policy.solvers.levels import CERTIFIED, Demand, Levelled, Needs
 from quorate.policy.solvers.rough import rough
 
 PAIRS_AT_ONCE: Final = 2_000
-"""More shares of pairs than this are not all put into one program."""
+"""If there are more shares of pairs than this, the program begins with some of them."""
 BEGINNING: Final = 5
-"""How many rounds of rough choices are made for the first basis: the simplex method does the
-rest."""
+"""The rounds of rough choices for the first basis. More rounds do not help, because the simplex
+method does the rest."""
 WIDEST: Final = 1e7
-"""A job's row is divided by its need, or by its fastest rate over this factor if that is larger: a
-solver accepts no larger numbers."""
+"""A job's row is divided by its need, or by its fastest rate over this factor if this is larger,
+because a solver does not accept larger numbers."""
 STEEPEST: Final = 1e4
-"""How many times faster than the need itself a need may grow for its row to be divided by it."""
+"""A row is divided by its need only if the need grows at most this many times as fast as itself."""
 NARROWEST: Final = 1e5
-"""From this factor on rounding may leave a job with nothing, so it is given its need."""
+"""If the fastest rate is this many times the need, rounding may hide the need: it is added."""
 TANGENTS_MAX: Final = 40
 USUAL: Final = 6
-"""How many programs are solved at most for needs that are not linear, and how many are usual. From
-there on limits are kept more closely: the shortage may be the solver's rounding."""
+"""The most programs for needs that are not linear, and the usual number. After the usual number,
+the solver's tolerance is reduced, because its rounding may cause the shortage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Shares:
-    """The shares that can be more than 0, one column each, as entries of the program's rows.
+    """The shares that can be above 0: a column for each, with its entries in the program's rows.
 
-    ``entry_of`` names rows of the demand: their needs grow by ``rate``, their time by ``time``.
+    ``entry_of`` has the row of the demand of each entry; a share adds ``rate`` to its rate and
+    ``time`` to its time.
     """
 
     row: Ints
@@ -55,12 +56,13 @@ class _Shares:
 def level_by_program(
     demand: Demand, needs: Needs, worth: Floats | None = None
 ) -> Levelled | lp.Status:
-    """Return the highest level and shares that reach it, or why there are none.
+    """Return the highest level and shares that reach it, or the status without an answer.
 
-    Every row of ``demand`` must move on some flavor that has GPUs. ``Status.FAILED`` also if the
-    tangents of needs that are not linear ran out before level and bound met. Several shares may
-    reach the level; with ``worth``, those are returned with which the rates of all rows, each times
-    its worth, add up to the most, unless there are more than ``PAIRS_AT_ONCE`` shares of pairs.
+    Every row of ``demand`` must make progress on some flavor that has GPUs. The result is also
+    ``Status.FAILED`` if level and bound of needs that are not linear have not met after
+    ``TANGENTS_MAX`` programs. If several shares reach the level and ``worth`` is given, the shares
+    with the largest sum of rate times worth are returned, unless there are more than
+    ``PAIRS_AT_ONCE`` shares of pairs.
     """
     shares = _shares(demand)
     level = needs.reached(_equal_rates(demand))
@@ -114,9 +116,9 @@ def _worth_most(
     solved: tuple[lp.Program, lp.Solution],
     worth: Floats,
 ) -> Floats | None:
-    """Return the shares of most ``worth`` at the level of ``solved``; None if there are none.
+    """Return the shares with most ``worth`` at the level of ``solved``; None if none are found.
 
-    ``solved`` are a program and its optimum, from which the search goes on.
+    ``solved`` has a program and its optimum, from which the search continues.
     """
     program, found = solved
     columns = len(shares.row)
@@ -141,7 +143,7 @@ def _solve(
 ) -> lp.Solution | lp.Status:
     """Return the optimum of the program of a tangent.
 
-    Of very many pairs, only those that matter are used.
+    If there are very many pairs, only the pairs that matter are used.
 
     ``way`` is the basis to start from, and whether the solver keeps limits to its least tolerance.
     """
@@ -167,7 +169,7 @@ def rates_of(demand: Demand, shares: Floats) -> Floats:
 
 
 def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
-    """Give jobs that need next to nothing their need, on their fastest flavors."""
+    """Give jobs with tiny needs their need, on their fastest flavors."""
     rows = len(demand.rates)
     rates = np.where(demand.gpus > 0, demand.rates, 0.0)
     fastest = rates.max(axis=1)
@@ -179,14 +181,14 @@ def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
 
 
 def _equal_rates(demand: Demand) -> Floats:
-    """Return the rates with an equal part of each flavor for every job, at most its whole time."""
+    """Return the rates if every job has the same part of each flavor, at most its whole time."""
     part = demand.gpus / demand.loads.sum()
     rates: Floats = demand.rates @ (part / max(1.0, float(part.sum())))
     return rates
 
 
 def _shares(demand: Demand) -> _Shares:
-    """Return the shares worth having: of flavors with GPUs on which the row makes progress."""
+    """Return the useful shares: of flavors with GPUs on which the row makes progress."""
     there = demand.gpus > 0
     row, flavor = np.nonzero((demand.rates > 0) & there)
     alone = len(row)
@@ -221,8 +223,8 @@ def _first(
 ) -> lp.Basis:
     """Return the basis in which every job has one flavor, and one flavor is full.
 
-    ``is_alone`` marks the columns of jobs alone, apart from those of pairs; the level's counts as
-    one.
+    ``is_alone`` is True for the columns of single jobs and for the column of the level, and False
+    for columns of pairs.
     """
     rows, flavors = demand.rates.shape
     needy = (tangent[0] != 0) | (tangent[1] > 0)
@@ -240,10 +242,10 @@ def _first(
 def _program(
     demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], unit: float
 ) -> lp.Program:
-    """Return the program: its last column is by how many units the level is above the tangents'.
+    """Return the program; its last column is the rise above the tangents' level, in units.
 
-    Rows of needs are divided by the need, so that a fast job is as exact as a slow one, up to
-    ``WIDEST``; a job that never needs anything has no row.
+    Rows of needs are divided by the need, up to ``WIDEST``, so that fast jobs are as exact as slow
+    jobs. A job that never needs anything has no row.
     """
     need, growth = tangent
     about = np.maximum(np.abs(need), unit * growth / np.where(need > 0, STEEPEST, 1.0))
@@ -296,7 +298,7 @@ def _spread(demand: Demand, shares: _Shares, x: Floats) -> Floats:
 
 
 def _feasible(demand: Demand, shares: Floats) -> Floats:
-    """Return shares that miss no constraint: all are made a little smaller if one is missed."""
+    """Return shares that break no constraint: if any is broken, all shares are reduced slightly."""
     rows = len(demand.rates)
     time = shares.sum(axis=1)
     of_rows = time[:rows].copy()

@@ -1,10 +1,11 @@
-"""The highest level for all jobs, found by prices: exact, with a certificate, for many jobs.
+"""Finds the highest level for many jobs by prices, exactly and with a certificate.
 
-Each flavor has a price per GPU; all GPUs together are worth 1. The least cost of the needs of a
-level is then a bound: a level that costs more than 1 cannot be reached (weak duality). The choices
-of each pass are columns of a small program. Its answer is a mixture of them that the GPUs can
-serve, and its prices are tried next. The level of the mixture and the bound meet. This is the
-decomposition of Dantzig and Wolfe (1960), with prices that keep near the mixture's.
+Each flavor has a price per GPU, and all GPUs together are worth 1. The least cost of a level's
+needs gives a bound: a level that costs more than 1 cannot be reached (weak duality). The choices of
+each pass become a column of a small program. Its answer is a mixture of choices for which the GPUs
+suffice, and its prices are tried in the next pass, until the level of the mixture meets the bound.
+This is the decomposition of Dantzig and Wolfe (1960), with prices that stay near the prices of the
+mixture.
 """
 
 from __future__ import annotations
@@ -21,32 +22,32 @@ from quorate.policy.solvers.mixture import Mix, Mixture
 from quorate.policy.solvers.rough import rough_by_some
 
 PASSES_MAX: Final = 400
-"""After this many passes the plain linear program is quicker."""
+"""After this many passes, the plain linear program is faster."""
 FIRST_STEPS: Final = 2
-"""Newton's steps at the first prices: they find the levels that are worth trying."""
+"""The number of Newton's steps at the first prices, which find the levels to try."""
 ABOVE: Final = 1.2
-"""How many times the level of rough choices the first level is, if levels begin at rest. Choices at
-a level that is too high can be mixed with the empty choice."""
+"""If a level exists at which no job needs anything, the first level is this many times the level of
+rough choices. Choices at too high a level can be mixed with the empty choice."""
 NEAR: Final = 0.1
-"""By how much the cost of needs may exceed 1 for the first steps to end."""
+"""The first steps end when the cost of needs exceeds 1 by at most this."""
 LEANING: Final = 0.9
-"""How much of the next prices comes from those in the mixture; the rest comes from the program."""
+"""The part of the next prices that comes from the mixture; the rest comes from the program."""
 KEPT: Final = 0.7
-"""How much of the best prices so far the next ones keep if the last pass gained nothing."""
+"""The part of the best prices that the next prices keep if the last pass gained nothing."""
 SLOW: Final = 0.8
-"""If a gap is still more than this part of the previous one, the mixture's prices gain little."""
+"""If a gap is still more than this part of the previous gap, the mixture's prices gain little."""
 HALF: Final = 0.5
-"""If the part of the empty choice is above this, the mixture's prices mean nothing yet."""
+"""If the part of the empty choice is above this, the prices of the mixture are not used yet."""
 SAME: Final = 0.01
-"""If a level has risen by less than this part of the gap, the mixture is the same, and nothing is
-kept. If its prices are the best ones, a pass with them ends the search."""
+"""If a level has risen by less than this part of the gap, the mixture is unchanged, and no part of
+the best prices is kept. If the mixture's prices are the best, a pass with them ends the search."""
 STUCK: Final = KEPT / 10
-"""Prices of which less than this part is kept have gained nothing at least three times."""
+"""If a smaller part than this is kept, the prices have gained nothing at least three times."""
 PENALTY: Final = 100.0
-"""How far below the first level the empty choice is valued, in levels that the fleet can buy, if
-needs have no level at which no job needs anything."""
+"""If jobs have needs at every level, the value of the empty choice is this far below the first
+level, in units of the level that all GPUs can buy."""
 NEGLIGIBLE: Final = 1e-9
-"""The part of the empty choice in a mixture that is rounding."""
+"""A smaller part of the empty choice in a mixture is rounding."""
 
 
 def level_by_prices(
@@ -54,10 +55,10 @@ def level_by_prices(
 ) -> Levelled | None:
     """Return the highest level and shares that reach it, or None if the passes ran out.
 
-    Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
-    that is low enough. The level is ``within`` this part of its bound. A pass reads every job and
-    flavor once or twice; three flavors take about 15 passes, eight about 50. ``start`` are the
-    prices of a similar problem, if they are known: that saves a few passes.
+    Every row of ``demand`` must make progress on some flavor that has GPUs, and must reach its need
+    at a low enough level. The level is below its bound by at most the part ``within`` of the bound.
+    A pass reads every job and flavor once or twice; three flavors take about 15 passes, eight about
+    50. ``start`` may have the prices of a similar problem, which saves a few passes.
     """
     there = demand.gpus > 0
     if there.all():
@@ -68,7 +69,7 @@ def level_by_prices(
 
 
 def _spread(found: Levelled, there: Bools) -> Levelled:
-    """Return the answer with the flavors that have no GPUs added: their shares are 0."""
+    """Return the answer with shares of 0 added for the flavors without GPUs."""
     shares = np.zeros((len(found.shares), len(there)))
     shares[:, there] = found.shares
     prices = np.zeros(len(there))
@@ -124,9 +125,9 @@ class _Search:
     def _next(self, mix: Mix, kept: float, leaning: float) -> Floats:
         """Return the prices to try next.
 
-        Mostly those of the choices in the mixture, each by its part: if used GPUs were linear in
-        prices, jobs would choose the mixture there. If that gains nothing, prices between the best
-        ones so far and those of the program.
+        Usually they are mostly the mean prices of the choices in the mixture: if used GPUs were
+        linear in prices, jobs would choose the mixture at this mean. If this gains nothing, the
+        next prices are between the best prices so far and the prices of the program.
         """
         asked = np.maximum(mix.prices, 0.0)
         total = float(asked.sum())
@@ -140,16 +141,16 @@ class _Search:
         return leaning * mean + (1.0 - leaning) * asked
 
     def _level(self, level: float, kept: float) -> float:
-        """Return the level to try: the bound, whose choices can be mixed with the empty choice.
+        """Return the level to try: the bound, as its choices can be mixed with the empty choice.
 
-        If that no longer gains, the choices at the level and prices of the mixture do.
+        If the bound no longer gains, return the level of the mixture.
         """
         return level if kept < STUCK else self.bound
 
     def _begin(self) -> None:
         """Take Newton's steps down from a level that is too high.
 
-        Costs are convex in the level, so that no step goes below the level whose needs cost 1.
+        Costs are convex in the level, so no step goes below the level whose needs cost 1.
         """
         level = self.first
         self._look(self.best, level)
@@ -190,7 +191,7 @@ class _Search:
         return len(self.choices) - 1
 
     def _needs_at(self, level: float) -> tuple[Floats, Floats]:
-        """Return the needs, within what jobs can reach, and how they grow from there."""
+        """Return the needs, at most the rates that jobs can reach, and their growth."""
         need, growth = self.needs.at(level)
         if need.min() < 0:
             growth = np.where(need < 0, 0.0, growth)
@@ -198,7 +199,7 @@ class _Search:
         return np.minimum(need, self.jobs.most), growth
 
     def _answer(self, parts: Floats) -> Levelled | None:
-        """Return the mixture as shares that miss no constraint; None if it is no mixture."""
+        """Return the mixture as shares that break no constraint; None if it is not good enough."""
         parts = np.maximum(parts, 0.0)
         parts /= parts.sum()
         if parts[0] > NEGLIGIBLE and not np.isfinite(self.needs.at_rest):

@@ -1,9 +1,9 @@
-"""Rough prices and choices, from which exact methods begin: every job on one flavor.
+"""Computes rough prices, and rough choices with one flavor per job, to start exact methods.
 
-Each row takes the flavor that is cheapest for it, and prices follow the demand for each flavor, a
-few times. That halves the passes of the price method. The simplex method starts from the basis in
-which one flavor is full and sets the level of all jobs. This basis meets all constraints, and needs
-a third of the steps to the optimum that an empty basis needs.
+For a few rounds, each row takes its cheapest flavor, and prices follow the demand for each flavor.
+Starting from these prices halves the passes of the price method. The simplex method starts from the
+basis in which one flavor is full and sets the level of all jobs. This basis meets all constraints,
+and takes a third of the steps that an empty basis takes.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from quorate.policy.problem import Bools, Floats, Ints
 from quorate.policy.solvers.levels import Demand
 
 ROUNDS: Final = 8
-"""How often prices follow the demand; more brings little."""
+"""The rounds in which prices follow the demand; more rounds gain little."""
 FOLLOWING: Final = 0.5
 SETTLING: Final = FOLLOWING / 3
 """The exponent by which excess demand raises a price: first, and later."""
 LEAST: Final = 0.1
 """The demand for a flavor counts as at least this part of the largest demand."""
 SAMPLE: Final = 512
-"""How many rows are enough to estimate prices."""
+"""The number of rows that is enough to estimate prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rough:
-    """A price for a GPU of each flavor; from the best round, the flavors and the fullest one.
+    """A price per GPU of each flavor, the flavors that rows chose, and the fullest flavor.
 
-    ``full`` is the demand for that flavor, as a part of its GPUs.
+    ``full`` is the demand for the fullest flavor, relative to its GPUs.
     """
 
     prices: Floats
@@ -43,8 +43,8 @@ class Rough:
 def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
     """Return rough prices and choices for needs.
 
-    The best round is that in which the fullest flavor is least full. Flavors without GPUs and those
-    on which a row makes no progress are not chosen; each row has another.
+    The choices are those of the best round, in which the fullest flavor is least full. No row
+    chooses a flavor without GPUs or without progress; each row must have another flavor.
     """
     usable: Bools = (demand.rates > 0) & (demand.gpus > 0)
     time = np.where(usable, need[:, None] / np.where(usable, demand.rates, 1.0), np.inf)
@@ -66,7 +66,7 @@ def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
 
 
 def rough_by_some(demand: Demand, need: Floats) -> Rough:
-    """Return rough prices from some of the rows, as if all were like them."""
+    """Return rough prices from some of the rows, which stand for all rows."""
     some = slice(None, None, max(1, len(need) // SAMPLE))
     loads = demand.loads[some]
     loads = loads * (demand.loads.sum() / loads.sum())

@@ -1,8 +1,9 @@
-"""An assignment at least cost when a column has room for several rows.
+"""An assignment at least cost if columns have room for several rows.
 
-As ``assignment``, one row after another along the cheapest way of moving those before it; columns
-that cost every row the same are one with more room, so that there are few of them. The least cost
-of a move from one column to another is cached until a row is added or moved.
+As in ``assignment``, rows are added one after another, and each moves earlier rows along the
+cheapest path. Columns with the same cost for every row are one column with more room, so there are
+few columns. The least cost of a move from one column to another is cached until a row is added or
+moved.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ _NONE: Final = -1
 
 
 def assign_rooms(costs: Floats, rooms: Ints, levels: Ints) -> Ints | None:
-    """Return the column of each row, at least total cost; None if there is no assignment.
+    """Return the column of each row with the least total cost; None if no assignment exists.
 
-    ``rooms`` is how many rows a column takes. Columns are sorted by ``levels``; a column is used
-    once a row is on the level before. Of columns that cost the same the first is taken, and of rows
-    that may move as cheaply the one that came first. Costs may be infinite, none is below 0.
+    ``rooms`` is the number of rows that a column can take. Columns are sorted by ``levels``; a
+    column is used only after a row is on the previous level. Of columns with the same cost, the
+    first is taken; of rows that can move at the same cost, the row added first. A cost may be
+    infinite, but not below 0.
     """
     board = _Board(costs, rooms)
     ends = np.searchsorted(levels, np.unique(levels), side="right")
@@ -39,7 +41,7 @@ def assign_rooms(costs: Floats, rooms: Ints, levels: Ints) -> Ints | None:
 
 
 class _Board:
-    """The column of each row, the room left, and the prices of the columns."""
+    """The column of each row, the remaining room, and the prices of the columns."""
 
     def __init__(self, costs: Floats, rooms: Ints) -> None:
         rows, columns = costs.shape
@@ -47,7 +49,7 @@ class _Board:
         self._left = rooms.copy()
         self._price = np.zeros(columns)
         self._rows: list[list[int]] = [[] for _ in range(columns)]
-        # The least cost of moving a row from a full column to another, and which row that is.
+        # The least cost of moving a row from a full column to another, and the row to move.
         self._step = np.full((columns, columns), np.inf)
         self._mover = np.full((columns, columns), _NONE, dtype=np.int64)
         self.column_of = np.full(rows, _NONE, dtype=np.int64)
@@ -55,7 +57,7 @@ class _Board:
     def add(self, row: int, count: int) -> int | None:
         """Put ``row`` into one of the first ``count`` columns.
 
-        Return the column that has less room now. None, and nothing is changed, if there is no way.
+        Return the column whose room has shrunk. If no path exists, change nothing and return None.
         """
         price = self._price[:count]
         least = self._costs[row, :count] - price

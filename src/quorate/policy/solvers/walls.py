@@ -1,7 +1,7 @@
-"""Walls: inequalities that every allocation satisfies, and that prove a job cannot be raised.
+"""Walls: inequalities that every allocation satisfies, which prove that a job is stuck.
 
 A wall comes from dual prices by weak duality: the sum of the jobs' values, each times its factor in
-the wall, is never more than all GPUs and time are worth.
+the wall, is at most the worth of all GPUs and time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from quorate.policy.solvers.lp import Solution
 from quorate.policy.solvers.work_count import WorkCount
 
 _FIRST: Final = 16
-"""The number of walls for which there is room at first; it is doubled if there are more."""
+"""The number of walls for which memory is reserved at first; the memory is doubled when full."""
 _NEAREST: Final = 8
-"""How many of the last walls are tried before the others."""
+"""The number of latest walls that are tried before the others."""
 _ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 LEAST: Final = 1e-8
-"""The least factor of a job in a wall, relative to the wall's limit: less may be rounding."""
+"""The least factor of a job in a wall, relative to the wall's limit; a lower is rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wall:
     """An inequality that holds for every allocation: ``sums @ filled <= limit``.
 
-    ``prices`` are by how much one more GPU of each flavor would raise the limit.
+    ``prices`` has the rise of the limit for one more GPU of each flavor.
     """
 
     sums: Floats
@@ -40,7 +40,7 @@ class Wall:
 
 
 class Walls:
-    """Walls in the order in which they were added; reads are counted as work."""
+    """The walls in the order in which they were added; reads are counted as work."""
 
     def __init__(self, first: Wall, work: WorkCount) -> None:
         self._sums = np.zeros((_FIRST, len(first.sums)))
@@ -50,7 +50,7 @@ class Walls:
         self.add(first)
 
     def add(self, met: Wall) -> None:
-        """Add another wall."""
+        """Add the wall ``met``."""
         count = len(self.each)
         if count == len(self._limits):
             self._sums = np.concatenate((self._sums, np.zeros_like(self._sums)))
@@ -61,8 +61,9 @@ class Walls:
     def highest(self, path: Path, known: float | None = None) -> float:
         """Return the highest level of ``path`` within all walls.
 
-        ``known`` is the level within all but the last. Without it, the last few are tried first,
-        because they are the nearest as a rule, and of the others only those that are beyond.
+        ``known`` is the highest level within all walls but the last. Without it, the last few walls
+        are tried first, because they are usually the nearest. Of the other walls, only those that
+        are then violated are tried.
         """
         count = len(self.each)
         first = count - 1 if known is not None else max(0, count - _NEAREST)
@@ -79,7 +80,7 @@ class Walls:
         return path.highest(sums, self._limits[places], known)
 
     def left(self, filled: Floats, tops: Floats) -> Floats:
-        """Return how far each job could still be raised at most, with all others kept."""
+        """Return the most by which each job could still be raised if no other job is lowered."""
         count = len(self.each)
         sums, limits = self._sums[:count], self._limits[:count]
         self._work.spend(2 * sums.size)
@@ -92,9 +93,9 @@ class Walls:
 
 
 def wall_of(space: Space, answer: Solution) -> Wall:
-    """Return the wall given by an answer that falls short: its objective is the shortfall.
+    """Return the wall that an answer with a shortfall gives; its objective is the shortfall.
 
-    The rates of ``space`` are to be near 1 for all jobs, so that parts in a wall can be compared.
+    The rates of ``space`` should be near 1 for all jobs, so that factors in a wall are comparable.
     """
     jobs, _ = space.problem.shape
     prices = answer.row_prices
@@ -110,11 +111,11 @@ def wall_of(space: Space, answer: Solution) -> Wall:
 def wall(
     space: Space, sums: Floats, times: Floats, prices: Floats, gains: Floats | None = None
 ) -> Wall:
-    """Return the wall of these dual prices, after they are made to hold exactly.
+    """Return the wall of these dual prices, after correcting them so that the wall holds exactly.
 
-    A column may not gain more than its jobs' time and its GPUs cost (weak duality); if a solver's
-    rounding lets it, the time of its first job is made to cost more. With ``gains``, the gains of
-    the columns are on the side of the sums.
+    A column may not gain more than its jobs' time and its GPUs cost (weak duality); if it does
+    because of a solver's rounding, the price of its first job's time is raised. With ``gains``, the
+    gains of the columns are added to the sums.
     """
     count = len(space.rows)
     brought = added(space.columns, sums[space.jobs] * space.rates - times[space.jobs], count)
@@ -128,10 +129,10 @@ def wall(
 
 
 def _cleaned(found: Wall, short: float) -> Wall:
-    """Return ``found`` without the least of its sums, which are a solver's rounding.
+    """Return ``found`` without its smallest sums, which are a solver's rounding.
 
-    It still holds, because no level is below 0; and at most half of its shortfall is lost. The
-    remaining sums are large enough to prove a job stuck.
+    The wall still holds, because no level is below 0, and at most half of its shortfall is lost.
+    The remaining sums are large enough to prove that a job is stuck.
     """
     order = np.argsort(found.sums, kind="stable")
     parts = found.sums[order]

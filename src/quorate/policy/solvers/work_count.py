@@ -1,7 +1,7 @@
-"""The amount of work a policy has done, as a count.
+"""Counts the work that a policy has done.
 
-It is never a time, so that equal problems have equal answers. The unit is one number that is read
-and multiplied. The amount of each part of the work in this unit was measured;
+Work is a count and never a time, so that equal problems have equal answers. The unit is to read and
+multiply one number. The cost of each part of the work in this unit was measured;
 docs/adr/0050-work-and-costs-of-rounds.md has the figures.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 PER_BEGINNING: Final = 1_000
-"""The cost of passing a program to a solver the first time, for each of its columns."""
+"""The cost per column of passing a program to a solver the first time."""
 PER_PROGRAM: Final = 40
-"""The cost of a program for each of its columns, however few steps are needed."""
+"""The cost per column of solving a program, without the cost of steps."""
 PER_STEP_AND_ROW: Final = 12
 PER_STEP_AND_COLUMN: Final = 2
 """The cost of each step of the simplex method for each row and column of the program."""
@@ -21,17 +21,17 @@ PER_STEP_AND_COLUMN: Final = 2
 
 @dataclass(slots=True)
 class WorkCount:
-    """The remaining work under a bound; None if there is no bound."""
+    """The remaining work under a bound; None means no bound."""
 
     left: int | None
 
     def spend(self, numbers: int) -> None:
-        """Count ``numbers`` that were read."""
+        """Count the reading of ``numbers`` numbers."""
         if self.left is not None:
             self.left -= numbers
 
     def spend_beginning(self, columns: int) -> None:
-        """Count that a program is handed to a solver."""
+        """Count the passing of a program with ``columns`` columns to a solver."""
         self.spend(PER_BEGINNING * columns)
 
     def spend_program(self, rows: int, columns: int, steps: int) -> None:
@@ -39,7 +39,7 @@ class WorkCount:
         self.spend(PER_PROGRAM * columns + steps * _step(rows, columns))
 
     def steps_max(self, rows: int, columns: int) -> int | None:
-        """Return how many steps a program may still take, at least 0; None for any number."""
+        """Return how many steps a program may still take, at least 0; None means no limit."""
         if self.left is None:
             return None
         return max(0, (self.left - PER_PROGRAM * columns) // _step(rows, columns))
