@@ -1,15 +1,16 @@
-"""The clock guard: it stops deciding when the wall clock departs from the steady clock.
+"""The clock guard: it stops deciding when the wall clock differs from the steady clock.
 
 A decision takes its time from the wall clock, and the ledger's time never runs back: a clock that
 was set 45 days ahead for five seconds would end leases and windows permanently. So the guard
 compares the wall clock with the time since the machine was started (the steady clock). If they
 differ by more than five minutes, the service stops deciding until an operator accepts the new time.
-Meanwhile the guard returns the last trusted time plus what the steady clock has counted since, so
-that reads and access tokens work as before (docs/adr/0029).
+Until then, the guard's time is the last trusted time plus the time that the steady clock has
+counted since, so reads and access tokens work as before (docs/adr/0029).
 
-``LEDGER.clock`` keeps both readings from one start to the next. Within one boot of the machine the
-guard compares them with the present readings. After a reboot it can only detect a wall clock that
-went back: before the recorded time, or before the ledger's last event.
+The file ``LEDGER.clock`` keeps the readings of both clocks from one start of the service to the
+next. Within one boot of the machine the guard compares them with the present readings. After a
+reboot, the guard can detect only a wall clock that went back to before the recorded time or the
+ledger's last event.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from quorate.ports.clock_port import ClockStatus, Steady, SteadyClock
 _LOG = logging.getLogger(__name__)
 
 STEP_MS_MAX: Final = 5 * 60 * 1_000
-"""How far the wall clock may depart from the steady one."""
+"""The most by which the wall clock may differ from the steady clock."""
 KEEP_MS: Final = 60_000
 """How often both readings are stored for the next start of the service."""
 ACCEPT: Final = "quorate admin clock accept"
@@ -53,11 +54,11 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Record)
-"""The bounds keep a damaged record from becoming a time that cannot be computed or shown."""
+"""These bounds reject damaged records with times that cannot be computed or shown."""
 
 
 class ClockGuard:
-    """Implements ``Clock`` and ``ClockControl``. Its record is a file beside ``ledger``."""
+    """Implements ``Clock`` and ``ClockControl``, with its record in a file beside ``ledger``."""
 
     def __init__(self, clock: SteadyClock, ledger: Path) -> None:
         self._clock = clock

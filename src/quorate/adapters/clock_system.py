@@ -11,7 +11,7 @@ from quorate.ports.clock_port import Steady
 
 _NS_PER_MS: Final = 1_000_000
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# This clock continues while the machine sleeps, as the wall clock does; some systems lack it.
+# Like the wall clock, ``CLOCK_BOOTTIME`` continues while the machine sleeps. Some systems lack it.
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -23,7 +23,7 @@ class SystemClock:
         return time.time_ns() // _NS_PER_MS
 
     def steady(self) -> Steady:
-        """Return how long the machine has been up, and which boot that is."""
+        """Return how long the machine has been up, and the id of its boot."""
         return Steady(self._boot, time.clock_gettime_ns(_STEADY) // _NS_PER_MS)
 
     @cached_property

@@ -20,8 +20,8 @@ from quorate.ports.errors import (
     StoreReadOnlyError,
 )
 
-# Primary result codes. SQLITE_ERROR counts as damage: our statements are fixed, so if one does not
-# compile or run, the file does not have our tables.
+# Primary result codes. SQLITE_ERROR counts as damage, because the SQL statements are fixed: if one
+# does not compile or run, the file lacks the tables of a ledger.
 _DAMAGED: Final = frozenset(
     {
         sqlite3.SQLITE_CORRUPT,

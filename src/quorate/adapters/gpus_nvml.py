@@ -13,7 +13,7 @@ _MAKER: Final = "NVIDIA "
 
 
 class Nvml(Protocol):
-    """The functions of the library that Quorate uses, under their own names."""
+    """The functions of the library that Quorate uses, with the library's names."""
 
     NVMLError: type[Exception]
 

@@ -36,8 +36,8 @@ def lottery_path(ledger: Path) -> Path:
 def create_lottery_secret(path: Path, secret: bytes | None = None) -> bytes:
     """Return a secret, written to the new file ``path``, which only its owner may read.
 
-    It is a new one, unless one is given. Raises ``KeyFileError`` if the file exists, which is then
-    left unchanged, or cannot be created.
+    If ``secret`` is None, the secret is a new one. Raises ``KeyFileError`` if the file cannot be
+    created, or if it exists; an existing file is not changed.
     """
     secret = secrets.token_bytes(_SECRET_BYTES) if secret is None else secret
     assert len(secret) == _SECRET_BYTES, len(secret)
@@ -75,7 +75,8 @@ def copy_secret(source: Path, out: Path, what: str) -> None:
 def create_key(path: Path) -> bytes:
     """Return a new raw private key, written to the new file ``path``, readable only by its owner.
 
-    Raises ``KeyFileError`` if the file exists, which is then left unchanged, or cannot be created.
+    Raises ``KeyFileError`` if the file cannot be created, or if it exists; an existing file is not
+    changed.
     """
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow import
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
@@ -148,7 +149,7 @@ def read_private(path: Path, what: str, loss: str) -> bytes:
         raise KeyFileError(f"there is no {what} {path}; restore it: {loss}") from error
     except OSError as error:
         raise KeyFileError(f"the {what} {path} cannot be read: {error.strerror}") from error
-    # Uses the descriptor, because Python's ``open`` refuses a descriptor of a folder.
+    # Read through the descriptor, because Python's ``open`` refuses the descriptor of a folder.
     try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):

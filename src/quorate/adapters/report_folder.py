@@ -13,7 +13,7 @@ from typing import Final
 from quorate.ports.report_port import ReportFile
 
 REPORTS_MAX: Final = 500
-"""How many reports are listed, newest first."""
+"""The most reports that are listed, newest first."""
 REPORT_BYTES_MAX: Final = 16 * 1024 * 1024
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.html")
 _NS_PER_MS: Final = 1_000_000
@@ -26,7 +26,7 @@ class ReportFolder:
     path: str
 
     def listed(self) -> list[ReportFile]:
-        """Return the reports, newest first; raises ``OSError`` if there is no folder."""
+        """Return the reports, newest first; raises ``OSError`` if the folder does not exist."""
         found = []
         with os.scandir(self.path) as entries:
             for entry in entries:

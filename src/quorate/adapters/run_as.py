@@ -1,8 +1,8 @@
-"""Which system user the work of an owner, or of one of its users, runs as.
+"""Chooses the system user that runs the work of an owner or of one of its users.
 
 A template builds a name from the owner's name, and optionally the user's; a map names system users
 one by one, and takes precedence. Owners and users choose their own names, so a template must not
-let one of them become a system user with another purpose, or the system user of another owner.
+let them become a system user with another purpose, or the system user of another owner.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RunAs:
         return ", else ".join([*mapped, *filter(None, [self.template])])
 
     def account(self, owner: str, user: str) -> tuple[str, str]:
-        """Return the system user of a run, and in words whose it is; raises ``RunAsError``."""
+        """Return a run's system user, and the owner or user it is for; raises ``RunAsError``."""
         own = f"{owner}/{user}"
         if user and own in self.accounts:
             return self.accounts[own], f"user {user} of owner {owner}"
@@ -65,7 +65,8 @@ class RunAs:
         if found["second"] is None:
             return self.template.format(owner=owner), f"owner {owner}"
         if found["between"] in owner:
-            # Else owner `a` with user `b-c` would get the system user of owner `a-b` with user `c`.
+            # Otherwise owner `a` with user `b-c` would get the system user of owner `a-b` with user
+            # `c`.
             raise RunAsError(
                 f"owner {owner} has {found['between']!r} in its name, which separates owner and "
                 f"user in the template {self.template!r} of executor.run_as; add the owner to the "

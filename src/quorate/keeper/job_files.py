@@ -53,4 +53,4 @@ def _open(name: str, at: int, more: int = 0) -> int | None:
     try:
         return os.open(name, _FLAGS | more, dir_fd=at)
     except OSError:
-        return None  # Not there, a link, a socket, a device without a driver, or shut: no file.
+        return None  # The name is missing, or is not a regular file that this process can open.

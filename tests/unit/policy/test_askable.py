@@ -55,7 +55,7 @@ def test_an_answer_that_does_not_hold_is_a_refusal(
 ) -> None:
     found = refused(answer(giving(share, objective), TWO))
     assert (found.code, found.subject) == (UnsolvedCode.SOLVER_FAILED, subject)
-    assert "the answer of giving does not hold" in found.message
+    assert "the answer of giving breaks a constraint" in found.message
 
 
 def test_what_a_policy_reads_has_to_be_there() -> None:

@@ -282,7 +282,7 @@ PROBLEM: Final = {
             {"pair_throughputs": {"0,2": {}}},
             "pair_throughputs.\"0,2\": names '2', which is not a job",
         ),
-        ({"pair_throughputs": {"0,0": {}}}, 'pair_throughputs."0,0": is no pair'),
+        ({"pair_throughputs": {"0,0": {}}}, 'pair_throughputs."0,0": is not a pair'),
         ({"pair_throughputs": {"0,1": {"a": [1, 1]}}}, 'pair_throughputs."0,1".b: is missing'),
         (
             {"pair_throughputs": {"0,1": {"a": [1, 1], "b": 7}}},

@@ -1,8 +1,8 @@
 """Waldur MasterMind as an accounting system, through Waldur's own API client (docs/adr/0022).
 
 Reads the limit and the usage of a marketplace resource, and sets the usage of its components.
-Waldur keeps one figure for each resource, component and month, and replaces it: a repeated report
-counts once.
+Waldur keeps one figure for each resource, component and month. A report replaces the figure, so a
+repeated report counts once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from quorate.ports.errors import AccountingDownError, AccountingError
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """The most bytes that the client reads of one answer."""
 HOURS_MAX: Final = 10**12
-"""The most hours that the client accepts in an answer; more is an error."""
+"""The most hours that the client accepts in an answer; a larger number is an error."""
 _TOLD_MAX: Final = 200
 """How many characters of Waldur's error message Quorate repeats."""
 _SERVER_FAULT: Final = 500
@@ -109,7 +109,7 @@ def _refused(url: str, error: UnexpectedStatus) -> AccountingError:
     code = error.status_code
     text = error.content.decode("utf-8", "replace")
     shown = "".join(c for c in text[:_TOLD_MAX] if c.isprintable())
-    why = _REMEDIES.get(code, shown or "it did not say why")
+    why = _REMEDIES.get(code, shown or "it did not give a reason")
     is_down = code >= _SERVER_FAULT or code == _TOO_MANY
     kind = AccountingDownError if is_down else AccountingError
     return kind(f"{url} answered {code}: {why}")

@@ -1,6 +1,6 @@
 """Makes Waldur's client load only the models that Quorate uses, out of 2,600.
 
-The client's package ``models`` imports every model as soon as one of them is imported. That takes
+The client's package ``models`` imports every model as soon as one of them is imported. This takes
 seconds of CPU time and much memory. ``leave_models_unread`` registers a package of the same name
 and folder in its place. The replacement imports one model when its module is imported, and all
 models only when a caller reads one as an attribute of the package.
@@ -18,7 +18,7 @@ _NAME: Final = f"{_CLIENT}.models"
 
 
 def leave_models_unread() -> None:
-    """Make each model import only the models that it needs; call this before the first import."""
+    """Make each model import only the models it needs; call this before importing a model."""
     if _NAME in sys.modules:
         return
     client = import_module(_CLIENT)

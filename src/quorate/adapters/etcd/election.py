@@ -2,8 +2,8 @@
 
 The candidate creates the leader's key, with a lease, in a transaction that requires that the key
 does not exist. Each append requires that the key is still the one that this candidate created
-(``stores/etcd_append.py``). ``leadership.py`` decides what to do next; this module does it, on a
-thread of its own.
+(``stores/etcd_append.py``). ``leadership.py`` decides the next step, and this module takes it, on a
+separate thread.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Candidate:
 
 
 class Election:
-    """One candidate. ``turn`` does one step; ``start`` runs a thread that calls it until ``close``.
+    """One candidate. ``turn`` takes one step; ``start`` runs a thread that repeats it.
 
     ``look`` returns the leader's key as soon as its revision differs from the one given, or after a
     time limit. The thread calls ``on_change`` with every new standing.
@@ -112,7 +112,7 @@ class Election:
 
     @property
     def standing(self) -> Standing:
-        """Whether this candidate leads or follows, as last known; ``leads`` checks the time too."""
+        """The last known standing of this candidate; ``leads`` checks the time as well."""
         return self._standing
 
     def leads(self) -> bool:
@@ -173,7 +173,7 @@ class Election:
         self._resign(Following(leader=None))
 
     def turn(self) -> None:
-        """Do the next step; raises a ``StoreError`` if a call of etcd fails."""
+        """Take the next step; raises a ``StoreError`` if a call of etcd fails."""
         if self._is_asked_to_step_down:
             self._is_asked_to_step_down = False
             from_s = self._clock_s() + STAND_BACK_S
@@ -227,8 +227,8 @@ class Election:
                 )
             )
         except StoreError:
-            # The transaction may have been carried out. Ending the lease removes the key it may
-            # have created.
+            # etcd may have carried out the transaction. Ending the lease removes the key that the
+            # transaction may have created.
             self._etcd.revoke(lease)
             raise
         if answer.held:
@@ -246,7 +246,7 @@ class Election:
         assert isinstance(leading, Leading), leading
         sent_s = self._clock_s()
         try:
-            # Half of the time that is left, so that a second renewal can be sent.
+            # Wait for half of the remaining time, so that a second renewal can be sent.
             self._etcd.keep_alive(leading.lease, within_s / 2)
         except NotLeaderError:
             _LOG.warning("%s no longer leads: its lease has expired", self._candidate.name)

@@ -38,7 +38,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 CALL_S: Final = 5.0
-"""How long one call may take: more than an election of etcd takes at its default timers."""
+"""The time limit of a call: longer than an election of etcd takes at its default timers."""
 REPEAT_S: Final = 10.0
 """How long the client repeats a read that gets no answer, at one member after another."""
 CONNECT_S: Final = 1.0
@@ -53,7 +53,8 @@ _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # gRPC's name for how long an attempt may take; a busy machine needs more than 100 ms.
+    # gRPC's option for the shortest time limit of an attempt; a busy machine needs more than 100
+    # ms.
     ("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1_000)),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
@@ -92,7 +93,7 @@ class EtcdClient:
     # --- Keys ---
 
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
-        """Return the rows that ``asked`` asks for; see ``KeyValues``.
+        """Return the rows of the range ``asked``; see ``KeyValues``.
 
         With ``within_s`` the client asks one member, once; the next call asks another member.
         """
@@ -159,7 +160,7 @@ class EtcdClient:
     # --- Maintenance ---
 
     def compact(self, revision: int) -> None:
-        """Have etcd drop old values of keys, from before ``revision``, and reuse their space."""
+        """Make etcd drop values of keys from before ``revision``, and reuse their space."""
         request = message_class("CompactionRequest")(revision=revision, physical=True)
         self._call(method("KV", "Compact"), request)
 
@@ -189,7 +190,7 @@ class EtcdClient:
         )
 
     def defragment(self, endpoint: str) -> None:
-        """Have the member at ``endpoint`` free disk space; it answers no requests meanwhile."""
+        """Make the member at ``endpoint`` free disk space, which blocks its other requests."""
         request = message_class("DefragmentRequest")()
         self._call_at(endpoint, method("Maintenance", "Defragment"), request, DEFRAGMENT_S)
 
@@ -335,7 +336,7 @@ class EtcdClient:
 
 
 def _closed() -> StoreError:
-    return StoreError("the ledger was closed meanwhile")
+    return StoreError("the ledger was closed during the call")
 
 
 def _range(asked: Get) -> Any:

@@ -1,6 +1,6 @@
 """Requests to etcd and its answers, as values.
 
-A range is ``[key, end)``; without an end it is one key.
+A range is ``[key, end)``. A range without an end is the single key.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class KeyValues(Protocol):
     """
 
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
-        """Return rows as a quorum has them now; an unanswered read is repeated.
+        """Return the present rows of a quorum; an unanswered read is repeated.
 
         With ``within_s`` the read is sent once, with that time limit.
         """

@@ -1,7 +1,8 @@
 """Watches one key of etcd on a thread of its own; other threads wait for its values.
 
 The stream may end because a member is lost or because etcd compacted the revision. Then the thread
-reads the key and watches it from there. So it misses only values that were replaced meanwhile.
+reads the key and watches it from that revision. So it misses only values that were replaced before
+the read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PAUSE_S: Final = 0.2
 
 
 class KeyWatch:
-    """The row of one key as this process last received it; None if there is no such key."""
+    """The last received row of one key; the row is None if the key does not exist."""
 
     def __init__(self, client: EtcdClient, key: bytes) -> None:
         self._client = client

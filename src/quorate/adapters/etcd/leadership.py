@@ -1,9 +1,10 @@
-"""Who leads, from the view of one candidate: values and pure functions, without a clock or etcd.
+"""Leadership from the view of one candidate: values and pure functions, without clock or etcd.
 
-A leader holds a lease of etcd and renews it. It counts the lease's time from when it *sent* the
-last renewal that etcd answered, less a margin. So it stops acting as the leader before etcd lets
-another candidate win. Between those two instants there is no leader. The term is a number that each
-victory raises by one; executors recognise orders of an older leader by their lower term.
+A leader holds a lease of etcd and renews it. It counts the lease's time, less a margin, from the
+instant at which it *sent* the last renewal that etcd answered. So it stops acting as the leader
+before etcd lets another candidate win. Between these two instants, there is no leader. The term is
+a number that each victory raises by one; executors recognise orders of an older leader by their
+lower term.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LEASE_S: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timers:
-    """How long a lease lasts, how often it is renewed, and how early it is given up."""
+    """How long a lease lasts, how often it is renewed, and how early its leader stops acting."""
 
     lease_s: int = LEASE_S
     renew_every_s: float = 0.75
@@ -112,7 +113,7 @@ def renewed(leading: Leading, *, sent_s: float, timers: Timers) -> Leading:
 
 
 def retried(leading: Leading, *, now_s: float) -> Leading:
-    """Return the standing of a leader whose renewal got no answer: it sends another one soon."""
+    """Return the standing of a leader whose renewal got no answer: it renews again soon."""
     return replace(leading, renew_s=now_s + (leading.until_s - now_s) / 8)
 
 

@@ -1,7 +1,7 @@
-"""Calls of etcd by the program that leads: none lasts longer than the leader's lease.
+"""Limits calls of etcd by the leader: no call lasts longer than the leader's lease.
 
-A leader without etcd must give up what the next leader needs, such as its work folder, before the
-next one wins. Its thread cannot do that while it waits for etcd.
+A leader that cannot reach etcd must release resources that the next leader needs, such as the work
+folder, before the next leader wins. The leader's thread cannot do this while it waits for etcd.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEASE_OVER: Final = "etcd did not answer before the leader's lease expired"
 
 
 class TimedCalls(KeyValues, Protocol):
-    """The calls of etcd, each with a time limit of its own."""
+    """The calls of etcd, each with its own time limit."""
 
     def commit(self, txn: Txn, *, within_s: float | None = None) -> TxnAnswer:
         """Send ``txn`` once, with this time limit, and return etcd's answer."""
@@ -26,7 +26,7 @@ class TimedCalls(KeyValues, Protocol):
 
 
 class LeaseBound:
-    """Passes calls on to ``etcd``. Once ``bind`` has set a limit, they last no longer than that.
+    """Passes calls on to ``etcd``. After ``bind``, no call lasts longer than the limit.
 
     A read is repeated at other members while the lease is renewed. When the lease is over, each
     call raises ``NotLeaderError`` at once, and sends nothing.
@@ -38,11 +38,11 @@ class LeaseBound:
         self._left_s: Callable[[], float] | None = None
 
     def bind(self, left_s: Callable[[], float] | None) -> None:
-        """From now on let calls last as long as ``left_s`` returns; None: as long as they need."""
+        """Limit calls from now on to the time that ``left_s`` returns; None removes the limit."""
         self._left_s = left_s
 
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
-        """Return the rows that ``asked`` asks for; see ``KeyValues``."""
+        """Return the rows of the range ``asked``; see ``KeyValues``."""
         if self._left_s is None:
             return self._etcd.get(asked, within_s=within_s)
         end_s = self._clock_s() + (REPEAT_S if within_s is None else 0.0)

@@ -20,7 +20,7 @@ _ANSWER_S: Final = 2.0
 
 
 class EtcdMembership:
-    """Keeps ``key`` at ``value`` on a thread of its own, until it is closed."""
+    """Keeps ``key`` at ``value``, on a separate thread, until ``close``."""
 
     def __init__(self, etcd: Leases, key: bytes, value: bytes) -> None:
         self._etcd = etcd

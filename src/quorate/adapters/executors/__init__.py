@@ -1,1 +1,1 @@
-"""Executors: leases become processes of this machine, each run under its keeper."""
+"""Executors of this machine: leases become processes, and each run has its own keeper."""

@@ -1,9 +1,10 @@
-"""The local executor: leases become processes of this machine, each run under a keeper of its own.
+"""The local executor: leases become processes of this machine, with a keeper for each run.
 
 The executor writes the orders for each run to the run's folder; the run's keeper carries them out
 and records the status there. A daemon that is killed at any instant loses nothing: after a restart,
-``resume`` writes the orders again, and reads what keepers have recorded meanwhile. A separate
-thread writes the files and starts the processes, so that the ledger thread waits for neither.
+``resume`` writes the orders again, and reads the statuses that keepers have recorded since. A
+separate thread writes the files and starts the processes, so that the ledger thread does not wait
+for them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from quorate.ports.executor_port import Order, Readiness, Report, StartLease
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.1
-"""How long until the executor tries again to wake a keeper that does not listen."""
+"""The time until the executor again tries to wake a keeper that does not listen."""
 READ_BYTES: Final = 64 * 1024
 CODE_NOT_KEPT: Final = 126
 """The exit code of a run for which no keeper could be started."""
@@ -51,9 +52,10 @@ CODE_NOT_KEPT: Final = 126
 class LocalExecutor:
     """Runs work below ``folder``; one thread receives orders, and another carries them out.
 
-    With ``users`` each run has the system user of its owner or submitter, else the service's. While
-    another service holds the folder's lock, this one retries for ``takeover_s``. A keeper that did
-    nothing during ``silent_looks`` checks is killed if its work is overdue.
+    With ``users``, the work of each run has the system user of its owner or submitter; otherwise it
+    has the service's user. While another service holds the folder's lock, this service retries for
+    ``takeover_s``. A keeper that did nothing during ``silent_looks`` checks is killed if its work
+    is overdue.
     """
 
     def __init__(
@@ -86,12 +88,12 @@ class LocalExecutor:
         self._nudged, self._nudging = os.pipe()
         os.set_blocking(self._nudging, False)
         self._thread = Thread(target=self._work, name="executor", daemon=True)
-        # Used by the executor's thread only: when to retry the runs that failed.
+        # Used only by the executor's thread: when to retry the runs that failed.
         self._late: dict[str, float] = {}
         self._unreadable: set[str] = set()
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Have ``wake`` called, from another thread, whenever there is something to report."""
+        """Call ``wake``, from another thread, whenever the executor has something to report."""
         self._wake = wake
 
     def belong_to(self, ledger_id: str) -> None:
@@ -131,7 +133,7 @@ class LocalExecutor:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """Empty: either all pools of this machine work, or none does."""
+        """An empty mapping: either all pools of this machine work, or none of them."""
         return {}
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
@@ -172,7 +174,7 @@ class LocalExecutor:
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Accept every open lease again; if ``is_whole``, work of any other lease must end."""
         if self._room < 0:
-            # Locked only now: an executor with orders has the ledger and this folder to itself.
+            # The folder is locked only now, when the service owns the ledger and gives orders.
             self._open()
             self._room = os.open(self._folder / ROOM_FIFO, os.O_RDWR | os.O_NONBLOCK)
         self._keepers.take_term(term)
@@ -193,7 +195,7 @@ class LocalExecutor:
             self._thread.start()
 
     def _wanted_before(self, name: str) -> Wanted | None:
-        """Return the orders last written for a run; None if there are none, or they are damaged."""
+        """Return the last written orders of a run; None if they do not exist or are damaged."""
         try:
             return read_wanted(run_folder(self._folder, name))
         except (UnreadableError, OSError) as error:
@@ -201,7 +203,7 @@ class LocalExecutor:
             return None
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the leases under which no process is left."""
+        """Return the exits, then the stopping leases that have no process left."""
         with self._lock:
             return self._book.reports(self._exited, self._status)
 
@@ -254,7 +256,7 @@ class LocalExecutor:
                 self._wake()
 
     def _heard(self, look_s: float) -> dict[str, None]:
-        """Wait until there is something to do; return the runs whose keepers have reported."""
+        """Wait for orders or keepers' reports; return the runs whose keepers have reported."""
         until_s = min([look_s, *self._late.values()])
         wait_s = max(0.0, until_s - monotonic())
         ready, _, _ = select.select([self._room, self._nudged], [], [], wait_s)
@@ -276,14 +278,14 @@ class LocalExecutor:
             return False
 
     def _see_to(self, name: str) -> bool:
-        """Write the orders for a run and ensure a keeper; return whether its status changed."""
+        """Write a run's orders, and ensure its keeper; return whether its status changed."""
         with self._lock:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
             is_idle = bool(self._book.stopping_idle(name))
             is_whole = self._is_whole
         if wanted is None and not is_whole:
-            return is_idle  # Its leases may be in the part of the ledger that was not read yet.
+            return is_idle  # Its leases may be in an unread part of the ledger.
         # A keeper may still have work of a run without orders: that work must end.
         is_stray = wanted is None and told is None and name in self._keepers.known()
         if wanted is None:
@@ -313,7 +315,7 @@ class LocalExecutor:
         return self._keep(name, wanted, status or Status()) or is_idle
 
     def _make_way(self, name: str, past: Wanted) -> bool:
-        """Move away the files of another run of this name; return False while that run still works.
+        """Move away the files of an earlier run with this name; return False while that run works.
 
         A restored ledger may give the name of a run, and the names of its leases, to another run.
         """
@@ -331,7 +333,7 @@ class LocalExecutor:
         return True
 
     def _have_kept(self, name: str, wanted: Wanted, status: Status | None) -> Status | None:
-        """Start a keeper, or fail the run if no keeper can work; return the run's status."""
+        """Start a keeper, or fail the run if no keeper can start; return the run's status."""
         why_not = self._keepers.why_not(name)
         wait_s = self._keepers.wait_s(name)
         if why_not and self._keepers.clear(name):
@@ -346,7 +348,7 @@ class LocalExecutor:
         return status
 
     def _read_status(self, name: str) -> Status | None:
-        """Return the status of a run; None if it is lost and a keeper has to find it out."""
+        """Return the status of a run; None if it is lost and a keeper has to determine it."""
         try:
             return read_status(run_folder(self._folder, name)) or Status()
         except UnreadableError as error:
@@ -377,7 +379,7 @@ class LocalExecutor:
 
 
 def _needs_keeper(wanted: Wanted, status: Status | None) -> bool:
-    """Return whether a run needs a keeper to start its work, end it, or find out its status."""
+    """Return whether a run needs a keeper to start or end its work, or to report its status."""
     if status is None or status.slots:
         return True
     is_over = status.exited is not None and status.exited.life == wanted.life

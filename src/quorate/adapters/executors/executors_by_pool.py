@@ -2,8 +2,8 @@
 
 The service and the loop see one executor. ``ExecutorsByPool`` passes each order to the executor of
 its lease, and joins the reports of all executors. If a pool names an executor that the service does
-not have, its leases stay as they are: nothing is started for them, their stops are not confirmed,
-and ``trouble`` says what to configure.
+not have, the pool's leases stay as they are: no work is started for them, their stops are not
+confirmed, and ``trouble`` says what to configure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from quorate.ports.executor_port import (
 )
 
 OWN: Final = ""
-"""The key of the executor for pools that name none."""
+"""The key of the executor for pools that do not name one."""
 _ORDER: Final[Mapping[type[Report], int]] = {
     each: number for number, each in enumerate((RunExited, RunUnstarted, LeaseGone, WipeDone))
 }
@@ -77,7 +77,7 @@ class ExecutorsByPool:
             each.listen(wake)
 
     def next_ms(self) -> int | None:
-        """Return the earliest time at which an executor asks to be called."""
+        """Return the earliest time for which an executor asks to be called."""
         return min((ms for each in self._all if (ms := each.next_ms()) is not None), default=None)
 
     def close(self) -> None:
@@ -104,21 +104,21 @@ class ExecutorsByPool:
         return sorted(found, key=_kind_order)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last reported step of each of ``runs``; runs without one are left out."""
+        """Return the last reported step of each of ``runs`` that has reported one."""
         found: dict[str, int] = {}
         for each in self._all:
             found.update(each.steps(runs))
         return found
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return the readiness of those of ``runs`` that an executor knows."""
+        """Return the readiness of the runs of ``runs`` that an executor knows."""
         found: dict[str, Readiness] = {}
         for each in self._all:
             found.update(each.readiness(runs))
         return found
 
     def _shared(self, orders: Sequence[Order]) -> list[tuple[ServedExecutor, list[Order]]]:
-        """Return each executor with its orders; the orders keep their sequence."""
+        """Return each executor with its orders, in their original sequence."""
         shares: dict[int, list[Order]] = {id(each): [] for each in self._all}
         for order in orders:
             for executor in self._executors_of(order):
@@ -144,9 +144,9 @@ def _kind_order(report: Report) -> int:
 
 @dataclass(slots=True)
 class NoExecutor:
-    """Runs nothing; the executor of pools that name none, while other pools have one.
+    """Runs no work: the executor of pools that name none, if other pools have an executor.
 
-    A lease that is stopped ends at once, as in a service without any executor.
+    A stopped lease ends at once, as in a service without an executor.
     """
 
     trouble: str = ""
@@ -167,7 +167,7 @@ class NoExecutor:
         """Do nothing."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Accept the orders of one commit, of any term: they start and end nothing."""
+        """Accept the orders of one commit, of any term, because they start and end no work."""
         del term
         for order in orders:
             if isinstance(order, StopLease):

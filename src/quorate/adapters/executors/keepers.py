@@ -33,20 +33,20 @@ _LOG = logging.getLogger(__name__)
 
 RUNS: Final = "runs"
 LIVE: Final = "live"
-"""The folder with a file for each run that may have a keeper."""
+"""The folder that has a file for each run that may have a keeper."""
 KEEPER_LOG: Final = "keeper.log"
 KEEPER_LOG_BYTES_MAX: Final = 1024 * 1024
 """A keeper's log that is longer than this is truncated when the next keeper starts."""
 DEATHS_MAX: Final = 5
-"""How often in a row a keeper may fail to start."""
+"""The most times in a row that a keeper may fail to start."""
 IN_VAIN_S: Final = 60.0
-"""A keeper that lived longer than this did not fail to start."""
+"""A keeper that lives longer than this counts as started."""
 AFTER_DEATH_S: Final = 0.1
-"""How long until another keeper is started; doubled after each one that failed to start."""
+"""The time until another keeper is started; doubled after each failed start."""
 NONCE_MAX: Final = 64
 """The longest nonce that is used unchanged as a part of a folder's name."""
 SERVICE_LOCK: Final = "lock"
-"""The file that the service which uses this folder keeps locked."""
+"""The file that is locked by the service that uses this folder."""
 TERM: Final = "term"
 """The file with the newest term of all accepted orders; 0 if the file does not exist."""
 LEDGER: Final = "ledger"
@@ -65,12 +65,12 @@ def run_folder(root: Path, name: str) -> Path:
 
 
 def job_place(root: Path, name: str) -> Path:
-    """Return the folder that holds what a run of another system user may access."""
+    """Return the folder with the files that a run of another system user may access."""
     return root / JOBS / name
 
 
 def job_folder(root: Path, name: str) -> Path:
-    """Return the folder that a run's processes write to; an isolated run has one of its own.
+    """Return the folder to which a run's processes write; an isolated run has its own folder.
 
     Only root can create folders in ``jobs``, so an existing folder belongs to the run.
     """
@@ -106,7 +106,7 @@ class Keepers:
         _make_fifo(self._root / ROOM_FIFO)
 
     def open_to_jobs(self) -> None:
-        """Let other system users pass to the folders of their own runs, and to no others.
+        """Let other system users reach the folders of their own runs, and no other folders.
 
         The keepers' own files are in other folders, which stay closed.
         """
@@ -120,7 +120,7 @@ class Keepers:
             folder.chmod(mode)
 
     def be_alone(self, wait_s: float) -> bool:
-        """Lock the folder against other services; return whether that worked.
+        """Lock the folder against other services; return whether the lock was obtained.
 
         It retries for ``wait_s`` while another service, or a process that it left, holds the lock.
         """
@@ -182,8 +182,8 @@ class Keepers:
             return True
         self._started.pop(name, None)
         if _is_locked(run_folder(self._root, name) / LOCK_FILE):
-            # The lock may be held by a keeper that an earlier service started; ours has then ended
-            # by itself.
+            # The lock may be held by a keeper that an earlier service started. The keeper started
+            # here has then ended by itself.
             self._deaths.pop(name, None)
             return True
         if code:
@@ -211,20 +211,21 @@ class Keepers:
         self._started_s.pop(name, None)
 
     def why_not(self, name: str) -> str:
-        """Return why no keeper can work for a run, once several have died in a row; else empty."""
+        """Return why no keeper can work for a run, if several died in a row; else an empty text."""
         if self._deaths.get(name, 0) < DEATHS_MAX:
             return ""
         log = run_folder(self._root, name) / KEEPER_LOG
         return f"its keeper failed to start {DEATHS_MAX} times; see {log}"
 
     def clear(self, name: str) -> bool:
-        """End the processes that dead keepers have left; return whether none was left."""
+        """Kill the processes that dead keepers left behind; return whether none remained."""
         return kill_leftovers(run_folder(self._root, name)) == 0
 
     def move_aside(self, name: str, nonce: str) -> Path:
-        """Move the folder of an old run away, for a new run of the same name; return the new path.
+        """Move an old run's folder away, for a new run with the same name; return the new path.
 
-        No run can have the new name of the folder, and folders that were moved before are kept.
+        The new name of the folder cannot be the name of a run, and folders that were moved earlier
+        are kept.
         """
         folder = run_folder(self._root, name)
         is_plain = nonce.isascii() and nonce.replace("-", "").isalnum() and len(nonce) <= NONCE_MAX
@@ -238,7 +239,7 @@ class Keepers:
         return place
 
     def start(self, name: str) -> None:
-        """Start a keeper; it ends at once if the run has one already."""
+        """Start a keeper; the keeper ends at once if the run already has one."""
         folder = run_folder(self._root, name)
         path = folder / KEEPER_LOG
         is_long = path.exists() and path.stat().st_size > KEEPER_LOG_BYTES_MAX
@@ -265,7 +266,7 @@ class Keepers:
         self._lock = -1
 
     def poke(self, name: str) -> bool:
-        """Wake the keeper; return False if it does not listen yet, or no longer does."""
+        """Wake the keeper; return False if it does not listen."""
         try:
             poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:

@@ -1,7 +1,7 @@
-"""The open leases of each run: takes orders, and returns which processes a run should have.
+"""Keeps the open leases of runs: takes orders, and returns the processes of a run.
 
-A life of a run begins with a start and ends when the run waits again or is over. It continues
-across restarts of the service and changes of its leases.
+A life of a run begins with a start, and ends when the run waits again or has ended. A life
+continues across restarts of the service and changes of the run's leases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quorate.ports.executor_port import (
 )
 
 ENDED_MAX: Final = 100_000
-"""How many ended leases are remembered, so that none of them is started again."""
+"""The number of ended leases that are remembered, so that they are not started again."""
 _GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
 
 
@@ -49,8 +49,8 @@ class _OpenRun:
 class Book:
     """The open leases by run.
 
-    ``has_work`` says whether a run has processes at all, and ``work_of`` returns them; it gets the
-    run and its grace.
+    ``has_work`` returns whether a run has processes at all. ``work_of`` returns the work of a run,
+    given the run and its grace.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Book:
                 return []
 
     def _known(self, name: str, order: Order, before: Mapping[str, Wanted]) -> tuple[set[str], str]:
-        """Return the leases of a run and its life before a commit."""
+        """Return the leases and the life of a run before a commit."""
         run, wanted = self._runs.get(name), before.get(name)
         if run is not None:
             return set(run.leases), run.life
@@ -111,7 +111,7 @@ class Book:
     def forget(self, keep: Iterable[str]) -> list[str]:
         """Drop all leases except those in ``keep``; return the runs of dropped leases.
 
-        A lease that had ended may then start again: the ledger may have been restored.
+        An ended lease may then start again, because the ledger may have been restored.
         """
         keeping = frozenset(keep)
         dropped = [lease for lease in self._runs_of if lease not in keeping]
@@ -133,11 +133,11 @@ class Book:
         return list(dict.fromkeys(run for lease in self._stopping for run in self._runs_of[lease]))
 
     def runs_of(self, lease: str) -> tuple[str, ...]:
-        """Return the runs that work under a lease: two if they share it; empty if it has ended."""
+        """Return the runs that work under a lease: two if they share it, none if it has ended."""
         return self._runs_of.get(lease, ())
 
     def wanted(self, name: str) -> Wanted | None:
-        """Return which processes a run should have; None if it has none."""
+        """Return the processes that a run should have; None if it should have none."""
         run = self._runs.get(name)
         if run is None or not self._has_work(run.spec):
             return None
@@ -284,7 +284,7 @@ def nothing_wanted(name: str) -> Wanted:
 
 
 def _life(run: _OpenRun, before: set[str], life: str) -> str:
-    """Return ``life`` if one of the open leases continues it, else the life that they begin."""
+    """Return ``life`` if an open lease belongs to it, else the life that the open leases begin."""
     goes_on = any(
         name in before or (before and lease.fact.reason in _GOES_ON)
         for name, lease in run.leases.items()
@@ -311,6 +311,6 @@ def _on_node(fact: LeaseStarted, node: str) -> bool:
 
 
 def _rank_order(lease: _Lease) -> tuple[int, int, str]:
-    """Order leases so that no rank changes when later steps of the run start and end."""
+    """Return a sort key for leases, with which later steps of the run change no rank."""
     place = lease.fact.comp_path.rpartition("/")[2]
     return (lease.fact.bundle, int(place) if place.isdigit() else 0, lease.fact.lease)

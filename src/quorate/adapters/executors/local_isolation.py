@@ -30,7 +30,7 @@ _PROBE: Final = "from quorate.keeper.confinement import why_others_show as w; pr
 
 @dataclass(slots=True)
 class JobUsers:
-    """The system users of runs, and limits; ``memory_bytes`` 0 means 90 % of the machine's."""
+    """The system users and limits of runs; 0 ``memory_bytes`` mean 90 % of the machine's memory."""
 
     run_as: RunAs
     memory_bytes: int = 0
@@ -39,7 +39,7 @@ class JobUsers:
     _cgroup: str = field(default="", init=False)
 
     def open(self, folder: Path) -> None:
-        """Prepare what all work needs, and log its limits; raises ``WorkFolderError``."""
+        """Prepare the isolation of work, and log its gaps; raises ``WorkFolderError``."""
         _check_reach(folder)
         parent = cgroups.prepare()
         self._cgroup = parent.path
@@ -52,7 +52,7 @@ class JobUsers:
                 ", ".join(owners),
             )
         if parent.note:
-            gap = "" if parent.path else "runs have no cgroup of their own, and "
+            gap = "" if parent.path else "runs do not have their own cgroups, and "
             _LOG.warning("%smemory and processes are not limited: %s", gap, parent.note)
         why_not = _why_others_show()
         if why_not:
@@ -98,7 +98,7 @@ def _shared(run_as: RunAs) -> list[list[str]]:
         try:
             by_uid.setdefault(account(name).uid, []).append(key)
         except AccountError:
-            continue  # The user was removed after the check: the run reports it.
+            continue  # The system user was removed after the check; the run reports this.
     return [sorted(keys) for keys in by_uid.values() if len({k.split("/")[0] for k in keys}) > 1]
 
 
@@ -121,7 +121,7 @@ def _memory_bytes() -> int:
 def _why_others_show() -> str:
     """Return why other users' processes cannot be hidden from work; empty if they can.
 
-    A separate process tries it, because hiding them here would affect all threads of this process.
+    A separate process tries to hide them, because hiding would affect all threads of this process.
     """
     try:
         return subprocess.run(  # noqa: S603 - this program's own module

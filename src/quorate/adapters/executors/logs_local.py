@@ -20,13 +20,12 @@ from quorate.runtime import STEPS
 STEP_MAX: Final = 2**53
 """The largest step number that is accepted."""
 FIGURES_MAX: Final = 12
-"""How many figures of one report are read."""
+"""The most figures of one report that are read."""
 READ_BYTES_MAX: Final = 256 * 1024
-"""A read ends after this many bytes of lines, but has one line at least. Each of many followers
-holds the lines of one read in memory, as text and as JSON.
-"""
+"""A read ends after this many bytes of lines, but has at least one line. Each of many followers has
+the lines of one read in memory, as text and as JSON."""
 _TAIL_BYTES: Final = 8_192
-"""How many bytes are read from the end of the record; a line is far shorter."""
+"""The number of bytes that are read from the end of the record; a line is far shorter."""
 _FIGURE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")
 
 
@@ -69,7 +68,7 @@ class LocalLogs:
         return reports_in(job_folder(self._folder, run))
 
     def end(self, run: str) -> int:
-        """Return the number after the last line of ``run``; reads its last file only."""
+        """Return the number after the last line of ``run``; reads only the last file of the run."""
         return lines_end(run_folder(self._folder, run) / OUTPUT)
 
 
@@ -82,7 +81,7 @@ def last_step(folder: Path) -> int | None:
 def reports_in(folder: Path) -> list[StepReport]:
     """Return the last reports of the run of ``folder``, oldest first.
 
-    A line that is being written, or that another program wrote, is ignored.
+    Incomplete lines, and lines of other programs, are ignored.
     """
     for name in ("rank-0.jsonl", "rank-0.old.jsonl"):
         found = [each for line in _tail(folder, name) if (each := _report(line)) is not None]
@@ -100,7 +99,7 @@ def _tail(folder: Path, name: str) -> list[bytes]:
 
 
 def _report(line: bytes) -> StepReport | None:
-    """Return the report in ``line``; None if it has none. A job may have written anything."""
+    """Return the report in ``line``, which may have any content; None if it has no report."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,12 +1,12 @@
-"""Keepers that are alive and do nothing: stopped by a signal, or hung in the kernel.
+"""Finds keepers that are alive but do nothing: stopped by a signal, or hung in the kernel.
 
 A keeper reads each wake-up at once. A keeper that leaves wake-ups unread cannot end its work at a
-deadline, so a cancelled run would hold its GPUs, and be charged for them, without an end. The log
-names such a keeper. Once its work is overdue, it is killed with that work, and the next keeper
-records what has ended.
+deadline, so a cancelled run would hold its GPUs for ever, and its payer would be charged for them.
+The log names such a keeper. Once its work is overdue, it is killed with that work, and the next
+keeper records what has ended.
 
-The limit is a number of checks, not seconds: after the whole machine was suspended, no keeper has
-had time to read.
+The limit is a number of checks and not of seconds, because after a suspension of the whole machine
+keepers have not had time to read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.keeper.wanted import Wanted
 _LOG = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 2.0
-"""How often keepers are checked: they may have been killed, or be silent."""
+"""The interval at which keepers are checked, because they may have been killed or be silent."""
 SILENT_LOOKS: Final = 15
 """A keeper is silent if its wake-ups were unread at this many checks in a row."""
 
@@ -57,13 +57,13 @@ class SilentKeepers:
         return True
 
     def forget(self, name: str) -> None:
-        """Start counting again: the keeper has read its wake-ups, or there is none."""
+        """Start counting again, because the keeper has read its wake-ups or has ended."""
         self._looks.pop(name, None)
         self._last_s.pop(name, None)
 
 
 def is_overdue(wanted: Wanted, now_ms: int) -> bool:
-    """Return whether work must end now: no lease is left, or one is lost or overdue."""
+    """Return whether work must end now: no lease is left, or a lease is lost or overdue."""
     return not wanted.parts or any(
         part.lost or (part.stop_by_ms is not None and part.stop_by_ms <= now_ms)
         for part in wanted.parts

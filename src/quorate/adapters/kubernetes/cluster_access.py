@@ -1,4 +1,4 @@
-"""Access to a cluster: by a kubeconfig, or by the service account of this program's pod."""
+"""Access to a cluster: from a kubeconfig, or from the service account of this program's pod."""
 
 from __future__ import annotations
 

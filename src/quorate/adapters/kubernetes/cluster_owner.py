@@ -1,6 +1,6 @@
 """A ConfigMap that records which ledger owns the work in a cluster, and the newest term.
 
-It also records the name that the ledger has for the cluster: a cluster with two names would have
+The ConfigMap also records the ledger's name for the cluster: with two names, a cluster would have
 two executors, and each would delete the pods of the other.
 """
 
@@ -25,11 +25,11 @@ OWNER_CONFIG: Final = "quorate"
 CLUSTER: Final = "cluster"
 """The key with the cluster's name in the configuration of its services."""
 TERM: Final = "term"
-"""The key with the newest term whose orders were accepted."""
+"""The key with the newest term of all accepted orders."""
 
 
 class ClusterOwner:
-    """The ConfigMap in the namespace ``home``; read until it has been found to name this ledger.
+    """The ConfigMap in the namespace ``home``, which is read until it names this ledger.
 
     ``cluster`` is the name that the services of that ledger have for the cluster.
     """
@@ -75,7 +75,7 @@ class ClusterOwner:
     def take_term(self, term: int) -> None:
         """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer one.
 
-        It reads the ConfigMap each time, because another service may lead now. Raises
+        The ConfigMap is read each time, because another service may lead now. Raises
         ``ClusterError`` if the cluster does not answer or refuses.
         """
         while True:
@@ -90,7 +90,7 @@ class ClusterOwner:
             try:
                 self._api.merge(f"{self._path}/{OWNER_CONFIG}", patch)
             except ClusterRefusedError as error:
-                # Another service has changed the ConfigMap meanwhile: read it again.
+                # Another service changed the ConfigMap after the read, so read it again.
                 if error.status != CONFLICT:
                     raise
 
@@ -110,7 +110,7 @@ class ClusterOwner:
                 patch = {"metadata": {"resourceVersion": version}, "data": {CLUSTER: self._cluster}}
                 self._api.merge(f"{self._path}/{OWNER_CONFIG}", patch)
             except ClusterRefusedError as error:
-                # Another service has created or changed the ConfigMap meanwhile: read it again.
+                # Another service created or changed the ConfigMap after the read, so read it again.
                 if error.status != CONFLICT:
                     raise
 
@@ -137,7 +137,7 @@ class TermInCluster:
         # The term of the last orders, and the newest known term.
         self._term = self._newest = 0
         self.deposed = ""
-        """Why this service may give no orders to the cluster; empty while it may."""
+        """Why this service may not give orders to the cluster; empty while it may."""
 
     def order(self, term: int) -> None:
         """Accept orders of ``term``; raises ``OldTermError`` if a newer term is known.
@@ -160,7 +160,7 @@ class TermInCluster:
     def leads(self) -> bool | None:
         """Return whether the cluster still accepts orders of this service's term.
 
-        None means that the cluster did not answer. A ledger with one writer has no terms; then the
+        None means that the cluster did not answer. A ledger with one writer has no terms, and its
         owner was checked when the pods were listed.
         """
         if not self._term:

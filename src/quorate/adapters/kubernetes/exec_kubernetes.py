@@ -1,10 +1,10 @@
 """The Kubernetes executor: leases become pods of one cluster (docs/adr/0041).
 
-A run is a gang of pods. The pure function that decides the next step of local processes decides it
-for pods, too (``keeper/next_step.py``). The executor stores nothing outside the cluster: every pod
-names its run and its start, so a service that is killed at any instant finds all of them again. The
-executor deletes only pods with the label of this ledger, and none before it knows the leases of the
-ledger.
+A run is a gang of pods. The pure function that decides the next step of local processes also
+decides the next step of pods (``keeper/next_step.py``). The executor stores nothing outside the
+cluster: every pod names its run and its start, so a service that is killed at any instant finds all
+of them again. The executor deletes only pods with the label of this ledger, and only after it knows
+the leases of the ledger.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from quorate.ports.executor_port import FenceNode, Order, Readiness, Report, Sta
 _LOG = logging.getLogger(__name__)
 
 STEPS_MAX: Final = 8
-"""How many steps of one run are taken in a row."""
+"""The most steps of one run that are taken in a row."""
 
 
 class KubernetesExecutor:
     """Runs the work of leases as pods of the cluster behind ``api``; ``close`` closes ``api``.
 
     One thread receives orders, and another carries them out in the cluster. ``cluster`` is the name
-    that pools use for it. All pods tolerate taints with the keys ``tolerated``. A run whose pods
-    are not ready within ``pods_ready_s`` is reported as one that cannot be started.
+    that pools use for it. All pods tolerate taints with the keys ``tolerated``. If the pods of a
+    run are not ready within ``pods_ready_s``, the executor reports that the run cannot be started.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class KubernetesExecutor:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """Empty: ``trouble`` says what keeps this cluster from work."""
+        """An empty mapping: ``trouble`` says why this cluster cannot work."""
         return {}
 
     def belong_to(self, ledger_id: str) -> None:
@@ -124,7 +124,7 @@ class KubernetesExecutor:
             )
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Have ``wake`` called, from another thread, whenever there is something to report."""
+        """Call ``wake``, from another thread, whenever the executor has something to report."""
         self._wake = wake
 
     def next_ms(self) -> int | None:
@@ -155,7 +155,7 @@ class KubernetesExecutor:
         self._news.set()
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept every open lease again; once the pods are listed, those of other leases must end.
+        """Accept every open lease again; pods of other leases end once the pods are listed.
 
         Unless ``is_whole``, pods of other leases are kept.
         """
@@ -185,12 +185,12 @@ class KubernetesExecutor:
         self._news.set()
 
     def _check_owner(self) -> None:
-        """Raise unless this ledger owns the work in the cluster, and this service may order it."""
+        """Raise unless this ledger owns the cluster's work, and this service may give orders."""
         self._owner.check(self._ledger)
         self._term.check()
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, oldest first, then the leases under which no pod is left."""
+        """Return the exits, oldest first, then the stopping leases that have no pod left."""
         with self._lock:
             return self._statuses.reports(self._book)
 
@@ -199,7 +199,7 @@ class KubernetesExecutor:
         return {} if self._watch is None else self._watch.steps(runs)
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return the readiness of those of ``runs`` whose pods the executor has seen."""
+        """Return the readiness of the runs of ``runs`` whose pods the executor has seen."""
         with self._lock:
             return self._statuses.readiness(runs)
 
@@ -235,7 +235,7 @@ class KubernetesExecutor:
         self._news.set()
 
     def _adopt(self) -> None:
-        """Continue runs with the pods that an earlier service has left."""
+        """Continue runs with the pods of an earlier service."""
         assert self._watch is not None
         with self._lock:
             if not self._is_listed:
@@ -279,8 +279,8 @@ class KubernetesExecutor:
     def _leads(self, names: Iterable[str]) -> bool:
         """Return whether the cluster accepts orders of this service.
 
-        If the cluster does not answer, ``names`` are retried a little later; if another service
-        leads, that one handles them.
+        If the cluster does not answer, the runs ``names`` are retried later; if another service
+        leads, the other service handles them.
         """
         leads = self._term.leads()
         if leads is None:
@@ -308,14 +308,14 @@ class KubernetesExecutor:
         with self._lock:
             spec = self._book.spec(name)
         if spec is not None and spec.workload is not None:
-            return False  # The service that starts and stops its workload reports it.
+            return False  # The code that starts and stops the run's workload reports the run.
         orders = PodOrders(self._api, watch)
         self._lost.end(orders, name)
         for _ in range(STEPS_MAX):
             with self._lock:
                 wanted, spec = self._book.wanted(name), self._book.spec(name)
                 if wanted is None and not self._is_whole:
-                    # Its leases may be in the part of the ledger that was not read yet.
+                    # The leases of the run may be in the part of the ledger that was not read yet.
                     self._spared[name] = None
                     break
             if wanted is None or spec is None or not wanted.parts:

@@ -1,4 +1,4 @@
-"""The kinds of workload that Quorate starts, and how to read each; one table. Pure.
+"""The table of the kinds of workload that Quorate starts, with how to read each kind. Pure.
 
 A Job, JobSet, PyTorchJob or RayJob has pods that its own controller creates, and a field that
 suspends it. The table says for each kind where its templates are, how it reports its end, and which
@@ -33,7 +33,8 @@ class JobKind:
 
     ``pod_label`` is the selector of its pods, with ``{name}`` and ``{uid}`` of the workload. If the
     label's value has more than the name, it must match ``pod_value``. With ``by_affinity``, a
-    suspended workload accepts a changed node affinity; else only a changed node selector.
+    suspended workload accepts a changed node affinity; otherwise it accepts only a changed node
+    selector.
     """
 
     kind: str
@@ -57,7 +58,7 @@ class JobKind:
         return f"/apis/{self.group}/{self.version}/namespaces/{namespace}/{self.plural}/{name}"
 
     def has_pod(self, workload: Workload, labels: Mapping[str, str]) -> bool:
-        """Return whether a pod with ``labels``, selected by ``pod_label``, is of ``workload``."""
+        """Return whether a pod selected by ``pod_label``, with ``labels``, is of ``workload``."""
         if not self.pod_value:
             return True
         pattern = self.pod_value.format(name=re.escape(workload.name))
@@ -88,7 +89,7 @@ class Workload:
 
 
 def workload_of(text: str) -> Workload | None:
-    """Return the workload that a run names; None if its kind is not known here."""
+    """Return the workload that a run names; None if its kind is not in the table."""
     kind_name, _, rest = text.partition("/")
     namespace, _, named = rest.partition("/")
     name, _, uid = named.rpartition("@")

@@ -57,8 +57,8 @@ def message_patch(job: SeenJob, message: str, run: str = "") -> Tree:
 def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
     """Return why the pods of ``job`` do not fit the GPUs that it was given; empty if they fit.
 
-    Its template names nodes, and the cluster's scheduler chooses among them by what it counts as
-    free. So if runs share nodes (not ``is_alone``), the template can name only one node.
+    The template names nodes, and the cluster's scheduler chooses among these nodes by its own count
+    of free GPUs. So if runs share nodes (not ``is_alone``), the template can name only one node.
     """
     if len(gpus_of) > 1 and not job.workload.kind.by_affinity:
         return (
@@ -128,7 +128,7 @@ def _pin_to(node: str = "") -> Tree:
 
 
 def _pin_by_affinity(pod: Tree, nodes: Sequence[str], *, is_pinned: bool) -> None:
-    """Make each term of a pod's node affinity name one of ``nodes``, too."""
+    """Make each term of a pod's node affinity also require one of ``nodes``."""
     affinity = _mapping(pod.get("affinity"))
     pod["affinity"] = affinity
     node_affinity = _mapping(affinity.get("nodeAffinity"))

@@ -1,6 +1,6 @@
 """Watches the workloads with an owner in one cluster, of every kind that its API server has.
 
-``discover``, called now and then, finds kinds that are installed later.
+The caller calls ``discover`` periodically, to find kinds that are installed later.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _OneKind:
 
 
 class JobWatch:
-    """The workloads of ``cluster``; another thread calls ``tell`` when one has changed."""
+    """The workloads of ``cluster``; a watch's thread calls ``tell`` when a workload has changed."""
 
     def __init__(self, api: KubeApi, cluster: str, tell: Callable[[], None]) -> None:
         self._api = api

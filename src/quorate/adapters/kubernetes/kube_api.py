@@ -24,9 +24,9 @@ Tree = dict[str, Any]
 
 TIMEOUT_S: Final = 10.0
 PAGE: Final = 500
-"""How many objects one page of a list has."""
+"""The number of objects in one page of a list."""
 SILENCE_S: Final = 30.0
-"""How long a watch may be silent beyond its requested duration before the client ends it."""
+"""The client ends a watch that is silent for this long beyond its requested duration."""
 GONE: Final = 410
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
@@ -36,7 +36,7 @@ _FAULT: Final = 400
 _READ_BYTES: Final = 65_536
 _JSON: Final = "application/json"
 _SAID: Final = {"Accept": _JSON, "User-Agent": f"quorate/{__version__}"}
-"""The headers of every request: audit logs and ``managedFields`` name the program that writes."""
+"""The headers of every request; audit logs and ``managedFields`` show the program's name."""
 _MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 """The content type of server-side apply; JSON is YAML."""
@@ -68,7 +68,7 @@ class KubeApi:
         self._connections = KubeConnections(access)
 
     def close(self) -> None:
-        """End the watches, which wait for the server; requests under way are still answered."""
+        """End the watches, which wait for the server; requests in progress are still answered."""
         self._connections.close()
 
     def get(self, path: str, **params: str) -> Tree:
@@ -76,7 +76,7 @@ class KubeApi:
         return self._ask("GET", path, params=params)
 
     def create(self, path: str, body: Mapping[str, Any]) -> Tree:
-        """Return the created object; refused with ``CONFLICT`` if it exists already."""
+        """Return the created object; raises ``CONFLICT`` if the object exists already."""
         return self._ask("POST", path, body=body)
 
     def merge(self, path: str, patch: Mapping[str, Any]) -> Tree:
@@ -84,7 +84,7 @@ class KubeApi:
         return self._ask("PATCH", path, body=patch, content_type=_MERGE)
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Tree:
-        """Return the object after it was replaced; refused with ``CONFLICT`` if it has changed."""
+        """Return the replaced object; raises ``CONFLICT`` if the object has changed."""
         return self._ask("PUT", path, body=body)
 
     def apply(self, path: str, body: Mapping[str, Any], *, manager: str = "quorate") -> Tree:
@@ -95,7 +95,7 @@ class KubeApi:
     def delete(self, path: str, *, grace_s: int | None = None, uid: str = "") -> Tree | None:
         """Return the object as it is now, or None if it no longer exists.
 
-        With ``uid``, another object of the same name is not deleted. An answer without a resource
+        With ``uid``, another object with the same name is not deleted. An answer without a resource
         version means that another caller deleted the object at the same time; it no longer exists.
         """
         options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -196,7 +196,7 @@ class KubeApi:
 def _lines(response: HTTPResponse) -> Iterator[bytes]:
     """Yield the lines of an answer as they arrive.
 
-    ``readline`` on a chunked answer would take a truncated answer for a complete one.
+    ``readline`` would accept a truncated chunked answer as complete.
     """
     rest = b""
     while part := response.read1(_READ_BYTES):
@@ -240,6 +240,6 @@ def _watched(line: bytes) -> Watched:
             raise ClusterRefusedError(f"the watch cannot continue: {message}", status=GONE)
         raise ClusterDownError(f"the watch has failed: {status} {message}")
     if event.get("type") not in set(Change) or not isinstance(body, dict):
-        # A server may answer so just after a kind of object was installed.
+        # A server may send such a line just after a kind of object was installed.
         raise ClusterDownError("the watch sent a line that is not an event")
     return Watched(Change(event["type"]), body)

@@ -1,7 +1,7 @@
 """Connections to one API server: kept open between requests, each used by one thread at a time.
 
-A request on such a connection takes a quarter of the CPU time of one by a general HTTP client. A
-run with pods and custom resources needs more than twenty requests (docs/adr/0041).
+A request on a kept connection takes a quarter of the CPU time of a request by a general HTTP
+client. A run with pods and custom resources needs more than twenty requests (docs/adr/0041).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.adapters.kubernetes.cluster_access import ClusterAccess
 from quorate.ports.errors import ClusterDownError
 
 IDLE_MAX: Final = 32
-"""How many idle connections stay open."""
+"""The most idle connections that stay open."""
 
 
 class KubeConnections:

@@ -3,7 +3,7 @@
 A node has failed when the cluster no longer has it, when it has the out-of-service taint, or when
 it was not ready for too long. A cordon is not a failure. A node also gets no new work while it has
 a taint that keeps pods away, or while it offers fewer GPUs than the ledger has for it: its kubelet
-would refuse the pods of one run too many.
+would refuse pods of a run that the ledger placed there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SeenNode:
 
 
 def seen_node(tree: Mapping[str, Any], cluster: str) -> SeenNode:
-    """Return the content of a Node object."""
+    """Return the ``SeenNode`` of a Node object."""
     spec, status = tree.get("spec") or {}, tree.get("status") or {}
     return SeenNode(
         is_ready=any(
@@ -64,7 +64,7 @@ def seen_node(tree: Mapping[str, Any], cluster: str) -> SeenNode:
 class Finding:
     """The health of a node, and why; ``due_s`` is when it fails unless it becomes ready.
 
-    ``taint`` evicts the pods there that do not tolerate it.
+    ``taint`` evicts the node's pods that do not tolerate it.
     """
 
     health: Health
@@ -85,7 +85,7 @@ class Tolerance:
 class SeenNodes:
     """All nodes of a cluster at one instant of a monotonic clock.
 
-    ``unready_s`` says since when each unready node has been seen so.
+    ``unready_s`` has the instant since which each unready node has been seen unready.
     """
 
     nodes: Mapping[str, SeenNode]
@@ -110,7 +110,7 @@ class SeenNodes:
 
 
 def _of_ready(name: str, node: SeenNode, tolerance: Tolerance, gpus: int) -> Finding:
-    """Return whether a node that is ready takes new work."""
+    """Return the finding for a ready node: whether it takes new work."""
     taint = closing(node.taints, tolerance.taints)
     if taint is not None:
         remedy = f"kubectl taint node {name} {taint.key}-"

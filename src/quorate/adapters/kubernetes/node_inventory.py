@@ -1,9 +1,9 @@
 """Makes Quorate nodes of the GPU nodes of a cluster, by their labels.
 
 Quorate's own labels come first (``region``, ``cluster``, ``fabric.domain``, ``rack``,
-``gpu.flavor``). If a node has none, the labels of cloud providers and of NVIDIA's GPU operator are
-used. A node whose fabric is not known is a domain of its own, because its network may connect to no
-other node.
+``gpu.flavor``). If a node has none of them, the labels of cloud providers and of NVIDIA's GPU
+operator are used. A node with an unknown fabric becomes a separate domain, because its network may
+not connect to other nodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LeftOut:
 
 
 def nodes_of(trees: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[Node], list[LeftOut]]:
-    """Return the nodes of ``cluster`` with GPUs by name, and those that are left out.
+    """Return the nodes of ``cluster`` with GPUs, by name, and the nodes that are left out.
 
     A node without GPUs is in neither list.
     """

@@ -1,7 +1,8 @@
 """The taints of a node: which keep new pods away, and which evict running pods. Pure.
 
 Quorate binds pods itself, so no scheduler checks taints first. Taints by which Kubernetes marks a
-node as not ready, cordoned or out of service are left out: Quorate reads those facts elsewhere.
+node as not ready, cordoned or out of service are left out, because Quorate reads these states
+elsewhere.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Taint:
 
 
 def taints_of(tree: Mapping[str, Any]) -> tuple[Taint, ...]:
-    """Return the taints of a Node object that keep pods away; those that evict pods come first."""
+    """Return the taints of a Node object that keep pods away; taints that evict pods come first."""
     found: list[Taint] = []
     for each in (tree.get("spec") or {}).get("taints") or []:
         key, effect = str(each.get("key") or ""), each.get("effect")

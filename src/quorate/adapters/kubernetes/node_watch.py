@@ -18,7 +18,7 @@ from quorate.adapters.kubernetes.object_watch import ObjectWatch
 
 
 class NodeWatch:
-    """The nodes of ``cluster``; another thread calls ``tell`` when one has changed."""
+    """The nodes of ``cluster``; the watch's thread calls ``tell`` when a node has changed."""
 
     def __init__(self, api: KubeApi, cluster: str, tell: Callable[[], None]) -> None:
         self._api = api

@@ -1,7 +1,7 @@
 """Follows the objects at one path of a cluster by a list and a watch.
 
-A watch that its server ends continues from the last resource version. So does a lost watch, unless
-every loss must be followed by a list (``lists_after_loss``). A watch that cannot continue (410
+If the server ends a watch, or the watch is lost, it continues from the last resource version. With
+``lists_after_loss``, a list follows each lost watch instead. A watch that cannot continue (410
 Gone) starts again with a list. While the API server does not answer, the watch retries with growing
 pauses.
 """
@@ -27,7 +27,7 @@ from quorate.ports.errors import (
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.2
-"""How long until a lost watch is opened again; doubled after each failure."""
+"""The time until a lost watch is opened again; doubled after each failure."""
 AGAIN_S_MAX: Final = 15.0
 _DENIED: Final = (401, 403)
 
@@ -36,7 +36,7 @@ class Follower(Protocol):
     """Receives the objects and changes of a watch, on the thread of the watch."""
 
     def listed(self, list_now: Callable[[], list[dict[str, Any]]]) -> None:
-        """Replace all objects by those that ``list_now`` returns; it asks the API server."""
+        """Replace all objects by the objects that ``list_now`` gets from the API server."""
         ...
 
     def took(self, change: Change, tree: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class Follower(Protocol):
 
 
 class ObjectWatch:
-    """Lists and watches ``path`` in a thread of its own, until ``close``.
+    """Lists and watches ``path`` in a separate thread, until ``close``.
 
     ``what`` names the objects in the log. ``before`` is called before each list, and raises
     ``ClusterError``, ``WorkFolderError`` or ``OldTermError`` if the cluster must not be used.
@@ -143,7 +143,7 @@ class ObjectWatch:
         for event in events:
             if event.change is not Change.BOOKMARK:
                 self._follower.took(event.change, event.object)
-            # Reset the pause only now: an object that could not be applied is listed again.
+            # Reset the pause only now, after the change was applied; otherwise a list follows.
             self._version = event.object["metadata"]["resourceVersion"]
 
     def _opened(self) -> None:
@@ -172,6 +172,4 @@ def remedy_of(error: Exception) -> str:
         return "give the service the permissions that docs/kubernetes.md lists, and a valid token"
     if status == NOT_FOUND:
         return "install the missing CRDs there: they are in deploy/crds"
-    return (
-        "check that its API server runs and can be reached from here; Quorate tries again meanwhile"
-    )
+    return "check that its API server runs and can be reached from here; Quorate keeps trying"

@@ -1,8 +1,8 @@
 """Derives from the pods of a run whether it works, stops, or has exited. Pure.
 
-The exit code of a pod that Quorate has stopped does not count. Any other pod that ends with a code
-other than 0 has failed, and its run has failed, too. A pod that is deleted from outside leaves a
-gang with too few pods: the executor stops the others and starts all of them again.
+The exit code of a pod that Quorate has stopped does not count. If any other pod ends with a code
+other than 0, the pod and its run have failed. If a pod is deleted from outside, the gang has too
+few pods, so the executor stops the other pods and starts all of them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.model.amounts import SECOND_MS
 from quorate.prepared_types import prepared
 
 CODE_LOST: Final = 137
-"""The exit code of a pod that ended without one: evicted, or not admitted by its node."""
+"""The exit code for a pod that ended without one: evicted, or not admitted by its node."""
 STEP_DIGITS_MAX: Final = 15
 """The longest text of a reported step; a longer one is ignored."""
 KILLED_S: Final = 1
@@ -34,9 +34,10 @@ _OVER: Final = frozenset({"Succeeded", "Failed"})
 class Pod:
     """One pod as the API server has it.
 
-    ``stop_by_ms`` is not None once it was ordered to stop; ``grace_s`` is its grace period.
-    ``code`` is the exit code of its container; None until then. ``node`` is empty until it is
-    bound. ``waiting`` is the kubelet's reason why its container has not started.
+    ``stop_by_ms`` is None until the pod is ordered to stop; ``grace_s`` is its grace period.
+    ``code`` is the exit code of its container; None while the container has not ended. ``node`` is
+    empty until the pod is bound. ``waiting`` is the kubelet's reason why its container has not
+    started.
     """
 
     record: PodRecord
@@ -57,17 +58,17 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether all its containers have ended."""
+        """Whether all containers of the pod have ended."""
         return self.code is not None
 
     @property
     def is_killed(self) -> bool:
-        """Whether it was ordered to stop at once."""
+        """Whether the pod was ordered to stop at once."""
         return self.stop_by_ms is not None and self.grace_s <= KILLED_S
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended without an order, and with a failure."""
+        """Whether the pod ended without an order, and with a failure."""
         return self.code not in (None, 0) and self.stop_by_ms is None
 
     @property
@@ -76,7 +77,7 @@ class Pod:
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def is_on(self, slots: Iterable[Slot]) -> bool:
-        """Return whether it works on one of ``slots``; with several nodes, the first counts."""
+        """Return whether the pod works on one of ``slots``; the first of several nodes counts."""
         own = self.record.slots[0][0]
         return any(slot in self.record.slots for slot in slots if slot[0] == own)
 
@@ -105,7 +106,7 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
         code=code,
         note=note,
         finished_ms=finished_ms,
-        # The API server's times have whole seconds; the last millisecond of the second is never too
+        # The API server's times are in whole seconds; the last millisecond of the second is never
         # early.
         stop_by_ms=None if deleted is None else _ms(deleted) + SECOND_MS - 1,
         grace_s=int(metadata.get("deletionGracePeriodSeconds") or 0),
@@ -197,7 +198,7 @@ class Crew:
 
     @property
     def gang(self) -> Gang | None:
-        """The pods as processes of one start; None if none of them works any longer."""
+        """The pods as processes of one start; None if no pod works any longer."""
         live = self.live
         if not live:
             return None
@@ -214,7 +215,7 @@ class Crew:
 
     @property
     def exited(self) -> Exited | None:
-        """How the last start ended by itself; None if it did not."""
+        """How the last start ended by itself; None if it has not ended by itself."""
         newest = self.newest
         if self.live or not newest:
             return None

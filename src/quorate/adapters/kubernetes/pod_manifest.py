@@ -36,12 +36,12 @@ STEP: Final = "quorate.dev/step"
 GPU: Final = "nvidia.com/gpu"
 SCHEDULER: Final = "quorate"
 MASTER_PORT: Final = 29_500
-"""Each pod has its own address, so this port is always free."""
+"""The port at which a run's pods meet: always free, because each pod has its own address."""
 CONTAINER: Final = "work"
 
 
 GENERATION_MAX: Final = 10**9
-"""The highest accepted number of a start: it is a part of names, which must be short."""
+"""The highest accepted number of a start, because the number is a part of short names."""
 Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
 
 
@@ -53,9 +53,9 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Which process of which start of its run a pod is.
+    """The run, the start and the process of a pod.
 
-    ``world`` is the number of pods of the start, ``leases`` the leases it was made for.
+    ``world`` is the number of pods of the start; ``leases`` has the leases for which it was made.
     """
 
     run: str
@@ -95,7 +95,7 @@ class Placement:
         return f"{self.service}-{generation}-{rank}"
 
     def without_numbers(self, text: str) -> str:
-        """Return ``text`` with pod names replaced by the Service's name: equal for all starts."""
+        """Return ``text`` with pod names replaced by the Service's name, which starts share."""
         return re.sub(rf"\b{re.escape(self.service)}-\d+-\d+\b", self.service, text)
 
 
@@ -195,7 +195,7 @@ def _variables(rank: Rank, run: Run, master: str) -> dict[str, str]:
 def _environment(rank: Rank, run: Run, master: str) -> dict[str, str]:
     """Return the environment variables of one process; each pod counts as a node of its own."""
     env = dict(rank.env)
-    # The device plugin shows a pod only its own devices, numbered from 0.
+    # The device plugin shows a pod only the pod's devices, numbered from 0.
     del env["CUDA_VISIBLE_DEVICES"]
     return env | {
         "LOCAL_RANK": "0",
@@ -214,7 +214,7 @@ def _resources(template: PodTemplate, gpus: int) -> Tree:
 
 
 def _only_on(node: str) -> Tree:
-    """Return the affinity to the node that was chosen."""
+    """Return the affinity that requires ``node``."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     terms = {"nodeSelectorTerms": [term]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}

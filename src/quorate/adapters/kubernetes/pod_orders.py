@@ -1,7 +1,7 @@
 """Creates, binds and deletes the pods of runs, as the steps of ``next_step`` require.
 
 Every operation may be repeated: an existing pod is not created again, a bound pod stays where it
-is, and deleting a missing pod is no error.
+is, and deleting a missing pod is not an error.
 """
 
 from __future__ import annotations
@@ -99,13 +99,13 @@ class PodOrders:
         except ClusterRefusedError as error:
             if error.status != CONFLICT:
                 raise
-            return  # It is bound already, or being deleted: the watch says which.
+            return  # The pod is already bound, or is being deleted; the watch reports which.
         self.watch.bound(pod, node)
 
     def end(self, pods: Iterable[Pod], grace_s: int) -> None:
         """Order pods to stop within ``grace_s``; with 0 the API server drops them at once.
 
-        0 is for pods that have ended, and for pods on a failed node.
+        A ``grace_s`` of 0 is for pods that have ended, and for pods on a failed node.
         """
         for pod in pods:
             found = self.api.delete(pod.path, grace_s=grace_s, uid=pod.uid)
@@ -131,9 +131,9 @@ class PodOrders:
 
 @dataclass(frozen=True, slots=True)
 class LostPods:
-    """The pods on failed nodes, even after their leases: no kubelet confirms their end.
+    """The pods on failed nodes, even after the ends of their leases; no kubelet confirms their end.
 
-    None is known before the pods are listed.
+    No pod is known before the pods are listed.
     """
 
     _nodes: set[str] = field(default_factory=set)
@@ -144,7 +144,7 @@ class LostPods:
         self._nodes.update(nodes)
 
     def find(self, watch: PodWatch) -> None:
-        """Record the pods that are on these nodes now as lost."""
+        """Record the pods that are now on the failed nodes as lost."""
         for node in self._nodes:
             self._uids.update(each.uid for each in watch.on_node(node))
         self._nodes.clear()

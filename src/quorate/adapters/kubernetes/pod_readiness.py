@@ -1,4 +1,4 @@
-"""Whether the pods of a run work, and if not, why. Pure.
+"""Derives whether the pods of a run work, and if not, why. Pure.
 
 The kubelet reports why a container does not start: its image cannot be pulled, or a volume is
 missing. The API server reports why it refused to create a pod: a quota of the namespace, or a
@@ -26,7 +26,7 @@ _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """Since when the pods of a run have been blocked for a stated reason, in one life of the run.
+    """The instants since which the pods of runs have been blocked, in one life of each run.
 
     A pod that is still starting does not count as blocked: pulling a large image takes long.
     """
@@ -34,7 +34,7 @@ class HeldUp:
     _since: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def since_s(self, run: str, life: str, ready: Readiness, now_s: float) -> float | None:
-        """Return since when ``life`` of a run is blocked; None if ``ready`` says it is not."""
+        """Return since when ``life`` of a run has been blocked; None if it is not blocked."""
         if ready.is_ready or ready.reason == STARTING.reason:
             self._since.pop(run, None)
             return None
@@ -44,7 +44,7 @@ class HeldUp:
         return known[1]
 
     def forget(self, run: str) -> None:
-        """Forget a run that stops or is over."""
+        """Forget a run that stops or has ended."""
         self._since.pop(run, None)
 
 

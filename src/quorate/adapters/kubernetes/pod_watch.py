@@ -1,11 +1,10 @@
 """The pods of one ledger in one cluster, kept up to date by a watch.
 
 A list replaces all pods at once, while it holds the lock ``at_work``. The code that creates and
-deletes pods holds that lock, too, so a pod that was just created is never missing because of an
-older list.
+deletes pods holds the same lock, so a list from before a creation never removes the new pod.
 
-Annotations say which run an object belongs to, and owners may write such annotations in their own
-namespaces. So an object counts for a run only in the namespace of the run's owner.
+Annotations name the run of an object, and owners may write such annotations in their own
+namespaces. So an object belongs to a run only if it is in the namespace of the run's owner.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from quorate.prepared_types import prepared
 PODS: Final = "/api/v1/pods"
 SERVICES: Final = "/api/v1/services"
 GONE_MAX: Final = 10_000
-"""How many deleted pods are remembered, so that no late event restores one."""
+"""The number of deleted pods that are remembered, so that a late event does not restore one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +86,14 @@ class PodWatch:
         self._watch.join()
 
     def crew(self, run: str) -> Crew:
-        """Return the pods of ``run``; if the run is unknown, those in every namespace."""
+        """Return the pods of ``run``; if the run is unknown, its pods in all namespaces."""
         own = self._namespace_of(run)
         with self._lock:
             pods = tuple(self._by_run.get(run, {}).values())
         return Crew(tuple(pod for pod in pods if own in (None, pod.namespace)))
 
     def steps(self, runs: Iterable[str]) -> dict[str, int]:
-        """Return the last step that a pod of each of ``runs`` reports, if any does."""
+        """Return the last step of each of ``runs`` that one of its pods reports."""
         found: dict[str, int] = {}
         for run in runs:
             steps = [pod.step for pod in self.crew(run).newest if pod.step is not None]
@@ -103,7 +102,7 @@ class PodWatch:
         return found
 
     def services(self, run: str) -> list[RunService]:
-        """Return the Service of ``run``, if any; for an unknown run, those of all namespaces."""
+        """Return the Services of ``run``: at most one, or those of all namespaces if unknown."""
         own = self._namespace_of(run)
         with self._lock:
             found = tuple(self._services.get(run, {}).items())
@@ -134,8 +133,8 @@ class PodWatch:
     def bound(self, pod: Pod, node: str) -> None:
         """Record that ``pod`` is bound to ``node``; the API server's answer has no pod.
 
-        Otherwise a pod that is deleted before the watch reports the binding would look like one
-        that was never created.
+        Without this record, a pod that is deleted before the watch reports the binding would look
+        like a pod that was never created.
         """
         with self._lock:
             key = (pod.namespace, pod.name)

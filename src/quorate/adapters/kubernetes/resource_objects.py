@@ -14,7 +14,7 @@ from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL
 from quorate.model.api_version import API_VERSION
 
 FINALIZER: Final = "quorate.dev/ledger"
-"""The finalizer that keeps a resource until the ledger has done what its deletion asks for."""
+"""The finalizer that keeps a deleted resource until the ledger has recorded the deletion."""
 USER: Final = "quorate.dev/user"
 """The annotation with the creator of a resource, written by Quorate's admission webhook."""
 
@@ -49,7 +49,7 @@ RESERVATION: Final = ResourceKind(
 LEASE: Final = ResourceKind(name="GPULease", plural="gpuleases", is_namespaced=True, is_own=True)
 OUTCOME: Final = ResourceKind(name="ResolverOutcome", plural="resolveroutcomes", is_own=True)
 KINDS: Final = (POOL, OWNER, BUDGET, RUN, RESERVATION, LEASE, OUTCOME)
-"""All kinds; those that users write come in the order in which they refer to each other."""
+"""All kinds; kinds that users write are ordered so that each refers only to earlier kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +80,17 @@ class Resource:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Its kind, namespace and name."""
+        """The kind, namespace and name of the resource."""
         return self.kind.name, self.namespace, self.name
 
     @property
     def is_held(self) -> bool:
-        """Whether a finalizer keeps it until the ledger has done what its deletion asks for."""
+        """Whether the finalizer keeps the resource until the ledger has recorded its deletion."""
         return FINALIZER in self.finalizers
 
     @property
     def shown(self) -> str:
-        """Its name in the log."""
+        """The name of the resource in the log."""
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{self.kind.name} {place}{self.name}"
 

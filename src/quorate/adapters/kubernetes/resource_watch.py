@@ -18,7 +18,7 @@ from quorate.adapters.kubernetes.resource_objects import (
 Seen = Mapping[tuple[str, str, str], Resource]
 """Resources by kind, namespace and name."""
 _GONE_MAX: Final = 10_000
-"""How many deleted resources are remembered, so that no late event restores one."""
+"""The number of deleted resources that are remembered, so that a late event restores none."""
 
 
 class ResourceWatch:
@@ -81,7 +81,7 @@ class ResourceWatch:
         return self._follower(resource.kind).newest(resource)
 
     def at(self, kind: ResourceKind, namespace: str, name: str) -> Resource | None:
-        """Return the resource of that name, if it is known."""
+        """Return the resource called ``name``, if it is known."""
         return self._follower(kind).at((kind.name, namespace, name))
 
     def put(self, kind: ResourceKind, tree: Mapping[str, Any]) -> Resource:

@@ -1,7 +1,7 @@
-"""Writes to custom resources: finalizers, statuses, and the objects of Quorate's own.
+"""Writes to custom resources: finalizers, statuses, and objects that Quorate creates.
 
-Every change starts from the newest known version, and names it. If the cluster has a newer one (409
-Conflict), the writer reads the resource again and repeats the change on that.
+Every change starts from the newest known version, and names this version. If the cluster has a
+newer version (409 Conflict), the writer reads the resource again and repeats the change on it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from quorate.model.api_version import API_VERSION
 from quorate.ports.errors import ClusterDownError, ClusterRefusedError
 
 ATTEMPTS_MAX: Final = 5
-"""How often a change is repeated because the resource was changed meanwhile."""
+"""The most attempts at a change, if other clients change the resource in between."""
 
 Make = Callable[[Resource], Mapping[str, Any] | None]
-"""Returns the status for a resource as it is now; None if nothing has to be written."""
+"""Returns the status for a resource; None if no status has to be written."""
 Wrote = Callable[[Resource, Mapping[str, Any]], None]
-"""Called with the resource before the write, and the status that replaced its own."""
+"""Gets the resource from before the write, and the status that was written."""
 
 
 class ResourceWriter:
@@ -39,7 +39,7 @@ class ResourceWriter:
         self._ledger = ledger
 
     def hold(self, resource: Resource) -> Resource | None:
-        """Add the finalizer and return the resource; None if it is deleted, or being deleted."""
+        """Add the finalizer and return the resource; None if it was or is being deleted."""
 
         def finalizers(now: Resource) -> list[str] | None:
             if now.is_held or now.is_deleting:
@@ -86,7 +86,7 @@ class ResourceWriter:
         status: Mapping[str, Any],
         above: Resource | None,
     ) -> None:
-        """Create an object of Quorate's own; with ``above``, that resource becomes its owner."""
+        """Create an object of Quorate; with ``above``, this resource becomes the object's owner."""
         made = self._watch.at(kind, namespace, name)
         if made is None:
             made = self._create(kind, namespace, name, spec=spec, above=above)
@@ -101,7 +101,7 @@ class ResourceWriter:
         spec: Mapping[str, Any],
         above: Resource | None,
     ) -> Resource:
-        """Return the object that was created, or the one that exists already."""
+        """Return the object that was created or already exists."""
         body = _body(kind, namespace, name)
         body["metadata"]["labels"] = {LEDGER_LABEL: self._ledger}
         body["spec"] = spec
@@ -123,7 +123,7 @@ class ResourceWriter:
         return self._watch.put(kind, tree)
 
     def delete(self, resource: Resource) -> None:
-        """Delete an object of Quorate's own."""
+        """Delete an object that Quorate created."""
         if self._watch.newest(resource) is None:
             return
         self._api.delete(resource.path, uid=resource.uid)

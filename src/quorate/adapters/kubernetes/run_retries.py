@@ -17,13 +17,13 @@ from quorate.ports.errors import ClusterError
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 1.0
-"""How long until a refused order is repeated; longer each time."""
+"""The pauses before a refused order is repeated; each is longer."""
 AGAIN_S_MAX: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunRetries:
-    """The runs to handle again later, on one thread; other threads read ``stuck`` only."""
+    """The runs to handle again later. One thread uses them; other threads only read ``stuck``."""
 
     _late: dict[str, float] = field(default_factory=dict)
     _pauses: dict[str, float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class RunRetries:
         return max(0.0, min(self._late.values()) - monotonic())
 
     def begin(self, run: str) -> None:
-        """Remove a run from the schedule: it is being handled."""
+        """Remove a run from the schedule, because it is being handled."""
         self._late.pop(run, None)
 
     def succeed(self, run: str) -> None:
@@ -65,7 +65,7 @@ class RunRetries:
             kept.pop(run, None)
 
     def fail(self, run: str, error: ClusterError) -> None:
-        """Schedule a run after a pause: the cluster refused an order."""
+        """Schedule a run after a pause, because the cluster refused an order."""
         pause_s = self._pauses.get(run, AGAIN_S)
         self._late[run] = monotonic() + pause_s
         self._pauses[run] = min(2 * pause_s, AGAIN_S_MAX)

@@ -15,7 +15,7 @@ from quorate.ports.executor_port import Readiness, Report, RunExited, RunUnstart
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The status of a run; ``unstarted`` is why it cannot be started, empty if it can."""
+    """The status of a run; ``unstarted`` says why it cannot be started, if it cannot."""
 
     status: Status
     ready: Readiness
@@ -52,7 +52,7 @@ class RunStatuses:
         return is_news
 
     def forget(self, run: str) -> None:
-        """Forget a run that is over."""
+        """Forget a run that has ended."""
         for kept in (self._status, self._exited_ms, self._unstarted, self._readiness):
             kept.pop(run, None)
 
@@ -72,5 +72,5 @@ class RunStatuses:
         return [*exits, *unstarted, *found[len(exits) :]]
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return the readiness of those of ``runs`` whose pods were seen."""
+        """Return the readiness of the runs of ``runs`` whose pods were seen."""
         return {run: self._readiness[run] for run in runs if run in self._readiness}

@@ -1,7 +1,7 @@
-"""The steps of one run in a cluster: its pods are started, warned, ended, and started again.
+"""Takes the steps of one run in a cluster: starts, warns, ends and restarts its pods.
 
-The pure function that decides the next step of local processes decides it here, too
-(``keeper/next_step.py``).
+The pure function that decides the next step of local processes (``keeper/next_step.py``) also
+decides the steps here.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from quorate.ports.executor_port import Readiness
 _LOG = logging.getLogger(__name__)
 
 FAILURE_GRACE_S: Final = 10
-"""The longest grace of the other pods when one has failed: their work is lost anyway."""
+"""The longest grace of the other pods when one has failed, because their work is lost."""
 CODE_INVALID: Final = 126
 """The exit code of a run whose pods the API server does not accept."""
 INVALID: Final = 422
 PODS_READY_S: Final = 300.0
-"""How long the pods of a run may be blocked before the run gives its GPUs back."""
+"""A run gives its GPUs back when its pods have been blocked for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class RunSteps:
     def overdue(self, name: str, wanted: Wanted | None, ready: Readiness) -> str:
         """Return why a run cannot be started; empty if it works, stops, or may still start.
 
-        If it may still start, it is scheduled to be checked again at its time limit.
+        A run that may still start is scheduled to be checked again at its time limit.
         """
         if wanted is None or wanted.stands_still:
             self.held_up.forget(name)
@@ -105,7 +105,7 @@ class RunSteps:
         return note_of(ready.reason, ready.message)
 
     def forget(self, name: str) -> None:
-        """Forget a run that is over."""
+        """Forget a run that has ended."""
         self.held_up.forget(name)
         self.refusals.forget(name)
         self._invalid.pop(name, None)
@@ -114,7 +114,8 @@ class RunSteps:
         """Start the pods of a run; return False, because later events show whether they work.
 
         A refused start is repeated after a pause. Changes of the run's pods do not shorten the
-        pause: they come from the pods that were created before the refusal and are being deleted.
+        pause, because they come from pods that were created before the refusal and are being
+        deleted.
         """
         name, life = spec.name, wanted.life
         until_s = self.refusals.until_s(name, life)
@@ -147,7 +148,7 @@ def end_all(orders: PodOrders, name: str) -> None:
 
 
 def has_work(run: Run) -> bool:
-    """Return whether a run has work under its leases: its own pods, or those of a workload."""
+    """Return whether a run has work under its leases: its own pods or a workload."""
     return run.image is not None or run.workload is not None
 
 
@@ -164,12 +165,12 @@ def work_of(run: Run, grace_ms: int) -> Work:
 
 
 def clock_ms() -> int:
-    """Return the time of day, in which the stop times of pods are given."""
+    """Return the time of day, the clock of the stop times of pods."""
     return int(time() * SECOND_MS)
 
 
 def _is_due(crew: Crew, wanted: Wanted) -> bool:
-    """Return whether the start under way still matches the orders."""
+    """Return whether the start in progress still matches the orders."""
     newest = crew.newest
     known = frozenset(slot for each in newest for slot in each.record.slots)
     whole = frozenset(wanted.slots)
@@ -191,5 +192,5 @@ def _end_some(orders: PodOrders, crew: Crew, step: Warn | Drop | Kill, now_ms: i
 
 
 def _seconds(ms: int) -> int:
-    """Return ``ms`` in whole seconds, rounded up, and one at least."""
+    """Return ``ms`` in whole seconds, rounded up, and at least 1."""
     return max(KILLED_S, -(-ms // SECOND_MS))

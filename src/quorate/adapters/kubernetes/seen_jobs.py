@@ -1,8 +1,8 @@
 """Reads a workload that names an owner from its Kubernetes object. Pure.
 
-Users write workloads, and the CRD of a kind may validate little. So any content can be read:
-content that cannot become a run is a ``fault``, which Quorate writes to the workload, never an
-exception.
+Users write workloads, and the CRD of a kind may validate little. So any content can be read: if the
+content cannot become a run, the result is a ``fault``, which Quorate writes to the workload, and
+never an exception.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ FLAVOR_LABEL: Final = "quorate.dev/flavor"
 RUN_NOTE: Final = "quorate.dev/run"
 """The annotation that names the run of a workload."""
 NODES_NOTE: Final = "quorate.dev/nodes"
-"""The annotation with the nodes that a workload was started on, separated by commas."""
+"""The annotation with the nodes on which a workload was started, separated by commas."""
 MESSAGE_NOTE: Final = "quorate.dev/message"
 """The annotation that says why a workload does not start."""
 
 GRACE_S: Final = 30
-"""The grace period, in seconds, of a pod that states none."""
+"""The grace period, in seconds, of a pod that does not state one."""
 DURATION_S_MAX: Final = DURATION_MS_MAX // SECOND_MS
 LABEL_CHARS_MAX: Final = 63
 """The longest value of a label."""
@@ -59,9 +59,9 @@ class PodSet:
 class SeenJob:
     """A workload with an owner, as its cluster has it.
 
-    ``is_idle`` is False while the controller reports that the workload still runs. ``fault`` is why
-    it cannot be a run; then its numbers mean nothing, and it has no pods here. Patches are made
-    from ``tree``, which comparisons ignore.
+    ``is_idle`` is False while the controller reports that the workload still runs. ``fault`` says
+    why the workload cannot be a run; with a fault, its numbers mean nothing and ``pod_sets`` is
+    empty. Patches are made from ``tree``, which comparisons ignore.
     """
 
     workload: Workload
@@ -82,12 +82,12 @@ class SeenJob:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs of all its pods together."""
+        """The total number of GPUs of all pods of the workload."""
         return sum(each.pods * each.gpus for each in self.pod_sets)
 
 
 def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
-    """Return a workload that names an owner; None if Quorate is not to start it."""
+    """Return a workload that names an owner; None if Quorate does not start it."""
     metadata = tree["metadata"]
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     owner = labels.get(OWNER_LABEL) or labels.get(QUEUE_LABEL)
@@ -117,7 +117,7 @@ def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
 
 
 def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> str:
-    """Return other reasons why a workload cannot be a run; its limits are those of documents."""
+    """Return further faults of a workload; the limits are those of documents."""
     if deadline_s is not None and not 0 <= deadline_s <= DURATION_S_MAX:
         return f"{_DEADLINE}: must be 0 to {DURATION_S_MAX}, got {shown(deadline_s)}; lower it"
     if not 0 <= grace_s <= DURATION_S_MAX:
@@ -136,7 +136,7 @@ def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> s
 
 
 def _pod_sets(tree: Tree, kind: JobKind) -> tuple[tuple[PodSet, ...], str]:
-    """Return the pods with GPUs of each template, or what is wrong with them."""
+    """Return the pods with GPUs of each template, or their fault."""
     found: list[PodSet] = []
     for path, pods in kind.templates(tree):
         gpus = _pod_gpus(at(tree, (*path, "spec")))
@@ -180,7 +180,7 @@ def _amount(said: Any) -> int | None:
 
 
 def _is_idle(tree: Tree) -> bool:
-    """Return False if a condition says that the controller has not suspended it yet."""
+    """Return False if a condition says that the controller has not suspended the workload yet."""
     conditions = mappings(at(tree, ("status", "conditions")))
     return all(
         each.get("type") != "Suspended" or each.get("status") == "True" for each in conditions
@@ -188,7 +188,7 @@ def _is_idle(tree: Tree) -> bool:
 
 
 def _flavor(tree: Tree, pod_sets: Sequence[PodSet]) -> str:
-    """Return the GPU flavor that the node selectors of its pods name; empty if none does."""
+    """Return the GPU flavor that the pods' node selectors name; empty if they name none."""
     for each in pod_sets:
         for key in FLAVORS:
             said = at(tree, (*each.path, "spec", "nodeSelector", key))
@@ -198,6 +198,6 @@ def _flavor(tree: Tree, pod_sets: Sequence[PodSet]) -> str:
 
 
 def _grace_s(tree: Tree, pod_sets: Sequence[PodSet]) -> int:
-    """Return the grace period of its pods: the longest of them."""
+    """Return the longest grace period of the pods."""
     said = (whole(at(tree, (*each.path, "spec", _GRACE))) for each in pod_sets)
     return max((GRACE_S if found is None else found for found in said), default=GRACE_S)

@@ -1,8 +1,8 @@
 """Starts that a cluster has refused, for example because of a quota, and when to retry them.
 
 After a refused start, the pods that were already created are deleted again, and the watch reports
-that. So a change of a run's pods does not mean that the next start may work, and the pauses are
-stored here. Pure.
+the deletions. So a change of a run's pods does not mean that a new start may work, and the pauses
+between starts are stored here. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAUSE_S_MAX: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StartRefusal:
-    """Why the start of one life of a run was refused, and until when it is not retried."""
+    """The reason why the start of one life of a run was refused, and the time of the next retry."""
 
     life: str
     why: str
@@ -27,7 +27,7 @@ class StartRefusal:
 
 @dataclass(frozen=True, slots=True)
 class StartRefusals:
-    """The refused starts by run; a run whose start was accepted, or that is over, has none."""
+    """The refused starts by run, for runs whose last start was refused."""
 
     _of: dict[str, StartRefusal] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class StartRefusals:
         return before is None or not is_same_life or before.why != why
 
     def until_s(self, run: str, life: str) -> float:
-        """Return until when the start of ``life`` is not retried; 0 if it was not refused.
+        """Return the time from which the start of ``life`` is retried; 0 if it was not refused.
 
         A start that was refused in another life, on other nodes, is retried at once.
         """
@@ -50,10 +50,10 @@ class StartRefusals:
         return found.until_s if found is not None and found.life == life else 0.0
 
     def why(self, run: str) -> str:
-        """Return why the last start of a run was refused; empty if it was not."""
+        """Return why the last start of a run was refused; empty if it was not refused."""
         found = self._of.get(run)
         return "" if found is None else found.why
 
     def forget(self, run: str) -> None:
-        """Forget a run whose start was accepted, or that is over."""
+        """Forget a run whose start was accepted or that has ended."""
         self._of.pop(run, None)

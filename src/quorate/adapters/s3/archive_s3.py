@@ -43,7 +43,7 @@ class S3Archive:
     def __init__(self, address: S3Address, *, pause: Callable[[float], None] = time.sleep) -> None:
         self._address = address
         self._pause = pause
-        # No proxies of the environment and no redirects: the operator configured neither.
+        # No proxies from the environment and no redirects, because the operator configured neither.
         self._http = httpx.Client(timeout=_TIMEOUT_S, trust_env=False)
 
     def put(self, name: str, data: bytes) -> None:

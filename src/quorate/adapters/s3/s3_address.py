@@ -1,7 +1,7 @@
 """The address of an archive in an object store: ``s3://HOST[:PORT]/BUCKET[/PREFIX]``.
 
-It uses TLS; ``s3+http://`` does not, and is allowed for this machine only. Credentials are never
-part of a URL: they are in a file with two lines, the access key id and its secret.
+``s3://`` uses TLS. ``s3+http://`` does not, and is allowed only for this machine. Credentials are
+never part of a URL: they are in a file with two lines, the access key id and its secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LINES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Key:
-    """An access key id, which is sent, and its secret, which is not."""
+    """An access key id, which is sent, and its secret, which is never sent."""
 
     key_id: str
     secret: str

@@ -1,13 +1,13 @@
 """The archive file: a ledger's last snapshot and its archived runs, in ``LEDGER.archive``.
 
 Everything in it is derived from the ledger. The file can be removed while no program has the ledger
-open for writing. It is a file of its own, so that writing a snapshot takes no lock that an append
-waits for. One transaction writes a snapshot and its rows: whenever the program or the machine ends,
-the file has either the previous snapshot or this one, complete. A save need not be durable when it
-returns: lost rows are read from the log again (docs/adr/0033).
+open for writing. The archive is a separate file, so that writing a snapshot takes no lock for which
+an append waits. One transaction writes a snapshot and its rows: whenever the program or the machine
+ends, the file has either the previous or the new snapshot, complete. A save need not be durable
+when it returns, because lost rows are read from the log again (docs/adr/0033).
 
 Rows are only added. A row names the snapshot that archived it, so that a reader that started at an
-earlier snapshot leaves it out. It has a checksum over all its columns.
+earlier snapshot ignores the row. Each row has a checksum over all its columns.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def archive_path(ledger: Path) -> Path:
 
 
 def remove_archive(ledger: Path) -> None:
-    """Remove the archive of ``ledger``, if there is one, and SQLite's files beside it."""
+    """Remove the archive of ``ledger``, if it exists, and SQLite's files beside it."""
     path = archive_path(ledger)
     for suffix in ("", *_BESIDE):
         with suppress(FileNotFoundError):
@@ -69,9 +69,8 @@ def copy_archive(ledger: Path, target: Path) -> None:
 class ArchiveFile:
     """The archive of one ledger. If ``is_kept_open``, reads share one open connection.
 
-    That connection keeps reading its file even if another program replaces the file.
-
-    For one thread, except ``save``, which another thread may call.
+    This connection keeps reading its file even if another program replaces the file.
+    Only one thread may use an archive, but another thread may call ``save``.
     """
 
     def __init__(self, ledger: Path, *, is_kept_open: bool) -> None:
@@ -79,7 +78,7 @@ class ArchiveFile:
         self.path = archive_path(ledger)
         self._is_kept_open = is_kept_open
         self._db: sqlite3.Connection | None = None
-        # The file of the connection: another file may have replaced it since.
+        # The file of the connection; another file may have taken its path since.
         self._made = self._opened = 0
         # Held while the file is replaced, committed to or closed.
         self._changing = Lock()
@@ -90,8 +89,8 @@ class ArchiveFile:
     ) -> None:
         """Store a snapshot and the runs that it archives, in one transaction; see ``EventStore``.
 
-        It uses its own connection, so another thread may call it. If the archive is closed
-        meanwhile, it raises and stores nothing.
+        It uses its own connection, so another thread may call it. If the archive is closed during
+        the save, ``save`` raises and stores nothing.
         """
         with translated(self.path), closing(self._connected(is_new=base_seq == 0)) as db:
             db.execute("BEGIN IMMEDIATE")
@@ -141,14 +140,14 @@ class ArchiveFile:
 
     def _checked(self, row: ArchivedRow, archived_seq: int) -> tuple[Any, ...]:
         """Return all columns of ``row``; raises if the archive is closed."""
-        # Checked without the lock: it only ends a save sooner.
+        # Checked without the lock, because the check only ends a save earlier.
         self._check_open()
         return *row, archived_seq, _row_digest(row, archived_seq)
 
     def _writing(self, *, is_new: bool) -> sqlite3.Connection:
         """Return a connection for writing; if ``is_new``, to a new file that replaces the old one.
 
-        ``is_new`` is for when the old file is not needed; it may be damaged or of another version.
+        Use ``is_new`` if the old file is not needed; it may be damaged or of another version.
         """
         if is_new:
             remove_archive(self._ledger)
@@ -216,7 +215,7 @@ class ArchiveFile:
     def close(self) -> None:
         """Close the file; a snapshot that another thread is writing is abandoned.
 
-        After that the file is not changed here: another program may own the ledger.
+        Afterwards this object does not change the file, because another program may own the ledger.
         """
         with self._changing:
             self._is_closed = True
@@ -283,8 +282,8 @@ class ArchiveFile:
 def _mode_to_read(path: Path) -> str:
     """Return the mode in which to open ``path`` for reading.
 
-    A directory that cannot be written has no room for SQLite's shared memory; a file without a
-    write-ahead log is complete without it.
+    In a directory that cannot be written, SQLite cannot create its shared memory file. A file
+    without a write-ahead log can be read without shared memory.
     """
     if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
         return "mode=ro"
@@ -321,7 +320,7 @@ def _where(query: RowQuery) -> tuple[str, tuple[Any, ...]]:
     }
     given = {part: value for part, value in parts.items() if value is not None}
     if query.is_claim:
-        # Worded like the index of claims, so that SQLite uses that index.
+        # Written like the condition of the index of claims, so that SQLite uses the index.
         del given["is_claim = ?"]
     tests = [*given, *(("is_claim = 1",) if query.is_claim else ())]
     order = "DESC" if query.is_newest_first else "ASC"

@@ -1,6 +1,6 @@
-"""The archive as a folder, which all machines of a ledger share.
+"""The archive as a folder that all machines of a ledger share.
 
-A file is written under another name, synced, and renamed: it exists whole or not at all.
+A file is written under a temporary name, synced, and renamed, so it exists whole or not at all.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """Appends to a ledger in etcd: one transaction, which compares the revision of the head key.
 
-Every append writes the head key, so its revision changes each time, and etcd refuses a writer that
-compares an older one. With a leader, the transaction also compares the leader's key: a deposed
-leader cannot append, whatever it believes. A refused transaction returns the head and the first
-blocks of other writers, so that a writer that is a few blocks behind needs no further read.
+Every append writes the head key, so the key's revision changes each time, and etcd refuses a writer
+that compares an older revision. With a leader, the transaction also compares the leader's key, so a
+deposed leader cannot append. A refused transaction returns the head and the first blocks of other
+writers, so that a writer that is a few blocks behind needs no further read.
 
-An answer may be lost when etcd's leader changes, or a deadline passes. etcd may then have carried
-out the transaction, or may do so a moment later. The writer never just sends it again. It reads the
-head, and if the head has not moved, writes it again with the same value. From then on the lost
-transaction compares an old revision, so it can no longer succeed.
+An answer may be lost when etcd's leader changes or a deadline passes. etcd may then have carried
+out the transaction, or may carry it out a moment later, so the writer does not simply send it
+again. The writer reads the head, and if the head has not moved, writes the head again with the same
+value. Afterwards the lost transaction compares an old revision, so it can no longer succeed.
 
-If the head has moved, a key that only this writer writes, with each of its blocks, shows whether
-its own append moved it. The log cannot show this: two writers that make the same decision at one
-head, at the same instant of their clocks, make the same block, and only one of them appends it.
+Each writer has a key that it writes together with each of its blocks. If the head has moved, this
+key shows whether the writer's own append moved it. The log cannot show this: two writers that make
+the same decision at one head, at the same instant of their clocks, make the same block, and only
+one of them appends it.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ from quorate.ports.errors import (
 _LOG = logging.getLogger(__name__)
 
 APPEND_S: Final = 15.0
-"""How long an append is tried when answers of etcd are lost."""
+"""The time for which an append is tried when answers of etcd are lost."""
 REFUSED_BLOCKS_MAX: Final = 4
 """How many blocks of other writers a refusal returns; a later read fetches the rest."""
 SETTLE_S: Final = 2.0
-"""How long one read of the head waits to learn the result of an append."""
+"""The time limit of one read of the head that determines the result of an append."""
 STAGED_BLOCKS_MAX: Final = 64
 """How many blocks one transaction stages: etcd accepts 128 operations by default."""
 
@@ -162,9 +163,9 @@ class EtcdAppender:
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, which need not fit into one transaction; see ``EventStore``.
 
-        They are staged above the head, and count when the head is moved at the end. The first
-        transaction writes the head unchanged, so that two writers that stage at once cannot mix
-        their blocks.
+        The blocks are staged above the head, and become valid when the head moves at the end. The
+        first transaction writes the head unchanged, so that two writers that stage at the same time
+        cannot mix their blocks.
         """
         known = self.read_head()
         head = known.head
@@ -194,9 +195,9 @@ class EtcdAppender:
     # --- One block ---
 
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
-        """Return the transaction that appends ``block``; if refused, it returns later blocks.
+        """Return the transaction that appends ``block``, or reads later blocks if refused.
 
-        Those may include blocks above the head, which another writer has staged.
+        The later blocks may include blocks above the head, which another writer has staged.
         """
         first = self._keys.block(block.height)
         puts = (Put(first, block_value(block)), self._mark(block.head))
@@ -207,7 +208,7 @@ class EtcdAppender:
     def _move_head(self, head: Head, revision: int, fence: Fence | None, *puts: Put) -> Txn:
         """Return the transaction that moves the head if neither it nor the leader has changed.
 
-        It moves no head of a ledger that was moved to another store (``etcd_moved.py``).
+        The transaction is refused if the ledger was moved to another store (``etcd_moved.py``).
         """
         key = self._keys.head
         fenced = () if fence is None else (CreatedAt(fence.key, fence.revision),)
@@ -220,7 +221,8 @@ class EtcdAppender:
     def _moved(self, rows: tuple[tuple[Row, ...], ...], fence: Fence | None) -> KnownHead:
         """Return the head that a refused append found.
 
-        Raises ``LedgerMovedError`` if the ledger is elsewhere, and ``NotLeaderError`` if deposed.
+        Raises ``LedgerMovedError`` if the ledger was moved, and ``NotLeaderError`` if this leader
+        was deposed.
         """
         if rows[1]:
             raise moved_error(rows[1][0], self._place)
@@ -246,14 +248,14 @@ class EtcdAppender:
         raise StaleHeadError(expected=expected, actual=known.head, blocks=blocks)
 
     def _mark(self, head: Head) -> Put:
-        """Return the write that records, together with the head, that this writer has moved it."""
+        """Return the write that records, with the head, that this writer moved the head."""
         return Put(self._own_key, head_value(head))
 
     def _is_recorded(self, sent: Head) -> bool:
         """Return whether this writer moved the head to ``sent``, after the answer was lost.
 
-        Raises ``UnsureAppendError`` if its mark cannot be read or does not exist: it has not
-        appended anything yet, or its old mark was removed.
+        Raises ``UnsureAppendError`` if the writer's mark cannot be read or does not exist, because
+        the writer has not appended yet or its old mark was removed.
         """
         try:
             rows = self._etcd.get(Get(self._own_key))
@@ -266,10 +268,10 @@ class EtcdAppender:
     def _settled(
         self, sent: Head, sent_at: KnownHead, error: StoreDownError, end_s: float
     ) -> KnownHead:
-        """Return the head once the transaction to ``sent`` is done or can no longer be done.
+        """Return the head once the transaction to ``sent`` has succeeded or can no longer succeed.
 
-        Raises ``UnsureAppendError`` if that cannot be found out in time, or while this program
-        leads: its callers need not wait longer.
+        Raises ``UnsureAppendError`` if the result cannot be determined in time, or while this
+        program leads, so that its callers do not wait longer.
         """
         while True:
             try:
@@ -299,7 +301,7 @@ class EtcdAppender:
         return self.fence is not None and self.fence.revision == _NO_REVISION
 
     def _stage_parts(self, block: Block) -> None:
-        """Write the parts of a body that is too large; their keys name the block by its hash."""
+        """Write the parts of a too large body, under keys that contain the block's hash."""
         for number in range(part_count(block)):
             part = block.body[number * INLINE_BYTES_MAX : (number + 1) * INLINE_BYTES_MAX]
             key = self._keys.part(block.height, block.hash, number)

@@ -1,6 +1,6 @@
 """Checks an etcd and the archive before a ledger is created there: every member, and one file.
 
-A ledger can be created while a member is down. Whoever makes a cluster wants to know that before.
+A ledger can be created while a member is down, so an operator should know of the member first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.ports.archive_port import FileArchive
 from quorate.ports.errors import SegmentError, StoreError, StoreFullError
 
 MEMBERS_MIN: Final = 3
-"""The fewest members that survive the loss of one."""
+"""The least number of members with which etcd survives the loss of one."""
 _SOUND: Final = {(3, 4): 22, (3, 5): 6}
 """The first patch of each minor version that does not lose consistency after a crash."""
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
@@ -57,7 +57,9 @@ def faults_of(members: Sequence[MemberStatus]) -> list[str]:
     for at, each in enumerate(members):
         for other in members[:at]:
             if each.cluster != other.cluster:
-                found.append(f"{other.endpoint} and {each.endpoint} are of two different etcds")
+                found.append(
+                    f"{other.endpoint} and {each.endpoint} are of two different etcd clusters"
+                )
             elif each.member == other.member:
                 found.append(
                     f"{other.endpoint} and {each.endpoint} are the same member; name each once"
@@ -66,7 +68,7 @@ def faults_of(members: Sequence[MemberStatus]) -> list[str]:
 
 
 def cautions_of(address: EtcdAddress) -> list[str]:
-    """Return what a cluster at ``address`` would not survive, or share, as sentences."""
+    """Return, as sentences, what a ledger at ``address`` would not survive or share."""
     found: list[str] = []
     count = len(address.endpoints)
     if count < MEMBERS_MIN:

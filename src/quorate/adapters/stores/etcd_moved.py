@@ -1,4 +1,4 @@
-"""The mark of a ledger in etcd that was moved to another store: from then on, no append passes.
+"""Marks a ledger in etcd that was moved to another store, so that later appends are refused.
 
 Every append compares the mark's key, which must not exist (``etcd_append.py``). So a program that
 still has the old ledger open cannot acknowledge anything that the new ledger lacks.
@@ -56,10 +56,10 @@ class EtcdMove:
             raise LedgerServedError(self._place, found)
 
     def mark(self, head: Head, target: str) -> None:
-        """Let no append pass from now on; raises a ``StoreError`` unless the log ends at ``head``.
+        """Refuse all later appends; raises a ``StoreError`` unless the log ends at ``head``.
 
         ``target`` is the place of the ledger from now on. If etcd's answer is lost, the mark may
-        have been made; making it again does no harm.
+        have been written; writing it again is harmless.
         """
         keys = self._keys
         rows = self._etcd.get(Get(keys.head))

@@ -1,8 +1,8 @@
-"""Reads the blocks of a ledger in etcd: the older ones from the archive, the rest from etcd.
+"""Reads the blocks of a ledger in etcd: older blocks from the archive, the others from etcd.
 
-Keys of etcd list the segments in the archive. The transaction that creates such a key removes the
-segment's blocks from etcd. So a block that is in neither place was moved between two reads, or is
-lost.
+Keys of etcd list the segments in the archive. The transaction that creates the key of a segment
+removes the segment's blocks from etcd. So a block that is in neither place was moved between two
+reads, or is lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEGMENTS_ROOM: Final = "segments"
 PAGE_BLOCKS_MIN: Final = 4
 PAGE_BLOCKS_MAX: Final = 1_024
 PAGE_BYTES: Final = 2 << 20
-"""The size that a page should have: the next page has more blocks if this one was smaller."""
+"""The size that a page should have; after a smaller page, the next page has more blocks."""
 
 
 class EtcdReader:
@@ -80,7 +80,7 @@ class EtcdReader:
         return next(self.blocks(height, height))
 
     def is_at(self, head: Head) -> bool:
-        """Return whether ``head`` is the head, or was an earlier head, of this log."""
+        """Return whether ``head`` is the present or an earlier head of this log."""
         return head == GENESIS or self.block(head.height).head == head
 
     def height_at(self, seq: int, last: int) -> int:
@@ -159,7 +159,7 @@ class EtcdReader:
 
 
 def _next_limit(limit: int, blocks: list[Block]) -> int:
-    """Return how many blocks the next page may have, by the size of this one."""
+    """Return how many blocks the next page may have, by the size of the last page."""
     size = sum(len(block.body) for block in blocks)
     wanted = limit * 2 if 2 * size < PAGE_BYTES else limit // 2 if size > PAGE_BYTES else limit
     return min(max(wanted, PAGE_BLOCKS_MIN), PAGE_BLOCKS_MAX)

@@ -11,7 +11,7 @@
     NAME/member/SERVICE         a service of the ledger, while it runs (``etcd/membership.py``)
 
 Numbers are in hexadecimal and of fixed length, so that keys sort by number. A block above the head
-does not count: it was staged, and its writer ended before it moved the head.
+is not part of the ledger: its writer staged it, and ended before it moved the head.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EtcdKeys:
         return self._prefix + b"block/%016x" % height
 
     def parts_from(self, height: int) -> bytes:
-        """Return the key before all parts of block ``height``, and after those of lower ones."""
+        """Return the key just before all parts of block ``height``."""
         return self._prefix + b"part/%016x" % height
 
     def part(self, height: int, digest: bytes, number: int) -> bytes:
@@ -162,7 +162,7 @@ def whole_blocks(
 ) -> Iterator[Block]:
     """Yield the blocks ``height`` to ``last`` from ``rows``, which are in key order.
 
-    Ends before the first block that is missing, or whose body is in parts.
+    The result ends before the first block that is missing or has its body in parts.
     """
     for at, row in zip(range(height, last + 1), rows, strict=False):
         if row.key != keys.block(at):

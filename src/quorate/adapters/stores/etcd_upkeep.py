@@ -34,7 +34,7 @@ SEGMENT_BYTES: Final = 16 << 20
 """A segment is closed when its blocks have this size, before compression."""
 SNAPSHOTS_ROOM: Final = "snapshots"
 SNAPSHOTS_KEPT: Final = 2
-"""How many published snapshots the archive keeps: a reader may be copying the older one."""
+"""The number of published snapshots in the archive; a reader may be copying the older one."""
 DEFRAGMENT_BYTES: Final = 512 << 20
 DEFRAGMENT_FREE: Final = 0.75
 _SPACE_ALARM: Final = "NOSPACE"
@@ -57,7 +57,7 @@ class EtcdUpkeep:
         self._keys = keys
         self._place = place
         self._segment_bytes = segment_bytes
-        # A reader of its own: it runs on another thread than the store's.
+        # A separate reader, because this object runs on another thread than the store.
         self._reader = EtcdReader(client, archive, keys, place)
 
     def close_segments(self, upto_height: int) -> int:
@@ -139,7 +139,7 @@ class EtcdUpkeep:
         return True
 
     def _defragment(self, members: Iterable[MemberStatus]) -> int:
-        """Defragment ``members`` one after another; return how many did it, and log the others."""
+        """Defragment ``members`` one by one; return how many succeeded, and log the others."""
         done = 0
         for each in members:
             _LOG.info("defragmenting etcd at %s", each.endpoint)
@@ -163,7 +163,7 @@ class EtcdUpkeep:
                 waiting, size = [], 0
 
     def _move(self, blocks: list[Block]) -> int | None:
-        """Move ``blocks`` to the archive; return etcd's revision, None if another was first."""
+        """Move ``blocks`` to the archive; return etcd's revision, None if already moved."""
         segment, data = pack(blocks)
         name = f"{SEGMENTS_ROOM}/{segment.name}"
         self._archive.put(name, data)
@@ -186,7 +186,7 @@ class EtcdUpkeep:
         return None
 
     def _drop_unless_named(self, segment: Segment, name: str) -> None:
-        """Remove the file of ``segment``, unless the program that was first uses the same file."""
+        """Remove the file of ``segment``, unless the program that moved it uses the file."""
         if segment not in self._reader.segments():
             self._archive.remove(name)
 

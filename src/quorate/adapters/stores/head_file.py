@@ -1,8 +1,8 @@
-"""The head file: where a ledger ended when its writer last committed, kept in ``LEDGER.head``.
+"""The head file ``LEDGER.head``: the head of a ledger after its writer's last commit.
 
 If a write-ahead log is damaged, truncated or missing, SQLite opens the shorter database without an
-error. So the ledger's file alone does not show that its end is missing. ``head_record.py`` says
-when the writer records a head here, and how a shorter log is refused (docs/adr/0029).
+error. So the ledger's file alone does not show that its end is missing. ``head_record.py`` decides
+when the writer records a head in the file, and refuses a shorter log (docs/adr/0029).
 
 The file has two slots, written in turn, each with a checksum and a number that grows by one. An
 interrupted write damages one slot, and the other still has the previous head. A record is a
@@ -33,7 +33,7 @@ from quorate.ports.errors import (
 )
 
 SLOT_BYTES: Final = 4096
-"""The distance between the slots: no sector and no page holds parts of both."""
+"""The distance between the slots, so large that no sector or page has parts of both slots."""
 _SLOTS: Final = 2
 _MARK: Final = b"QUORHEAD"
 _VERSION: Final = 1
@@ -178,12 +178,12 @@ def _where_it_ended(ledger: Path) -> str:
     try:
         end = read_head(ledger)
     except (QuorateError, OSError):
-        return ""  # Damaged or not readable; its existence is enough.
+        return ""  # The file is damaged or unreadable, but its existence is enough.
     return "" if end is None else f", up to sequence {end.seq} at {time_text(end.at_ms)}"
 
 
 def _encoded(slot: _Slot) -> bytes:
-    """Return the bytes of ``slot``: magic, length, content, and the digest of all of these."""
+    """Return the bytes of ``slot``: magic, length, content, and a digest over all three."""
     kept = slot.record
     content = msgspec.msgpack.encode(
         (
@@ -205,7 +205,7 @@ def _encoded(slot: _Slot) -> bytes:
 
 
 def _decoded(text: bytes) -> _Slot | None:
-    """Return the slot that the bytes hold; None if they are not complete."""
+    """Return the slot in ``text``; None if the bytes are not complete."""
     begin = len(_MARK) + _LENGTH.size
     if text[: len(_MARK)] != _MARK or len(text) < begin:
         return None
@@ -232,8 +232,8 @@ def _decoded(text: bytes) -> _Slot | None:
 
 def _newest(fd: int, ledger: Path) -> _Slot:
     """Return the slot that was written last; raises ``CorruptLedgerError`` if none is complete."""
-    # A slow reader may find both slots damaged while a writer works, although the writer never
-    # damages both at once.
+    # A slow reader may read both slots while they are written, although the writer never changes
+    # both at once.
     for _ in range(_READS_MAX):
         text = os.pread(fd, _SLOTS * SLOT_BYTES, 0)
         slots = [_decoded(text[at * SLOT_BYTES : (at + 1) * SLOT_BYTES]) for at in range(_SLOTS)]

@@ -33,7 +33,7 @@ class HeadRecord:
 
     def create(self, head: Head) -> None:
         """Create the head file, with ``head`` in it."""
-        # Later records get a new signer: a new ledger has no first block and no key yet.
+        # Later records get a new signer, because a new ledger has no first block and no key yet.
         self.last = EndSigner(self._ledger, self._first_block()).record(head)
         self._file = HeadFile.create(self._ledger, self.last)
 
@@ -75,7 +75,7 @@ class HeadRecord:
             _LOG.warning("%s could not be written: %s", head_path(self._ledger), error)
 
     def catch_up(self, head: Callable[[], Head]) -> None:
-        """Record ``head()`` if the last write failed; raises OSError if this one fails, too."""
+        """Record ``head()`` if the last write failed; raises OSError if it fails again."""
         if self._is_behind:
             self._write(head())
 
@@ -96,9 +96,9 @@ class HeadRecord:
 def check_log(
     ledger: Path, record: Checkpoint | None, head: Head, head_at: Callable[[int], Head | None]
 ) -> None:
-    """Raise ``CorruptLedgerError`` unless the log, which ends at ``head``, has the recorded block.
+    """Raise ``CorruptLedgerError`` unless the log that ends at ``head`` has the recorded block.
 
-    ``head_at`` returns the head after the block of a height; None if the log has no such block.
+    ``head_at`` returns the head after the block at a height; None if the log has no such block.
     """
     if record is None or record.height == 0:
         return

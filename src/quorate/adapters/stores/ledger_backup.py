@@ -1,4 +1,4 @@
-"""Copies a ledger while a service writes to it: the file, its head file, and its secrets if asked.
+"""Copies a ledger while a service writes to it: its file, its head file, and optional secrets.
 
 SQLite's backup reads one consistent state of the ledger and blocks no writer. The copy is one file
 without a write-ahead log, with a head file beside it. It is verified before the function returns.
@@ -35,9 +35,9 @@ SECRETS: Final = {"signing key": key_path, "lottery's secret": lottery_path}
 def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> Head:
     """Copy the ledger ``source`` to ``out``, verify the copy, and return its head.
 
-    ``secrets`` names the ``SECRETS`` that are copied, too. Existing files are not changed; a
-    failure leaves no file. Raises ``CorruptLedgerError`` if ``source`` does not verify, a
-    ``StoreError`` or ``KeyFileError`` if a file cannot be read or written.
+    ``secrets`` names the ``SECRETS`` to copy as well. Existing files are not changed, and a failure
+    leaves no file. Raises ``CorruptLedgerError`` if ``source`` does not verify, a ``StoreError`` or
+    ``KeyFileError`` if a file cannot be read or written.
     """
     with SqliteStore.read(source) as store:
         from_path, end, first = store.path, store.kept_end(), _first(store)
@@ -70,7 +70,7 @@ def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> He
 
 def _copy_pages(reading: sqlite3.Connection, writing: sqlite3.Connection) -> None:
     reading.backup(writing)
-    # One self-contained file; the first writer turns the write-ahead log on again.
+    # The copy is one self-contained file; its first writer turns the write-ahead log on again.
     writing.execute("PRAGMA journal_mode = DELETE")
 
 

@@ -27,9 +27,9 @@ from quorate.ports.store_port import EventStore
 def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
     """Copy the ledger at ``source`` to ``out``, verify the copy, and return its head.
 
-    The copy has what ``source`` had when it began; other programs may write to ``source``
-    meanwhile. ``secrets`` names the ``SECRETS`` that are copied, too. Existing ledgers are not
-    changed; a failure leaves nothing at ``out``. Raises like ``copy_ledger``.
+    The copy has the blocks that ``source`` had at the beginning; other programs may write to
+    ``source`` during the copy. ``secrets`` names the ``SECRETS`` to copy as well. Existing ledgers
+    are not changed; a failure leaves nothing at ``out``. Raises like ``copy_ledger``.
     """
     if is_file(source) and is_file(out):
         return copy_ledger(ledger_path(source), ledger_path(out), secrets=secrets)
@@ -53,11 +53,11 @@ def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
 def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
     """Copy the ledger at ``source`` to ``out``; return the head and the names of copied secrets.
 
-    The ledger at ``source`` is locked for writing meanwhile, so no service decides on it. Both
-    ledgers are read again and compared, block by block, before this returns. A ``source`` in etcd
-    may be served on other machines: then this raises ``LedgerServedError``. Once it was moved, it
-    takes no more blocks from any program. If another program writes to it meanwhile, this raises
-    ``StoreError`` and leaves nothing at ``out``.
+    During the move, the ledger at ``source`` is locked for writing, so no service decides on it.
+    Both ledgers are read again and compared, block by block, before this returns. If services on
+    other machines have a ``source`` in etcd, this raises ``LedgerServedError``. After the move,
+    ``source`` accepts no blocks from any program. If another program writes to ``source`` during
+    the move, this raises ``StoreError`` and leaves nothing at ``out``.
     """
     beside = ledger_path(source)
     secrets = tuple(name for name, place in SECRETS.items() if place(beside).exists())
@@ -79,7 +79,7 @@ def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
 
 
 def _check_equal(one: EventStore, other: EventStore, source: str, out: str) -> None:
-    """Raise a ``StoreError`` unless both have the same blocks."""
+    """Raise a ``StoreError`` unless both stores have the same blocks."""
     for known, copied in zip_longest(one.blocks(), other.blocks()):
         if known != copied:
             there = known or copied

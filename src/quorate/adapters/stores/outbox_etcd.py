@@ -1,10 +1,10 @@
-"""The outbox of a ledger in etcd: a new leader continues the deliveries of the last one.
+"""The outbox of a ledger in etcd: a new leader continues the deliveries of the last leader.
 
 Parcels are derived from the ledger's events, so they need not be stored. For each sink, etcd has a
 position: a block up to which every parcel was delivered or given up. A new leader makes the parcels
 after that position again, and delivers them. Parcels that the previous leader delivered beyond the
-position are sent a second time with the same key, by which the receiver drops them. Waiting parcels
-are in a temporary file on the leader's machine (docs/adr/0021).
+position are sent again with the same key, so the receiver can drop them. Waiting parcels are in a
+temporary file on the leader's machine (docs/adr/0021).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
 from quorate.ports.outbox_port import Parcel, Waiting
 
 KEEP_S: Final = 1.0
-"""How often a position is written while parcels wait; if none waits, it is written at once."""
+"""The interval of writing a position while parcels wait; otherwise it is written at once."""
 
 
 @dataclass(slots=True)
 class _Position:
-    """The progress of a sink: ``ends`` are the blocks it has read since the stored position."""
+    """A sink's progress; ``ends`` has the blocks it has read since the stored position."""
 
     kept: int
     revision: int
@@ -39,7 +39,7 @@ class _Position:
 
 
 class EtcdOutbox:
-    """Sinks of the service that leads; see ``Outbox``. Closing it leaves their positions in etcd.
+    """The sinks of the leader; see ``Outbox``. After ``close``, their positions stay in etcd.
 
     Positions never go back: a late write of a former leader changes nothing.
     """

@@ -1,7 +1,7 @@
 """The outbox in one SQLite file beside the ledger, in WAL mode with every commit synced to disk.
 
-The first parcel of each line has a time at which it is due; those behind it have none. So a search
-for due parcels reads one parcel of each waiting line, not all parcels.
+Only the first parcel of each line has a due time. So a search for due parcels reads one parcel of
+each waiting line, not all parcels.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LAYOUT: Final = 2
 _SCHEMA: Final = (
     """CREATE TABLE sink (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
         head BLOB NOT NULL DEFAULT x'') WITHOUT ROWID""",
-    # A number is never used twice, so that it always orders parcels.
+    # The ids are never reused, so that they always order parcels.
     """CREATE TABLE parcel (id INTEGER PRIMARY KEY AUTOINCREMENT, sink TEXT NOT NULL,
         key TEXT NOT NULL, line TEXT NOT NULL, body BLOB NOT NULL, seq INTEGER NOT NULL,
         attempts INTEGER NOT NULL, at_ms INTEGER NOT NULL, due_ms INTEGER, UNIQUE (sink, key))""",
@@ -88,7 +88,7 @@ class SqliteOutbox:
     def open(cls, path: Path) -> Self:
         """Return the outbox at ``path``; if there is none, create one that only its owner can read.
 
-        Raises ``OutboxError`` if the file is something else, or damaged.
+        Raises ``OutboxError`` if the file is damaged or is not an outbox.
         """
         with _translated(path):
             check_directory(path.parent)
@@ -119,7 +119,7 @@ class SqliteOutbox:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the outbox file."""
         return self._path
 
     def oldest_seq(self, sink: str) -> int | None:
@@ -251,7 +251,7 @@ def _cursor(db: sqlite3.Connection, sink: str) -> int:
 
 
 def _removed(db: sqlite3.Connection, sink: str, key: str) -> str | None:
-    """Move the parcel's key to the delivered ones; return its line, or None if already there."""
+    """Move the parcel's key to the delivered keys; return its line, None if already moved."""
     row = db.execute(
         "DELETE FROM parcel WHERE sink = ? AND key = ? RETURNING line, seq", (sink, key)
     ).fetchall()
@@ -278,8 +278,8 @@ def _ensure_file(path: Path) -> None:
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
     """Configure the connection, and create the tables in an empty file.
 
-    A crash before the tables exist leaves an empty file, or one without application id and tables.
-    The next ``open`` creates the tables in it.
+    A crash before the tables exist leaves an empty file, or a file without application id and
+    tables. The next ``open`` creates the tables in it.
     """
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")

@@ -27,7 +27,7 @@ APPLICATION_ID: Final = 0x51554F52  # "QUOR"
 LAYOUT: Final = 1
 BUSY_SECONDS_MAX: Final = 5.0
 NEEDED_BYTES: Final = 256 * 1024
-"""The free space that is checked for: more than a commit of a few requests needs."""
+"""The free space that a check requires: more than a commit of a few requests needs."""
 _SCHEMA: Final = (
     """CREATE TABLE block (height INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL,
         count INTEGER NOT NULL, prev_hash BLOB NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL)""",
@@ -110,8 +110,9 @@ def connected(path: Path, query: str) -> sqlite3.Connection:
         isolation_level=None,
         timeout=BUSY_SECONDS_MAX,
     )
-    # The file may come from an untrusted source: nothing in its schema may run, and invalid cells
-    # are errors. Neither pragma reads the file, so neither can fail and leave the connection open.
+    # The file may come from an untrusted source, so no code in its schema may run, and invalid
+    # cells are errors. Neither pragma reads the file, so neither can fail and leave the connection
+    # open.
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")
     return db
@@ -131,9 +132,8 @@ def connected_to_read(path: Path) -> sqlite3.Connection:
         raise
     else:
         return db
-    # A directory that cannot be written has no room for SQLite's shared memory. Without a
-    # write-ahead log the file is complete; with one, reading only the file would miss the newest
-    # blocks.
+    # In a directory that cannot be written, SQLite cannot create its shared memory file. Without a
+    # write-ahead log, the file alone is complete. With one, the file alone lacks the newest blocks.
     if _has_wal(path):
         msg = (
             f"{path} has its newest blocks in {path.name}-wal, which cannot be read in a "
@@ -212,8 +212,8 @@ def _readable(path: Path) -> Iterator[Block]:
     height = 0
     try:
         with closing(connected(path, "mode=ro")) as db:
-            # Otherwise SQLite refuses a truncated file. Nothing is written: the connection is
-            # read-only.
+            # Without this pragma SQLite refuses a truncated file. Nothing is written, because the
+            # connection is read-only.
             db.execute("PRAGMA writable_schema = ON")
             while True:
                 height += 1

@@ -1,9 +1,10 @@
 """The store in etcd: blocks as keys, closed segments in an archive, snapshots on this machine.
 
-Several programs may write; the first at a head wins, and the others get an error. The files on this
-machine have the prefix ``local`` of the URL, and one program holds them: the lock, the snapshot
-with the archived runs (``archive_file.py``), and other files of the service. Whenever a segment is
-closed, a snapshot is published to the archive: a machine without a snapshot starts from it.
+Several programs may write: at each head, the first append succeeds, and the others get an error.
+The files on this machine have the prefix ``local`` of the URL, and only one program at a time may
+use them: the lock, the snapshot with the archived runs (``archive_file.py``), and other files of
+the service. Whenever a segment is closed, a snapshot is published to the archive: a machine without
+a snapshot starts from it.
 
 docs/adr/0045 gives the reasons.
 """
@@ -60,7 +61,7 @@ from quorate.prepared_types import prepared
 _LOG = logging.getLogger(__name__)
 
 MEMBERS_S: Final = 2.0
-"""How long a read of the list of services waits for etcd; other callers wait meanwhile."""
+"""The time limit of a read of the list of services; other callers wait during the read."""
 
 
 class EtcdStore:
@@ -102,7 +103,7 @@ class EtcdStore:
             store = cls(address, lock=lock, segment_bytes=segment_bytes)
             undo.callback(store.close)
             store._appender.create()
-            # A snapshot of a ledger that was here before is of no use to this one.
+            # A snapshot of an earlier ledger with this name does not belong to the new ledger.
             with translated(address.local):
                 remove_archive(address.local)
             undo.pop_all()
@@ -134,8 +135,8 @@ class EtcdStore:
     ) -> Self:
         """Return the store of an existing ledger, for reading only; writers are not blocked.
 
-        Unless it ``is_following``, it ends where the ledger ends now. With ``within_s`` it asks
-        etcd for that end once, with that time limit.
+        Without ``is_following``, the store ends where the ledger ends now. With ``within_s``, it
+        asks etcd for this end once, with this time limit.
         """
         with ExitStack() as undo:
             store = cls(address)
@@ -146,14 +147,14 @@ class EtcdStore:
             return store
 
     def head(self) -> Head:
-        """Return where the log ends, as a quorum of etcd has it now."""
+        """Return the present end of the log, as a quorum of etcd has it."""
         return self._end or self._reader.head()
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
         """Return the head once the log has event ``seq``, or the present head after ``within_s``.
 
-        It waits for a watch of etcd and sends no requests. The head is as old as the delay of the
-        watch.
+        The call waits for a watch of etcd and sends no requests, so the head may be older by the
+        watch's delay.
         """
         with self._watching:
             if self._watch is None:
@@ -169,7 +170,7 @@ class EtcdStore:
         return head_of(row, place)
 
     def look_at_head(self, *, within_s: float | None) -> Head:
-        """Return the head as a quorum has it now; each call asks one member, once."""
+        """Return the present head of a quorum; each call asks one member once."""
         rows = self._client.get(Get(self._keys.head), within_s=within_s)
         if not rows:
             raise LedgerNotFoundError(self._address.place)
@@ -232,7 +233,7 @@ class EtcdStore:
         self._move.check_unserved()
 
     def mark_moved(self, head: Head, target: str) -> None:
-        """Let no append pass from now on; see ``MovedStore``."""
+        """Refuse all later appends; see ``MovedStore``."""
         self._check_writable()
         self._move.mark(head, target)
 
@@ -241,7 +242,7 @@ class EtcdStore:
         return None
 
     def verified_head(self) -> Head:
-        """Return where the archive ends: etcd has the hash of each file; see ``EventStore``."""
+        """Return the end of the archive: etcd has the hash of each file; see ``EventStore``."""
         segments = self._reader.segments()
         return segments[-1].head if segments else GENESIS
 
@@ -280,14 +281,14 @@ class EtcdStore:
     ) -> None:
         """Store ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``.
 
-        Then the blocks up to ``head`` that make whole segments move to the archive. If that fails,
-        the snapshot is kept nevertheless, and the blocks move with a later snapshot.
+        Then whole segments of blocks up to ``head`` move to the archive. If this fails, the
+        snapshot is kept, and the blocks move with a later snapshot.
         """
         self._check_writable()
         with translated(self._address.local):
             self._archive.save(head, payload, ended, base_seq=base_seq)
         try:
-            # A snapshot may belong to another log.
+            # The snapshot's row may belong to another log.
             if self._upkeep.close_segments(min(head.height, self._reader.head().height)):
                 self._publish(head)
         except QuorateError as error:

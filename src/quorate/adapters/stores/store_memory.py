@@ -19,14 +19,14 @@ _LOG = logging.getLogger(__name__)
 class MemoryStore:
     """A log that exists as long as this object; ``blocks`` are its first blocks.
 
-    ``is_shared`` says that several engines append to it.
+    If ``is_shared``, several engines append to the log.
     """
 
     def __init__(self, blocks: Iterable[Block] = (), *, is_shared: bool = False) -> None:
         self.is_shared = is_shared
         self._blocks = list(blocks)
         self._snapshot: tuple[Head, bytes] | None = None
-        # By name: the row of a run, and the snapshot that archived it.
+        # For each run by name: its row, and the snapshot that archived it.
         self._archive: dict[str, tuple[int, ArchivedRow]] = {}
 
     def head(self) -> Head:
@@ -82,7 +82,7 @@ class MemoryStore:
         if base_seq and known != base_seq:
             raise StoreError(f"the stored snapshot is not the one at sequence {base_seq}")
         added = {row.name: (head.seq, row) for row in ended}
-        # Replaced, not changed: another thread may be reading it.
+        # Replaced and not changed, because another thread may be reading it.
         self._archive = {**self._archive, **added} if base_seq else added
         self._snapshot = (head, payload)
 

@@ -1,4 +1,4 @@
-"""Reads a ledger's file page by page, each with its own connection.
+"""Reads a ledger's file page by page, with a separate connection for each page.
 
 No file is open between two pages. So a caller may read on one thread now and on another later, may
 stop half-way, and never keeps SQLite from checkpointing the write-ahead log.
@@ -20,18 +20,18 @@ from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import StoreError, StoreReadOnlyError
 
 PAGE_BLOCKS: Final = 128
-"""How many blocks one connection reads, and memory holds at once."""
+"""The number of blocks in a page: one connection reads them, and memory has them all."""
 
 
 class PagedReader:
-    """A read-only ``EventStore`` that ends where the ledger ended when this was created.
+    """A read-only ``EventStore`` that ends where the ledger ended at its creation.
 
-    With ``is_archive_kept`` the first look-up opens one connection to the archive, which stays open
-    until this is closed, for one thread; without it, each look-up opens a connection.
+    With ``is_archive_kept``, the first look-up opens a connection to the archive, for one thread,
+    which stays open until ``close``. Without it, each look-up opens a connection.
     """
 
     is_shared = False
-    """Nothing is appended through this store."""
+    """No program appends through this store."""
 
     def __init__(self, path: Path, *, is_archive_kept: bool = False) -> None:
         self._path = path

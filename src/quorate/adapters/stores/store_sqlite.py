@@ -1,13 +1,13 @@
 """The store in one SQLite file, in WAL mode with every commit synced to disk.
 
 One writer holds the lock beside the file (``writer_lock.py``); readers need no lock and never wait
-for it. The head is stored twice, as a row of its own and as the last block: otherwise damage to
-SQLite's own pages could make the last blocks vanish without a trace. This module checks that blocks
-are readable; ``ledger/chain.py`` checks their hashes.
+for it. The head is stored twice, as a separate row and as the last block. Otherwise damage to
+SQLite's pages could remove the last blocks without a trace. This module checks that blocks are
+readable; ``ledger/chain.py`` checks their hashes.
 
-A third copy of the head is in a file of its own (``head_record.py``), written after each commit and
-compared at every opening: a log that ends earlier has lost acknowledged blocks. Snapshots and
-archived runs are in another file (``archive_file.py``).
+A third copy of the head is in a separate file (``head_record.py``), which is written after each
+commit and compared at every opening: a log that ends earlier has lost acknowledged blocks.
+Snapshots and archived runs are in another file (``archive_file.py``).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SqliteStore:
             undo.callback(lock.release)
             check_free(real)
             check_absent(real)
-            # An archive of a ledger that was here before is of no use to this one.
+            # An archive of an earlier ledger at this path does not belong to the new ledger.
             remove_archive(real)
             create_file(real)
             undo.callback(remove_file, real)
@@ -104,17 +104,17 @@ class SqliteStore:
 
         Raises ``LedgerHeldError`` if another process still has it open for writing after
         ``wait_s``, ``StoreError`` if the file has a second name (a hard link), and
-        ``CorruptLedgerError`` if the log ends before its recorded end; nothing is changed then. A
-        ledger without a head file gets one.
+        ``CorruptLedgerError`` if the log ends before its recorded end; after an error, nothing is
+        changed. A ledger without a head file gets one.
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
             lock = WriterLock(real, wait_s=wait_s)
             undo.callback(lock.release)
             check_only_link(real)
-            # A connection that may write checkpoints the write-ahead log into the file when it
-            # closes, which would destroy what is left of a damaged log. So a read-only connection
-            # checks first.
+            # When a writable connection closes, it checkpoints the write-ahead log into the file,
+            # which would destroy the rest of a damaged log. So a read-only connection checks the
+            # log first.
             with cls.read(real) as looked:
                 looked.check_signature()
             db = undo.enter_context(closing(connected(real, "mode=rw")))
@@ -124,7 +124,7 @@ class SqliteStore:
             undo.callback(store._record.close)
             store._check_head()
             store._record.open(store._head())
-            # Older versions kept snapshots here, before there was an archive.
+            # Versions before the archive file kept snapshots in this table.
             db.execute("DROP TABLE IF EXISTS snapshot")
             undo.pop_all()
             return store
@@ -137,7 +137,7 @@ class SqliteStore:
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
-            # Read before the log: a writer records the end after each commit.
+            # Read before the log, because a writer records the end after each commit.
             end = read_head(real)
             db = undo.enter_context(closing(connected_to_read(real)))
             store = cls(real, db)
@@ -208,7 +208,7 @@ class SqliteStore:
     def height_at(self, seq: int) -> int:
         """Return the height of the block that holds event ``seq``; see ``EventStore``.
 
-        It searches by height, the primary key of the table, so it needs no other index.
+        The search is by height, the primary key of the table, so it needs no other index.
         """
         with translated(self._path):
             head = self._head()
@@ -294,7 +294,7 @@ class SqliteStore:
         """Raise unless this store may write and its file is still the one at its path."""
         if self._lock is None:
             raise StoreReadOnlyError(f"{self._path} was opened for reading")
-        # SQLite would keep writing to a file that was removed.
+        # Otherwise SQLite would keep writing to a file that was removed.
         with translated(self._path):
             if identity(self._path) != self._file:
                 raise StoreError(
@@ -347,7 +347,8 @@ class SqliteStore:
 
     def _check_head(self) -> None:
         """Raise unless the head row and the last block agree."""
-        # One transaction: a writer's commit between the two reads would look like damage.
+        # Both reads are in one transaction, because a writer's commit between them would look like
+        # damage.
         self._db.execute("BEGIN")
         try:
             recorded = self._head()

@@ -46,11 +46,11 @@ class _Pages(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Driver:
-    """How stores of one scheme are created, opened and removed; ``form`` is the form of their URLs.
+    """The functions that create, open and remove stores of one scheme, and the form of their URLs.
 
     ``beside`` is the path prefix of the files beside a ledger. ``has_leader`` means that several
-    services may share such a ledger, and elect a leader (``ports/leader_port.py``).
-    ``faults_of_servers`` asks the servers of a ledger that is not there yet.
+    services may share the ledger, and elect a leader (``ports/leader_port.py``).
+    ``faults_of_servers`` checks the servers before the ledger is created.
     """
 
     form: str
@@ -74,7 +74,7 @@ def _open_sqlite(place: str, /, *, wait_s: float) -> EventStore:
 
 
 def _sqlite_pages(place: str, /, *, is_archive_kept: bool, within_s: float | None) -> EventStore:
-    del within_s  # A local file answers, or fails at once.
+    del within_s  # A local file answers or fails at once.
     return PagedReader(Path(place), is_archive_kept=is_archive_kept)
 
 
@@ -194,24 +194,24 @@ def has_leader(url: str) -> bool:
 
 
 def faults_of_servers(url: str) -> list[str]:
-    """Return what is wrong with the servers of a ledger that is to be created at ``url``."""
+    """Return the faults of the servers on which a ledger is to be created at ``url``."""
     driver, place = _driver(url)
     return driver.faults_of_servers(place)
 
 
 def cautions(url: str) -> list[str]:
-    """Return what the services of a ledger at ``url`` would not survive, as its URL says."""
+    """Return what a ledger at ``url`` would not survive, judged by its URL."""
     driver, place = _driver(url)
     return driver.cautions(place)
 
 
 def shown(url: str) -> str:
-    """Return the name of the ledger at ``url`` in messages: for a file, its path alone."""
+    """Return the name of the ledger at ``url`` for messages: the path of a file, or the URL."""
     return str(ledger_path(url)) if is_file(url) else url
 
 
 def store_exists(url: str) -> bool:
-    """Return whether there is a ledger, or anything else in its place, at ``url``."""
+    """Return whether a ledger, or another file, exists at ``url``."""
     driver, place = _driver(url)
     return driver.exists(place)
 
@@ -242,8 +242,8 @@ def read_pages(
 ) -> EventStore:
     """Return the store at ``url`` for reading; its file is closed again after each read.
 
-    With ``is_archive_kept`` the archive of ended runs stays open, for one thread. With ``within_s``
-    it asks the servers of the store for its end once, with that time limit.
+    With ``is_archive_kept``, the archive of ended runs stays open, for one thread. With
+    ``within_s``, the store asks its servers for its end once, with this time limit.
     """
     driver, place = _driver(url)
     return driver.read_pages(place, is_archive_kept=is_archive_kept, within_s=within_s)
@@ -301,7 +301,7 @@ def _parts(url: str) -> tuple[str, str]:
         forms = ", ".join(driver.form for driver in _DRIVERS.values())
         file = "" if place.startswith("//") else f"; for a file of that name write ./{url}"
         raise StoreUrlError(
-            f"{url}: there is no store {scheme!r}; write {forms}, or a path alone{file}"
+            f"{url}: the store {scheme!r} is not known; write {forms}, or a path alone{file}"
         )
     if not place or "\0" in place:
         raise StoreUrlError(f"{url!r} names no ledger; write {_DRIVERS[scheme].form}")

@@ -1,7 +1,7 @@
 """One writer per ledger: an advisory lock on a file beside it, which names its holder.
 
-The lock file is never removed: removing it while another process opens it would give the ledger two
-writers. The system releases the lock when its holder dies, in whatever way.
+The lock file is never removed, because removing it while another process opens it would give the
+ledger two writers. The system always releases the lock when its holder ends.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class WriterLock:
 
 
 def check_only_link(ledger: Path) -> None:
-    """Raise ``StoreError`` if the file of ``ledger`` has another name, by a hard link.
+    """Raise ``StoreError`` if the file of ``ledger`` has another name (a hard link).
 
     The lock is beside one name, so a writer that uses another name would not find it. Call this
     while the lock is held: if a link is created later, the writer that opens it is refused.
